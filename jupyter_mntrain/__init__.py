@@ -1,0 +1,49 @@
+"""Train one model across several machines from a notebook.
+
+``%load_ext jupyter_mntrain`` gives the magics; :class:`Cluster` is the same thing in Python.
+Names are loaded on first use: importing the package costs milliseconds and never imports torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_mntrain.cluster import Cluster, Job
+    from jupyter_mntrain.model.errors import MntrainError
+    from jupyter_mntrain.model.job import JobSpec, Participant
+    from jupyter_mntrain.telemetry import Recorder
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Cluster": "jupyter_mntrain.cluster",
+    "Job": "jupyter_mntrain.cluster",
+    "JobSpec": "jupyter_mntrain.model.job",
+    "MntrainError": "jupyter_mntrain.model.errors",
+    "Participant": "jupyter_mntrain.model.job",
+    "Recorder": "jupyter_mntrain.telemetry",
+}
+
+__all__ = ["Cluster", "Job", "JobSpec", "MntrainError", "Participant", "Recorder", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    from jupyter_mntrain.notebook import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    from jupyter_mntrain.notebook import unload
+
+    unload(shell)

@@ -1,0 +1,35 @@
+"""The contract of everything that can start a job: agents today, SLURM and Kubernetes next."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from jupyter_mntrain.launch.torchrun import NodeCommand
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import JobSpec, JobView
+
+
+class Launcher(ABC):
+    """Starts, shows and ends jobs. Every method may be called again with the same arguments."""
+
+    @abstractmethod
+    async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
+        """What :meth:`launch` would run on each node, in node-rank order; nothing is started."""
+
+    @abstractmethod
+    async def launch(self, spec: JobSpec, job_id: JobId) -> JobView:
+        """Start on every participant or on none.
+
+        After an error nothing runs and nothing is leased, unless the error says what is left.
+        """
+
+    @abstractmethod
+    async def status(self, job_id: JobId) -> JobView:
+        """The job as its participants tell it now; silent ones are ``unknown``."""
+
+    @abstractmethod
+    async def stop(self, job_id: JobId, *, reason: str, grace_s: float) -> JobView:
+        """End the job everywhere. Returns once every reachable participant has taken it on.
+
+        ``grace_s=0`` kills at once. The parts' ``leftovers`` name what would not die.
+        """

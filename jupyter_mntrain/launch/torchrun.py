@@ -1,0 +1,102 @@
+"""The exact command and environment of a participant. Pure: dry run and agent share it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import Attempt, JobSpec, Placement
+
+RENDEZVOUS_TIMEOUT_S = 60
+"""torchrun's own default is 600 s: ten silent minutes when a node is missing (research §3)."""
+
+JOB_VARIABLE = "MNTRAIN_JOB"
+"""In the environment of every process of a job: how the keeper finds them all."""
+
+ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
+NODE_VARIABLE = "MNTRAIN_NODE"
+METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
+
+
+class NodeCommand(Record, frozen=True):
+    """What runs on one node: ``argv`` in ``directory`` with ``environment`` added."""
+
+    node: str
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    directory: str
+
+
+def torchrun_command(
+    spec: JobSpec,
+    attempt: Attempt,
+    placement: Placement,
+    *,
+    job_id: JobId,
+    python: str,
+    directory: str,
+    cpu_count: int,
+) -> NodeCommand:
+    """Render one participant's torchrun.
+
+    Static rendezvous with explicit node ranks: with c10d no node hosts the store when the
+    address is a secondary interface's, and the rank order is a string sort of addresses
+    (measured). ``--max-restarts=0``: restarting one node's ranks alone leaves stale keys behind
+    (pytorch#135712); whoever launched us starts a whole new attempt instead.
+
+    Args:
+        python: interpreter on that node.
+        directory: attempt directory on that node; files lie in ``work/``, logs in ``ranks/``,
+            samples in ``metrics/``.
+        cpu_count: cores the node may use, shared among its ranks.
+    """
+    root = PurePosixPath(directory)
+    argv = (
+        python,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={len(attempt.placements)}",
+        f"--node-rank={placement.node_rank}",
+        f"--nproc-per-node={placement.nproc}",
+        f"--master-addr={attempt.master_address}",
+        f"--master-port={attempt.master_port}",
+        "--max-restarts=0",
+        f"--rdzv-conf=timeout={RENDEZVOUS_TIMEOUT_S}",
+        f"--log-dir={root / 'ranks'}",
+        "--tee=3",
+        *spec.torchrun_arguments,
+        *spec.entry,
+    )
+    environment = {
+        **network_environment(placement),
+        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
+        "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
+        "PYTHONUNBUFFERED": "1",
+        "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
+        **spec.environment,
+        JOB_VARIABLE: job_id,
+        ATTEMPT_VARIABLE: str(attempt.number),
+        NODE_VARIABLE: placement.node,
+        METRICS_VARIABLE: str(root / "metrics"),
+    }
+    return NodeCommand(
+        node=placement.node, argv=argv, environment=environment, directory=str(root / "work")
+    )
+
+
+def network_environment(placement: Placement) -> dict[str, str]:
+    """Which network card every backend uses.
+
+    NCCL matches a *prefix* unless the name starts with ``=``: ``eth1`` would take ``eth10``
+    (NCCL user guide, NCCL_SOCKET_IFNAME). Gloo and TensorPipe take the bare name.
+    """
+    name = placement.interface
+    sockets = {
+        "NCCL_SOCKET_IFNAME": f"={name}",
+        "GLOO_SOCKET_IFNAME": name,
+        "TP_SOCKET_IFNAME": name,
+    }
+    if placement.rdma_devices:
+        return {**sockets, "NCCL_IB_HCA": "=" + ",".join(placement.rdma_devices)}
+    return {**sockets, "NCCL_IB_DISABLE": "1"}

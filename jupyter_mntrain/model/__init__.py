@@ -1,0 +1,1 @@
+"""Frozen records and pure state changes. Imports nothing of ours."""

@@ -1,0 +1,15 @@
+"""The base of every record: frozen, keyword-only, unknown fields refused."""
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Frozen and validated at the boundary.
+
+    A newer peer may send fields an older one does not know: they are ignored, which is what
+    lets agents be upgraded one by one.
+    """
+
+
+class UserRecord(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record that people write by hand: a misspelt field is an error, never ignored."""

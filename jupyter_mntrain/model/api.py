@@ -1,0 +1,163 @@
+"""What goes over HTTP between drivers and agents. Bodies are JSON, streams are NDJSON.
+
+======  =========================================  ==============================================
+verb    path                                       body → answer
+======  =========================================  ==============================================
+GET     /v1/node                                   → NodeInfo
+GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
+POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
+DELETE  /v1/leases/{job}/{attempt}                 → {}
+GET     /v1/jobs                                   → [JobRecord]
+GET     /v1/jobs/{job}                             → JobRecord (newest attempt)
+PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
+POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
+GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
+GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
+                                                     counts from the end
+POST    /v1/probe/listen                           ProbeListen → ProbeTicket
+POST    /v1/probe/send                             ProbeSend → Capacity
+======  =========================================  ==============================================
+
+Every request carries ``Mntrain-Cluster``: an agent of another cluster answers 421. A refusal is
+4xx with :class:`Problem`. Every request that changes something is idempotent by job id and
+attempt number: repeating it, or its arriving late, changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.job import Attempt, JobRecord, JobSpec
+from jupyter_mntrain.model.node import Beat, NodeInfo
+
+PROTOCOL = 1
+"""Raised when an agent could no longer serve an older driver."""
+
+DEFAULT_PORT = 8765
+SERVICE_TYPE = "_mntrain._tcp.local."
+CLUSTER_HEADER = "Mntrain-Cluster"
+LOG_SIZE_HEADER = "Mntrain-Log-Size"
+DEFAULT_CLUSTER = "default"
+
+LEASE_EXPIRY_S = 15.0
+"""An unstarted lease frees itself: a driver that dies between lease and start holds nothing."""
+
+BEAT_INTERVAL_S = 1.0
+SUSPECT_AFTER_S = 2.5
+LOST_AFTER_S = 5.5
+"""Silence on the stream; promises are 3 s and 6 s (FEATURES F8), probing takes the rest."""
+
+
+class Problem(Record, frozen=True):
+    """Why a request was refused: what the user reads."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class LeaseRequest(Record, frozen=True):
+    """Promise me these, all or none.
+
+    Args:
+        ranks: processes to be started here.
+        gpus: device indices; empty = none needed.
+        interface: name; its IPv4 address comes back in the grant.
+        hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
+    """
+
+    job_id: JobId
+    attempt: int
+    ranks: int
+    gpus: tuple[int, ...] = ()
+    interface: str | None = None
+    hold_port: int | None = None
+    expires_in_s: float = LEASE_EXPIRY_S
+
+
+class LeaseGrant(Record, frozen=True):
+    address: str
+    """IPv4 address of the interface, without prefix length."""
+    port: int | None
+    expires_s: float
+
+
+class StartRequest(Record, frozen=True):
+    """Start your part of this attempt; the lease must be yours already."""
+
+    job_id: JobId
+    spec: JobSpec
+    attempt: Attempt
+    submitted_by: str = ""
+
+
+class StopRequest(Record, frozen=True):
+    """End your part. ``grace_s`` is how long torchrun may take before everything is killed."""
+
+    reason: str
+    grace_s: float = 2.0
+    attempt: int | None = None
+
+
+class ProbeListen(Record, frozen=True):
+    """Open a one-shot sink on ``address`` for a bandwidth probe."""
+
+    address: str
+
+
+class ProbeTicket(Record, frozen=True):
+    port: int
+    token: str
+
+
+class ProbeSend(Record, frozen=True):
+    """Send to another agent's sink for ``seconds`` from ``source_address``; keep the result."""
+
+    interface: str
+    source_address: str
+    address: str
+    port: int
+    token: str
+    peer: str
+    seconds: float = 1.0
+
+
+class Hello(Record, frozen=True, tag_field="kind", tag="hello"):
+    """First message of every stream: the whole state, so that a reader needs nothing else."""
+
+    node: NodeInfo
+    jobs: tuple[JobRecord, ...]
+
+
+class NodeChanged(Record, frozen=True, tag_field="kind", tag="node"):
+    node: NodeInfo
+
+
+class JobChanged(Record, frozen=True, tag_field="kind", tag="job"):
+    record: JobRecord
+
+
+class Goodbye(Record, frozen=True, tag_field="kind", tag="goodbye"):
+    """The agent is shutting down in order; jobs go on under their keepers."""
+
+    reason: str
+
+
+StreamMessage = Hello | NodeChanged | JobChanged | Beat | Goodbye
+stream_decoder = msgspec.json.Decoder(StreamMessage)
+
+
+class ServiceRecord(Record, frozen=True):
+    """The TXT record of the mDNS announcement. Untrusted: read the node itself before use."""
+
+    node_id: str
+    name: str
+    cluster: str
+    protocol: int
+
+
+def rank_file(rank: Rank) -> str:
+    """Name of the file a rank writes its samples to, in ``$MNTRAIN_METRICS_DIR``."""
+    return f"rank-{rank}.ndjson"

@@ -1,0 +1,62 @@
+"""Every error a user can meet. Each names the node, the cause and the fix.
+
+MntrainError
+├── SpecError          what was asked for is wrong in itself (exit code 2)
+├── NodeError          a node is unknown, silent or of another cluster (exit code 3)
+├── RefusedError       a participant refused a lease or a start (exit code 4)
+├── JobNotFoundError   no reachable node knows the job (exit code 5)
+└── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MntrainError(Exception):
+    """One sentence of cause, one of fix: ``node: cause. Fix: …``.
+
+    Args:
+        cause: what is wrong, without a trailing full stop.
+        fix: what to do next, without a trailing full stop.
+        node: display name of the node it happened on, where there is one.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, cause: str, *, fix: str | None = None, node: str | None = None) -> None:
+        self.cause = cause
+        self.fix = fix
+        self.node = node
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        where = f"{self.node}: " if self.node else ""
+        then = f". Fix: {self.fix}." if self.fix else "."
+        return f"{where}{self.cause}{then}"
+
+
+class SpecError(MntrainError):
+    code = "bad-spec"
+    exit_code = 2
+
+
+class RecipeError(MntrainError):
+    code = "bad-recipe"
+    exit_code = 2
+
+
+class NodeError(MntrainError):
+    code = "node"
+    exit_code = 3
+
+
+class RefusedError(MntrainError):
+    code = "refused"
+    exit_code = 4
+
+
+class JobNotFoundError(MntrainError):
+    code = "no-such-job"
+    exit_code = 5

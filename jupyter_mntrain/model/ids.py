@@ -1,0 +1,28 @@
+"""Identifiers. Each is a distinct type, so that a node is never passed for a job."""
+
+import re
+import secrets
+from typing import NewType
+
+NodeId = NewType("NodeId", str)
+"""128 random bits in hex, made once per agent state directory and kept there, mode 0600."""
+
+JobId = NewType("JobId", str)
+"""``j-`` and eight hex digits: short enough to type, unique enough for one cluster."""
+
+Rank = NewType("Rank", int)
+"""Global rank, 0 ≤ rank < world size, as in torch.distributed."""
+
+_JOB_ID = re.compile(r"j-[0-9a-f]{8}")
+
+
+def new_node_id() -> NodeId:
+    return NodeId(secrets.token_hex(16))
+
+
+def new_job_id() -> JobId:
+    return JobId(f"j-{secrets.token_hex(4)}")
+
+
+def is_job_id(text: str) -> bool:
+    return _JOB_ID.fullmatch(text) is not None

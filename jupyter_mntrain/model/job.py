@@ -1,0 +1,166 @@
+"""What a job is: an immutable spec plus its attempts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record, UserRecord
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+
+SPEC_VERSION = 1
+
+JobState = Literal[
+    "pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "unknown"
+]
+"""``unknown`` is what a part of a job is when its node does not answer: never terminal."""
+
+TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
+
+
+class Participant(UserRecord, frozen=True):
+    """A node chosen for a job. Its place in ``JobSpec.participants`` is its node rank.
+
+    Args:
+        node: the node's name or id.
+        nproc: processes (ranks) on this node.
+        gpus: device indices, one per process; empty on a node without GPUs.
+        interface: network interface the ranks talk over; ``None`` = chosen at launch.
+    """
+
+    node: str
+    nproc: int = 1
+    gpus: tuple[int, ...] = ()
+    interface: str | None = None
+
+
+class JobSpec(UserRecord, frozen=True):
+    """All that is needed to start a job, here or anywhere else. Immutable and versioned.
+
+    Args:
+        entry: what every rank runs: ``("-m", "jupyter_mntrain.train", "recipe.toml")`` or
+            ``("script.py", "--flag")``. Paths are relative to the attempt's working directory,
+            where ``files`` are written.
+        participants: in node-rank order; the first one is the head.
+        name: for people.
+        files: small files that go with the job, by relative path: recipe, script.
+        environment: added to every rank's environment, wins over what we set.
+        torchrun_arguments: passed on to torchrun as they are, before the entry.
+        port: rendezvous port on the head; ``None`` = a free one.
+        link_capacity_bytes_per_s: the user's own denominator for link utilisation.
+    """
+
+    entry: tuple[str, ...]
+    participants: tuple[Participant, ...]
+    name: str = "job"
+    files: dict[str, str] = {}
+    environment: dict[str, str] = {}
+    torchrun_arguments: tuple[str, ...] = ()
+    port: int | None = None
+    link_capacity_bytes_per_s: float | None = None
+    version: int = SPEC_VERSION
+
+    @property
+    def world_size(self) -> int:
+        return sum(p.nproc for p in self.participants)
+
+
+class Placement(Record, frozen=True):
+    """A participant as it was granted: which node, which ranks, which address and devices."""
+
+    node_id: NodeId
+    node: str
+    node_rank: int
+    first_rank: Rank
+    nproc: int
+    gpus: tuple[int, ...]
+    interface: str
+    address: str
+    """IPv4 address of ``interface``, without prefix length."""
+    agent: tuple[str, ...]
+    """``host:port`` of the agent, so that participants can reach each other."""
+    rdma_devices: tuple[str, ...] = ()
+
+    @property
+    def ranks(self) -> range:
+        return range(self.first_rank, self.first_rank + self.nproc)
+
+
+class Attempt(Record, frozen=True):
+    """One all-or-nothing start of torchrun on every participant."""
+
+    number: int
+    placements: tuple[Placement, ...]
+    master_address: str
+    master_port: int
+    submitted_s: float
+
+
+class RankStatus(Record, frozen=True):
+    """A rank as its node knows it.
+
+    ``exit_code`` is negative for a signal, as in :mod:`subprocess`.
+    """
+
+    rank: Rank
+    state: JobState
+    pid: int | None = None
+    step: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+
+
+class Leftover(Record, frozen=True):
+    """A process of the job that would not die, named instead of hidden."""
+
+    pid: int
+    command: str
+    status: str
+
+
+class Cause(Record, frozen=True):
+    """Why a part failed: the line a person should read first."""
+
+    summary: str
+    time_s: float
+    rank: Rank | None = None
+    detail: str = ""
+    """The traceback or the last lines of the log."""
+    is_symptom: bool = False
+    """True for "connection closed by peer" and its like: somebody else is to blame."""
+
+
+class PartStatus(Record, frozen=True):
+    """One node's part of an attempt. Every participant keeps its own on disk."""
+
+    node_id: NodeId
+    node: str
+    state: JobState
+    ranks: tuple[RankStatus, ...] = ()
+    exit_code: int | None = None
+    cause: Cause | None = None
+    leftovers: tuple[Leftover, ...] = ()
+    started_s: float | None = None
+    ended_s: float | None = None
+    stop_reason: str | None = None
+
+
+class JobRecord(Record, frozen=True):
+    """What every participant keeps of a job: the whole spec, the attempt, its own part."""
+
+    job_id: JobId
+    spec: JobSpec
+    attempt: Attempt
+    part: PartStatus
+    submitted_by: str = ""
+
+
+class JobView(Record, frozen=True):
+    """A job as its participants together tell it. Built by :func:`model.rollup.roll_up`."""
+
+    job_id: JobId
+    spec: JobSpec
+    attempt: Attempt
+    state: JobState
+    parts: tuple[PartStatus, ...]
+    cause: Cause | None = None
+    cause_node: str | None = None

@@ -1,0 +1,118 @@
+"""The lines that ranks write and agents journal. One JSON object per line, tagged by ``kind``.
+
+Times are seconds since the Unix epoch (``time_s``) or durations (``…_s``).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.job import PartStatus
+from jupyter_mntrain.model.node import Capacity
+
+
+class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
+    """Written once, before the first step: who this rank is and what a step is worth.
+
+    ``peak_flops_per_s`` is ``None`` when nobody knows it: then there is no MFU, never a wrong one.
+    """
+
+    time_s: float
+    rank: Rank
+    local_rank: int
+    world_size: int
+    pid: int
+    host: str
+    device: str = "cpu"
+    peak_flops_per_s: float | None = None
+    peak_source: str | None = None
+    stages: tuple[int, ...] = ()
+    layers: tuple[int, ...] = ()
+    """Indices of the decoder layers this rank holds."""
+    parameters: int | None = None
+    flops_per_token: float | None = None
+    """Model FLOPs per token of this rank's own stages, forward and backward."""
+    tokens_per_step: int | None = None
+    total_steps: int | None = None
+    schedule: str | None = None
+    microbatches: int | None = None
+    neighbours: tuple[int, ...] = ()
+    """Ranks this one exchanges activations and gradients with."""
+
+
+class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
+    """One optimiser step of one rank.
+
+    ``compute_s`` is time inside forward and backward of this rank's stages; what is left of
+    ``step_s`` is waiting, sending, the optimiser and the bubble. ``sent_bytes`` and
+    ``received_bytes`` are payload per peer rank, counted from the tensors' own sizes.
+    """
+
+    time_s: float
+    rank: Rank
+    step: int
+    step_s: float
+    tokens: int | None = None
+    loss: float | None = None
+    compute_s: float | None = None
+    wait_s: float | None = None
+    optimiser_s: float | None = None
+    flops: float | None = None
+    """Model FLOPs this rank did in this step."""
+    sent_bytes: dict[int, int] = {}
+    received_bytes: dict[int, int] = {}
+    memory_bytes: int | None = None
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+
+
+class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
+    """Written when the recorder closes; its absence after exit means the rank was killed."""
+
+    time_s: float
+    rank: Rank
+    ok: bool
+    message: str = ""
+
+
+class LinkSample(Record, frozen=True, tag_field="kind", tag="link"):
+    """Counters of the interface a job trains over, once a second, both directions apart."""
+
+    time_s: float
+    interface: str
+    interval_s: float
+    sent_bytes: int
+    received_bytes: int
+    """Bytes in ``interval_s``, not totals."""
+    capacity: Capacity | None = None
+
+
+class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
+    """This node's part of the job changed state, or a rank did."""
+
+    time_s: float
+    part: PartStatus
+
+
+Sample = RankStart | RankStep | RankEnd | LinkSample | PartChange
+
+
+class JournalLine(Record, frozen=True):
+    """A sample as the agent keeps it: numbered per job and node, so that readers can resume.
+
+    ``source`` and ``offset`` say up to which byte of which rank file the journal has read: a
+    restarted agent goes on from there.
+    """
+
+    seq: int
+    attempt: int
+    body: Sample
+    source: str | None = None
+    offset: int | None = None
+
+
+encoder = msgspec.json.Encoder()
+sample_decoder = msgspec.json.Decoder(Sample)
+journal_decoder = msgspec.json.Decoder(JournalLine)

@@ -1,0 +1,134 @@
+"""What a node is: its hardware, its networks, its software."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId, NodeId
+
+InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
+"""``virtual`` is a bridge, a tunnel or a container's end: never chosen for training by itself."""
+
+CapacitySource = Literal["measured", "given", "nominal"]
+
+
+class Capacity(Record, frozen=True):
+    """What a link can carry in one direction.
+
+    ``measured`` is by a probe, ``given`` by the user, ``nominal`` what the network card says.
+    Virtual cards say nonsense (veth: 10 Gbit/s), so the source always travels with the number.
+    """
+
+    bytes_per_s: float
+    source: CapacitySource
+    time_s: float = 0.0
+    peer: str | None = None
+
+
+class Interface(Record, frozen=True):
+    """A network interface. ``addresses`` are IPv4 in CIDR form, ``10.77.2.1/24``."""
+
+    name: str
+    kind: InterfaceKind
+    is_up: bool
+    addresses: tuple[str, ...] = ()
+    mac: str | None = None
+    mtu: int | None = None
+    speed_mbit_per_s: int | None = None
+    rdma_device: str | None = None
+    capacity: Capacity | None = None
+
+
+class Gpu(Record, frozen=True):
+    """A GPU as NVML sees it. ``index`` is what CUDA_VISIBLE_DEVICES takes."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_total_bytes: int
+    memory_used_bytes: int
+    utilisation: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    process_pids: tuple[int, ...] = ()
+
+    @property
+    def is_idle(self) -> bool:
+        """No process computes on it and at most 1 GiB is taken (a desktop's own share)."""
+        return not self.process_pids and self.memory_used_bytes <= 1 << 30
+
+
+class Versions(Record, frozen=True):
+    """Versions that must agree before ranks can talk to each other. ``None`` = not installed."""
+
+    mntrain: str
+    python: str
+    platform: str
+    torch: str | None = None
+    transformers: str | None = None
+    cuda: str | None = None
+    nccl: str | None = None
+    driver: str | None = None
+
+
+class Inventory(Record, frozen=True):
+    """What a node has, read afresh; nothing in it is cached for longer than a beat."""
+
+    hostname: str
+    cpu_model: str
+    cpu_count: int
+    memory_total_bytes: int
+    memory_available_bytes: int
+    interfaces: tuple[Interface, ...]
+    gpus: tuple[Gpu, ...]
+    versions: Versions
+    gpu_note: str | None = None
+    """Why there are no GPUs, when there are none: no driver, NVML missing."""
+
+
+class LeaseInfo(Record, frozen=True):
+    """What a node has promised to an attempt."""
+
+    job_id: JobId
+    attempt: int
+    gpus: tuple[int, ...]
+    port: int | None
+    expires_s: float | None
+    """Unix time; ``None`` once the attempt has started and the keeper holds it."""
+
+
+class NodeInfo(Record, frozen=True):
+    """One node's answer to "who are you and what do you have"."""
+
+    node_id: NodeId
+    name: str
+    cluster: str
+    protocol: int
+    addresses: tuple[str, ...]
+    """``host:port`` the agent listens on."""
+    inventory: Inventory
+    leases: tuple[LeaseInfo, ...] = ()
+    started_s: float = 0.0
+    boot_id: str = ""
+    trust: Literal["none", "mtls"] = "none"
+
+
+class InterfaceRate(Record, frozen=True):
+    """Bytes per second on one interface over the last beat, and the counters themselves."""
+
+    name: str
+    sent_bytes_per_s: float
+    received_bytes_per_s: float
+    sent_bytes: int
+    received_bytes: int
+
+
+class Beat(Record, frozen=True, tag_field="kind", tag="beat"):
+    """Sent on every stream once a second: the heartbeat, and what changed with it."""
+
+    time_s: float
+    interfaces: tuple[InterfaceRate, ...]
+    gpus: tuple[Gpu, ...] = ()
+    cpu_share: float = 0.0
+    memory_available_bytes: int = 0

@@ -1,0 +1,83 @@
+"""One job out of what its participants say. Pure.
+
+A job is done only when *every* part is: one finished rank proves nothing about the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.job import (
+    TERMINAL,
+    Cause,
+    JobRecord,
+    JobState,
+    JobView,
+    PartStatus,
+    Placement,
+    RankStatus,
+)
+
+
+def roll_up(records: Iterable[JobRecord]) -> JobView:
+    """Merge the records of one job. Participants that did not answer become ``unknown`` parts.
+
+    Args:
+        records: at least one; parts of older attempts are ignored.
+    """
+    known = list(records)
+    newest = max(known, key=lambda record: record.attempt.number)
+    current = [r for r in known if r.attempt.number == newest.attempt.number]
+    by_node = {record.part.node_id: record.part for record in current}
+    parts = tuple(
+        by_node.get(placement.node_id) or unknown_part(placement)
+        for placement in newest.attempt.placements
+    )
+    guilty = first_cause(parts)
+    return JobView(
+        job_id=newest.job_id,
+        spec=newest.spec,
+        attempt=newest.attempt,
+        state=job_state(part.state for part in parts),
+        parts=parts,
+        cause=guilty.cause if guilty else None,
+        cause_node=guilty.node if guilty else None,
+    )
+
+
+def job_state(parts: Iterable[JobState]) -> JobState:
+    """The job's state from its parts' states."""
+    states = set(parts)
+    if states <= TERMINAL:
+        return next(s for s in ("failed", "cancelled", "succeeded") if s in states)
+    if states & {"failed", "cancelled", "stopping"}:
+        return "stopping"
+    open_states = states - TERMINAL
+    if open_states == {"unknown"}:
+        return "unknown"
+    for state in ("pending", "starting", "running"):
+        if state in open_states:
+            return state
+    return "unknown"
+
+
+def first_cause(parts: Iterable[PartStatus]) -> PartStatus | None:
+    """The part to blame: causes before symptoms, then the earliest."""
+
+    def order(part: PartStatus) -> tuple[bool, float]:
+        cause: Cause | None = part.cause
+        return (cause.is_symptom, cause.time_s) if cause else (True, float("inf"))
+
+    guilty = [part for part in parts if part.cause is not None]
+    return min(guilty, key=order, default=None)
+
+
+def unknown_part(placement: Placement) -> PartStatus:
+    """What is known of a participant that does not answer: nothing, and that is said."""
+    return PartStatus(
+        node_id=placement.node_id,
+        node=placement.node,
+        state="unknown",
+        ranks=tuple(RankStatus(rank=Rank(r), state="unknown") for r in placement.ranks),
+    )

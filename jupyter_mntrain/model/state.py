@@ -1,0 +1,134 @@
+"""How one node's part of an attempt changes state. Pure: ``apply(part, event) -> part``.
+
+    pending → starting → running → stopping → succeeded | failed | cancelled
+
+Terminal states absorb: a late or repeated event changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, Leftover, PartStatus, RankStatus
+
+
+class Launched(Record, frozen=True, tag=True):
+    """The keeper runs; torchrun is on its way."""
+
+    time_s: float
+
+
+class RankUp(Record, frozen=True, tag=True):
+    """A rank's process was seen, or it wrote its first line."""
+
+    rank: Rank
+    pid: int
+
+
+class RankStepped(Record, frozen=True, tag=True):
+    rank: Rank
+    step: int
+
+
+class RankDown(Record, frozen=True, tag=True):
+    """A rank is known to have ended; ``exit_code`` is negative for a signal."""
+
+    rank: Rank
+    exit_code: int
+    error: str | None = None
+
+
+class StopAsked(Record, frozen=True, tag=True):
+    """Somebody asked for an end: a person, or the head because another node failed."""
+
+    reason: str
+
+
+class Exited(Record, frozen=True, tag=True):
+    """The keeper is gone and no process of the part is left, or the left ones are named."""
+
+    time_s: float
+    exit_code: int | None
+    cause: Cause | None = None
+    leftovers: tuple[Leftover, ...] = ()
+
+
+PartEvent = Launched | RankUp | RankStepped | RankDown | StopAsked | Exited
+
+_ORDER: dict[JobState, int] = {"pending": 0, "starting": 1, "running": 2, "stopping": 3}
+
+
+def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
+    """A part nobody has started yet, with one pending status per rank of this node."""
+    statuses = tuple(RankStatus(rank=Rank(r), state="pending") for r in ranks)
+    return PartStatus(node_id=node_id, node=node, state="pending", ranks=statuses)
+
+
+def apply(part: PartStatus, event: PartEvent) -> PartStatus:
+    """The part after ``event``; the same object when nothing changes."""
+    if part.state in TERMINAL:
+        return part
+    match event:
+        case Launched(time_s=time_s):
+            return _advance(part, "starting", started_s=part.started_s or time_s)
+        case RankUp(rank=rank, pid=pid):
+            return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
+        case RankStepped(rank=rank, step=step):
+            return _running_when_all_are(_set_rank(part, rank, state="running", step=step))
+        case RankDown(rank=rank, exit_code=code, error=error):
+            ended: JobState = "succeeded" if code == 0 else "failed"
+            return _set_rank(part, rank, state=ended, exit_code=code, error=error)
+        case StopAsked(reason=reason):
+            reason = part.stop_reason or reason
+            return _advance(part, "stopping", stop_reason=reason)
+        case Exited():
+            return _end(part, event)
+
+
+def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:
+    """Forward only; states never go back."""
+    if _ORDER[state] <= _ORDER[part.state]:
+        return part
+    return msgspec.structs.replace(part, state=state, **changes)
+
+
+def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
+    def change(status: RankStatus) -> RankStatus:
+        if status.rank != rank or status.state in TERMINAL:
+            return status
+        return msgspec.structs.replace(status, **changes)
+
+    ranks = tuple(change(status) for status in part.ranks)
+    return part if ranks == part.ranks else msgspec.structs.replace(part, ranks=ranks)
+
+
+def _running_when_all_are(part: PartStatus) -> PartStatus:
+    if all(status.state == "running" for status in part.ranks):
+        return _advance(part, "running")
+    return part
+
+
+def _end(part: PartStatus, event: Exited) -> PartStatus:
+    if part.state == "stopping":
+        state: JobState = "cancelled"
+    else:
+        state = "succeeded" if event.exit_code == 0 else "failed"
+    ranks = tuple(
+        status
+        if status.state in TERMINAL
+        # A rank whose own end nobody saw: with its part failed it was cut off, not guilty.
+        else msgspec.structs.replace(status, state="cancelled" if state == "failed" else state)
+        for status in part.ranks
+    )
+    return msgspec.structs.replace(
+        part,
+        state=state,
+        ranks=ranks,
+        exit_code=event.exit_code,
+        ended_s=event.time_s,
+        # Only a failure has a cause: what ranks print while they are stopped is noise.
+        cause=event.cause if state == "failed" else None,
+        leftovers=event.leftovers,
+    )

@@ -1,0 +1,38 @@
+"""Fixtures every room may use."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+_next_host = itertools.count(1)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def loopback_addresses() -> Iterator[str]:
+    """Loopback addresses nobody else uses: 127.W.x.y with W from the xdist worker's number."""
+
+    def addresses() -> Iterator[str]:
+        worker = 10 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        while True:
+            high, low = divmod(next(_next_host), 250)
+            yield f"127.{worker}.{high % 250}.{low + 2}"
+
+    return addresses()
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's own peers, node ids or jobs."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
