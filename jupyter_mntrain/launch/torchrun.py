@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import (
+    ATTEMPT_VARIABLE,
+    JOB_VARIABLE,
+    METRICS_VARIABLE,
+    NODE_VARIABLE,
+)
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import Attempt, JobSpec, Placement
 
 RENDEZVOUS_TIMEOUT_S = 60
 """torchrun's own default is 600 s: ten silent minutes when a node is missing (research §3)."""
-
-JOB_VARIABLE = "MNTRAIN_JOB"
-"""In the environment of every process of a job: how the keeper finds them all."""
-
-ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
-NODE_VARIABLE = "MNTRAIN_NODE"
-METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 
 
 class NodeCommand(Record, frozen=True):

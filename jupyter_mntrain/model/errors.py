@@ -10,7 +10,13 @@ MntrainError
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+Silence = Literal[
+    "refused", "timed out", "unreachable", "broken off", "not an agent", "wrong cluster", "protocol"
+]
+"""Why a node could not be talked to. After ``timed out`` and ``broken off`` the request may have
+been acted on; requests are idempotent, so asking again is right."""
 
 
 class MntrainError(Exception):
@@ -48,8 +54,21 @@ class RecipeError(MntrainError):
 
 
 class NodeError(MntrainError):
+    """``reason`` is set when the node could not be talked to, ``None`` when it said no itself."""
+
     code = "node"
     exit_code = 3
+
+    def __init__(
+        self,
+        cause: str,
+        *,
+        fix: str | None = None,
+        node: str | None = None,
+        reason: Silence | None = None,
+    ) -> None:
+        self.reason = reason
+        super().__init__(cause, fix=fix, node=node)
 
 
 class RefusedError(MntrainError):

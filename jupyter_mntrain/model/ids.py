@@ -13,6 +13,9 @@ JobId = NewType("JobId", str)
 Rank = NewType("Rank", int)
 """Global rank, 0 ≤ rank < world size, as in torch.distributed."""
 
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""Travels in an HTTP header and a DNS TXT string."""
+
 _JOB_ID = re.compile(r"j-[0-9a-f]{8}")
 
 
@@ -26,3 +29,7 @@ def new_job_id() -> JobId:
 
 def is_job_id(text: str) -> bool:
     return _JOB_ID.fullmatch(text) is not None
+
+
+def is_cluster_name(text: str) -> bool:
+    return _CLUSTER_NAME.fullmatch(text) is not None

@@ -112,6 +112,10 @@ class NodeInfo(Record, frozen=True):
     started_s: float = 0.0
     boot_id: str = ""
     trust: Literal["none", "mtls"] = "none"
+    python: str = ""
+    """Interpreter that torchrun runs with on this node; a dry run prints it."""
+    jobs_directory: str = ""
+    """Where this agent keeps its jobs, ``…/jobs``; a dry run prints it."""
 
 
 class InterfaceRate(Record, frozen=True):

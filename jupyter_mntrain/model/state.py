@@ -78,7 +78,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_set_rank(part, rank, state="running", step=step))
         case RankDown(rank=rank, exit_code=code, error=error):
-            ended: JobState = "succeeded" if code == 0 else "failed"
+            bad: JobState = "cancelled" if part.state == "stopping" else "failed"
+            ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, error=error)
         case StopAsked(reason=reason):
             reason = part.stop_reason or reason

@@ -1,0 +1,1 @@
+"""The daemon on every node, and the keeper of each attempt. Never imports torch."""

@@ -1,0 +1,45 @@
+"""What each link of this node can carry: measured by a probe, or given by the user."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.files import write_atomically
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.node import Capacity
+
+_RATE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmg]?)(bit|bps)(/s)?", re.IGNORECASE)
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+_decoder = msgspec.json.Decoder(dict[str, Capacity])
+
+
+class CapacityBook:
+    """Capacities by interface name; measured ones survive a restart, given ones win."""
+
+    def __init__(self, path: Path, given: dict[str, Capacity]) -> None:
+        self._path = path
+        self._given = given
+        self._measured = _decoder.decode(path.read_bytes()) if path.exists() else {}
+
+    def known(self) -> dict[str, Capacity]:
+        return self._measured | self._given
+
+    def keep(self, interface: str, capacity: Capacity) -> None:
+        self._measured = self._measured | {interface: capacity}
+        write_atomically(self._path, msgspec.json.encode(self._measured))
+
+
+def parse_link_capacity(text: str) -> tuple[str, Capacity]:
+    """``eth1=1gbit`` → interface and capacity in bytes per second."""
+    name, _, rate = text.partition("=")
+    match = _RATE.fullmatch(rate.strip())
+    if not name or match is None:
+        raise SpecError(
+            f"--link-capacity {text!r} is not INTERFACE=RATE",
+            fix="write it like eth1=1gbit or eno1=940mbit",
+        )
+    bits = float(match["number"]) * _UNITS[match["unit"].lower()]
+    return name, Capacity(bytes_per_s=bits / 8, source="given")

@@ -1,0 +1,31 @@
+"""Who this node is, and the stream of its changes, which is also its heartbeat."""
+
+from __future__ import annotations
+
+import msgspec
+from tornado.iostream import StreamClosedError
+
+from jupyter_mntrain.agent.handlers.base import AgentHandler
+from jupyter_mntrain.model.api import Hello, StreamMessage
+
+
+class NodeItem(AgentHandler):
+    def get(self) -> None:
+        self.answer(self.node.info())
+
+
+class NodeStream(AgentHandler):
+    async def get(self) -> None:
+        self.set_header("Content-Type", "application/x-ndjson")
+        jobs = tuple(job.record for job in self.node.jobs.all())
+        with self.node.hub.listen() as messages:
+            try:
+                await self._send(Hello(node=self.node.info(), jobs=jobs))
+                while (message := await messages.get()) is not None:
+                    await self._send(message)
+            except StreamClosedError:
+                return
+
+    async def _send(self, message: StreamMessage) -> None:
+        self.write(msgspec.json.encode(message) + b"\n")
+        await self.flush()

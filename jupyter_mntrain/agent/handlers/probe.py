@@ -1,0 +1,23 @@
+"""Measuring links. Threads: both ends block on their sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jupyter_mntrain.agent import probe
+from jupyter_mntrain.agent.handlers.base import AgentHandler
+from jupyter_mntrain.model.api import ProbeListen, ProbeSend
+
+
+class ProbeListenHandler(AgentHandler):
+    def post(self) -> None:
+        self.answer(probe.open_sink(self.body_as(ProbeListen).address))
+
+
+class ProbeSendHandler(AgentHandler):
+    async def post(self) -> None:
+        request = self.body_as(ProbeSend)
+        capacity = await asyncio.to_thread(probe.measure, request, self.node.name)
+        self.node.capacities.keep(request.interface, capacity)
+        self.node.changed()
+        self.answer(capacity)

@@ -1,0 +1,64 @@
+"""Who this node is, across restarts; and that only one agent is it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from pathlib import Path
+
+from jupyter_mntrain.agent.files import write_atomically
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NODE_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def boot_id() -> str:
+    """Changes with every boot: a pid from before it means nothing any more."""
+    return _BOOT_ID.read_text().strip()
+
+
+def checked_name(kind: str, name: str) -> str:
+    """``name`` if it can stand in a path, an mDNS label and a log line."""
+    if not is_cluster_name(name):
+        raise SpecError(
+            f"{kind} {name!r} has characters that cannot stand in a network name",
+            fix="use at most 63 letters, digits, '-', '_' and '.', a letter or digit first",
+        )
+    return name
+
+
+def load_node_id(state: Path) -> NodeId:
+    """This state directory's node id, made at first use.
+
+    A damaged file is an error, not a new identity: jobs are kept under the old one.
+    """
+    path = state / "node_id"
+    if not path.exists():
+        write_atomically(path, new_node_id().encode(), mode=0o600)
+    text = path.read_text().strip()
+    if not _NODE_ID.fullmatch(text):
+        raise MntrainError(
+            f"{path} does not hold a node id", fix="restore it, or delete it to become a new node"
+        )
+    return NodeId(text)
+
+
+def lock_state(state: Path) -> int:
+    """Hold the state directory for this process; the lock goes with the process."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.read(descriptor, 32).decode() or "unknown"
+        os.close(descriptor)
+        raise MntrainError(
+            f"another agent (pid {owner}) already uses {state}",
+            fix="stop it, or give this one its own --name or --state-dir",
+        ) from None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor

@@ -1,0 +1,95 @@
+"""Once a second: network counters, GPUs and load, as a beat to listeners and samples to jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.agent.capacities import CapacityBook
+from jupyter_mntrain.agent.hub import Hub
+from jupyter_mntrain.agent.jobs import JobBook
+from jupyter_mntrain.model.metrics import LinkSample
+from jupyter_mntrain.model.node import Beat, Gpu, InterfaceRate
+
+
+class Sampler:
+    """Takes counter differences; call :meth:`sample` every beat.
+
+    Args:
+        read_gpus: all GPUs now.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        jobs: JobBook,
+        capacities: CapacityBook,
+        read_gpus: Callable[[], tuple[Gpu, ...]],
+    ) -> None:
+        self._hub = hub
+        self._jobs = jobs
+        self._capacities = capacities
+        self._read_gpus = read_gpus
+        self._previous = psutil.net_io_counters(pernic=True)
+        self._previous_s = time.monotonic()
+        psutil.cpu_percent()
+
+    def sample(self) -> None:
+        active = self._jobs.active()
+        if not active and not self._hub.has_listeners:
+            return
+        counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
+        interval_s, self._previous_s = now - self._previous_s, now
+        previous, self._previous = self._previous, counters
+        moved = {
+            name: (
+                new.bytes_sent - previous[name].bytes_sent,
+                new.bytes_recv - previous[name].bytes_recv,
+            )
+            for name, new in counters.items()
+            if name in previous
+        }
+        capacities = self._capacities.known()
+        for job in active:
+            name = job.placement.interface
+            if name in moved:
+                sent, received = moved[name]
+                job.add_link_sample(
+                    LinkSample(
+                        time_s=time.time(),
+                        interface=name,
+                        interval_s=interval_s,
+                        sent_bytes=sent,
+                        received_bytes=received,
+                        capacity=capacities.get(name),
+                    )
+                )
+        if self._hub.has_listeners:
+            self._hub.publish(self._beat(moved, counters, interval_s))
+
+    def _beat(
+        self,
+        moved: dict[str, tuple[int, int]],
+        counters: Mapping[str, Any],
+        interval_s: float,
+    ) -> Beat:
+        return Beat(
+            time_s=time.time(),
+            interfaces=tuple(
+                InterfaceRate(
+                    name=name,
+                    sent_bytes_per_s=sent / interval_s,
+                    received_bytes_per_s=received / interval_s,
+                    sent_bytes=counters[name].bytes_sent,
+                    received_bytes=counters[name].bytes_recv,
+                )
+                for name, (sent, received) in moved.items()
+            ),
+            gpus=self._read_gpus(),
+            cpu_share=psutil.cpu_percent() / 100,
+            memory_available_bytes=psutil.virtual_memory().available,
+        )

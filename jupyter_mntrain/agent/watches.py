@@ -1,0 +1,28 @@
+"""The gang watches of this agent's attempts, as tasks that end with them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jupyter_mntrain.agent.gang import GangWatch
+from jupyter_mntrain.agent.job import LocalJob
+
+
+class Watches:
+    """One task per attempt; asking twice starts one."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def watch(self, job: LocalJob) -> None:
+        key = (job.record.job_id, job.record.attempt.number)
+        if key in self._tasks:
+            return
+        task = asyncio.ensure_future(GangWatch(job, self._cluster).run())
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
