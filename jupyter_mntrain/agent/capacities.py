@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import msgspec
@@ -10,9 +9,8 @@ import msgspec
 from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.node import Capacity
+from jupyter_mntrain.plan.rates import parse_bit_rate
 
-_RATE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmg]?)(bit|bps)(/s)?", re.IGNORECASE)
-_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _decoder = msgspec.json.Decoder(dict[str, Capacity])
 
 
@@ -34,12 +32,9 @@ class CapacityBook:
 
 def parse_link_capacity(text: str) -> tuple[str, Capacity]:
     """``eth1=1gbit`` → interface and capacity in bytes per second."""
-    name, _, rate = text.partition("=")
-    match = _RATE.fullmatch(rate.strip())
-    if not name or match is None:
+    name, equals, rate = text.partition("=")
+    if not (name and equals):
         raise SpecError(
-            f"--link-capacity {text!r} is not INTERFACE=RATE",
-            fix="write it like eth1=1gbit or eno1=940mbit",
+            f"--link-capacity {text!r} is not INTERFACE=RATE", fix="write it like eth1=1gbit"
         )
-    bits = float(match["number"]) * _UNITS[match["unit"].lower()]
-    return name, Capacity(bytes_per_s=bits / 8, source="given")
+    return name, Capacity(bytes_per_s=parse_bit_rate(rate), source="given")

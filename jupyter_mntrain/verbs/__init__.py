@@ -1,0 +1,29 @@
+"""The verbs behind both the magic and the command line."""
+
+from jupyter_mntrain.verbs.command import Command, parse, split_line, verb_parser
+from jupyter_mntrain.verbs.context import Clusters, Context, Screen, connect
+from jupyter_mntrain.verbs.parser import HelpWanted, Parser
+from jupyter_mntrain.verbs.run import run, run_words
+from jupyter_mntrain.verbs.table import TABLE
+from jupyter_mntrain.verbs.terminal import TerminalScreen, make_console
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+__all__ = [
+    "TABLE",
+    "Clusters",
+    "Command",
+    "Context",
+    "HelpWanted",
+    "Outcome",
+    "Parser",
+    "Screen",
+    "TerminalScreen",
+    "Verb",
+    "connect",
+    "make_console",
+    "parse",
+    "run",
+    "run_words",
+    "split_line",
+    "verb_parser",
+]

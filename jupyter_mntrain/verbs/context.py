@@ -1,0 +1,128 @@
+"""What a verb works with: the cluster, the clock, and where things are shown."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from abc import ABC, abstractmethod
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+
+from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster, Job
+
+CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
+AGENTS_VARIABLE = "MNTRAIN_AGENTS"
+
+
+class Screen(ABC):
+    """Where a job is shown while it runs, and where lines go before the outcome is there."""
+
+    in_background: bool = False
+    """Whether :meth:`show` goes on updating by itself after it has returned."""
+    has_variables: bool = False
+    """Whether a job can be kept under a name."""
+
+    @abstractmethod
+    def say(self, renderable: RenderableType) -> None:
+        """Show something now, for people."""
+
+    @abstractmethod
+    def show(self, job: Job) -> None:
+        """Show the job and return at once."""
+
+    @abstractmethod
+    def follow(self, job: Job) -> None:
+        """Show the job until it has ended. A ``KeyboardInterrupt`` passes through."""
+
+
+class Clusters:
+    """One open :class:`Cluster` per name and typed-in addresses, for as long as this lives.
+
+    Args:
+        connect: opens a cluster; :class:`jupyter_mntrain.cluster.Cluster` itself.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str, tuple[str, ...]], Cluster],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: dict[tuple[str, tuple[str, ...]], tuple[Cluster, float]] = {}
+
+    def get(self, name: str, addresses: tuple[str, ...]) -> Cluster:
+        """The open cluster, opened now if need be."""
+        key = (name, tuple(sorted(set(addresses))))
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = (self._connect(*key), self._clock())
+            return self._open[key][0]
+
+    def age_s(self, cluster: Cluster) -> float:
+        """How long it has been listening."""
+        with self._lock:
+            since = [opened for known, opened in self._open.values() if known is cluster]
+        return self._clock() - since[0] if since else 0.0
+
+    def opened(self) -> tuple[Cluster, ...]:
+        """Those that are open already: what completion may read."""
+        with self._lock:
+            return tuple(cluster for cluster, _ in self._open.values())
+
+    def close(self) -> None:
+        with self._lock:
+            clusters = [cluster for cluster, _ in self._open.values()]
+            self._open.clear()
+        for cluster in clusters:
+            cluster.close()
+
+
+def connect(name: str, addresses: tuple[str, ...]) -> Cluster:
+    from jupyter_mntrain.cluster import Cluster
+
+    return Cluster(name, addresses=addresses)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a verb may touch.
+
+    Args:
+        program: what a person types to get here, ``mntrain`` or ``%mntrain``: used in hints.
+        cell: the cell below ``%%mntrain``.
+        arguments: what stood after ``--``.
+        clock: Unix time.
+        sleep: waits; a test's own never does.
+    """
+
+    clusters: Clusters
+    screen: Screen
+    program: str = "mntrain"
+    cell: str | None = None
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    directory: Path = field(default_factory=Path.cwd)
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+    def cluster(self, args: Namespace) -> Cluster:
+        """The cluster that the options, or else the environment, name."""
+        name = args.cluster or self.environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+        typed = args.agent or _words(self.environment.get(AGENTS_VARIABLE, ""))
+        return self.clusters.get(name, tuple(typed))
+
+
+def _words(text: str) -> Iterable[str]:
+    return text.replace(",", " ").split()

@@ -1,0 +1,281 @@
+"""``launch`` and ``dry-run``: the same spec, started or only shown."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+import socket
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.agent.capacities import parse_link_capacity
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.plan.members import parse_member
+from jupyter_mntrain.verbs.context import Context, Screen
+from jupyter_mntrain.verbs.following import ended_outcome, follow
+from jupyter_mntrain.verbs.parser import Parser, closest, typed
+from jupyter_mntrain.verbs.reach import await_nodes
+from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, read_files
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster, Job
+
+HIGHEST_PORT = 65535
+
+
+class Launch(Verb):
+    name = "launch"
+    help = "start a recipe or a script on all participants, or on none"
+    takes_cell = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        spec_options(parser)
+        parser.option(
+            "--dry-run", action="store_true", help="only show the command and environment per node"
+        )
+        parser.option(
+            "--wait",
+            action="store_true",
+            help="return when the job has ended; exit code 0 only if every rank succeeded",
+        )
+        parser.option("--detach", action="store_true", help="start and show nothing")
+        variable_option(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.wait and args.detach:
+            raise SpecError("--wait and --detach: one waits, the other does not", fix="keep one")
+        refuse_variable(context, args)
+        cluster, spec, workload = build_spec(context, args)
+        if args.dry_run:
+            return dry_run_outcome(cluster, spec)
+        job = cluster.launch(spec, submitted_by=submitter(context))
+        context.screen.say(started_line(job, workload))
+        if args.wait:
+            return follow(context, job)
+        if not args.detach and context.screen.in_background:
+            context.screen.show(job)
+            return Outcome(data=started_data(job), job=job)
+        hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
+        return Outcome(hint, started_data(job), job=job)
+
+
+class DryRun(Verb):
+    name = "dry-run"
+    help = "the exact command and environment of every node, nothing is started"
+    takes_cell = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        spec_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        cluster, spec, _ = build_spec(context, args)
+        return dry_run_outcome(cluster, spec)
+
+
+def spec_options(parser: Parser) -> None:
+    """What describes a job."""
+    parser.argument(
+        "target",
+        nargs="?",
+        metavar="RECIPE.toml|SCRIPT.py",
+        completes="recipe",
+        help="what to run; arguments of a script go after --",
+    )
+    parser.option(
+        "--member",
+        "-m",
+        action="append",
+        default=[],
+        metavar="HOST:N[:IFACE]",
+        completes="member",
+        help="a node, its number of processes, its interface; repeatable, in rank order; "
+        "none = every node with all idle GPUs, or one process each",
+    )
+    parser.option(
+        "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"
+    )
+    parser.option(
+        "--port",
+        type=typed(_port),
+        metavar="PORT",
+        help="rendezvous port on the head; default: free",
+    )
+    parser.option(
+        "--env",
+        "-e",
+        action="append",
+        default=[],
+        type=typed(_variable),
+        metavar="K=V",
+        help="added to every rank's environment; repeatable",
+    )
+    parser.option(
+        "--torchrun",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="passed on to torchrun, --torchrun=--ARG; repeatable",
+    )
+    parser.option(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
+        completes="field",
+        help="change a field of the recipe; repeatable",
+    )
+    parser.option(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        completes="file",
+        help="a further small text file for every node's working directory; repeatable",
+    )
+    parser.option("--name", metavar="NAME", help="what to call the job")
+    parser.option(
+        "--link-capacity",
+        type=typed(_capacity),
+        metavar="RATE",
+        help="what each link carries, as 1gbit or 940mbit; default: as measured",
+    )
+
+
+def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Workload]:
+    """Check all that can be checked without starting anything.
+
+    Raises:
+        SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
+    """
+    workload = _workload(context, args)
+    extra = read_files([context.directory / path for path in args.file])
+    for member in args.member:
+        parse_member(member)
+    cluster = context.cluster(args)
+    await_nodes(context, cluster, [parse_member(member).node for member in args.member])
+    participants = _with_head(cluster.participants(args.member), args.head)
+    spec = JobSpec(
+        entry=workload.entry,
+        participants=participants,
+        name=args.name or workload.name,
+        files={**extra, **workload.files},
+        environment=dict(args.env),
+        torchrun_arguments=tuple(args.torchrun),
+        port=args.port,
+        link_capacity_bytes_per_s=args.link_capacity,
+    )
+    workload.check(spec.world_size)
+    return cluster, spec, workload
+
+
+def dry_run_outcome(cluster: Cluster, spec: JobSpec) -> Outcome:
+    commands = cluster.dry_run(spec)
+    data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
+    return Outcome(dry_run_text(commands, spec), data)
+
+
+def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
+    """Shell that a person could paste on each node, in node-rank order."""
+    parts = []
+    for command in commands:
+        text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")
+        text.append(f"cd {shlex.quote(command.directory)}\n", style="default")
+        for name, value in sorted(command.environment.items()):
+            text.append(f"export {name}={shlex.quote(value)}\n", style="default")
+        text.append(shlex.join(command.argv), style="default")
+        parts += [text, Text()]
+    files = ", ".join(spec.files) or "none"
+    parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
+    return Group(*parts)
+
+
+def started_line(job: Job, workload: Workload) -> Text:
+    view = job.view()
+    nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
+    return Text.assemble(
+        ("▶ ", "green"), (job.id, "bold"), f" started, {workload.took}, on {nodes}"
+    )
+
+
+def started_data(job: Job) -> dict[str, object]:
+    view = job.view()
+    nodes = [placement.node for placement in view.attempt.placements]
+    return {"job_id": job.id, "state": view.state, "name": view.spec.name, "nodes": nodes}
+
+
+def submitter(context: Context) -> str:
+    """Who asks, for the job's record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's uid without a name
+        user = "?"
+    return f"{user}@{socket.gethostname()} {context.program}"
+
+
+def _workload(context: Context, args: Namespace) -> Workload:
+    if context.cell is not None:
+        if args.target:
+            raise SpecError(
+                f"{args.target!r} and a cell: there can be one thing to run",
+                fix=f"use %mntrain launch {args.target} without a cell, or leave the name out",
+            )
+        return from_cell(
+            context.cell,
+            directory=context.directory,
+            arguments=context.arguments,
+            overrides=args.set,
+        )
+    if not args.target:
+        raise SpecError("nothing to launch", fix="name a recipe (.toml) or a script (.py)")
+    return from_path(
+        context.directory / Path(args.target).expanduser(),
+        arguments=context.arguments,
+        overrides=args.set,
+    )
+
+
+def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple[Participant, ...]:
+    if head is None:
+        return participants
+    first = [one for one in participants if one.node == head]
+    if not first:
+        names = [one.node for one in participants]
+        near = closest(head, names) or names
+        raise SpecError(
+            f"--head {head}: does not take part",
+            fix=f"use {' or '.join(near)}, or add it as --member",
+        )
+    return (*first, *(one for one in participants if one.node != head))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= HIGHEST_PORT):
+        raise ValueError(f"{text!r} is not a port from 1 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or any(c.isspace() or c == "\0" for c in name):
+        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _capacity(text: str) -> float:
+    try:
+        return parse_link_capacity(f"link={text}")[1].bytes_per_s
+    except SpecError:
+        raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None
+
+
+__all__ = ["DryRun", "Launch", "Screen"]

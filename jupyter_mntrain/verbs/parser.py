@@ -1,0 +1,99 @@
+"""One argparse parser for magic and command line. It raises; it never prints and never exits."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NoReturn
+
+from jupyter_mntrain.model.errors import SpecError
+
+Completion = Literal[
+    "address", "cluster", "file", "job", "member", "node", "recipe", "running-job", "field"
+]
+"""What a value is, so that it can be completed."""
+
+
+class HelpWanted(Exception):  # noqa: N818 - control flow, not an error
+    """``--help`` was given; carries the help text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(text)
+
+
+class Parser(argparse.ArgumentParser):
+    """Bad input becomes :class:`SpecError`, ``--help`` becomes :class:`HelpWanted`."""
+
+    def __init__(self, prog: str, description: str | None = None) -> None:
+        super().__init__(prog=prog, description=description, add_help=False, allow_abbrev=False)
+        self.value_options: dict[str, Completion | None] = {}
+        """Options that take a value, and what it is."""
+        self.flags: set[str] = set()
+        self.positional: Completion | None = None
+        self.option("--help", "-h", action=_Help, nargs=0, help="show this and do nothing else")
+
+    def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
+        """``add_argument`` for an option, remembered for completion."""
+        action = self.add_argument(*names, **settings)
+        if action.nargs == 0:
+            self.flags.update(names)
+        else:
+            self.value_options.update(dict.fromkeys(names, completes))
+
+    def argument(self, name: str, *, completes: Completion | None = None, **settings: Any) -> None:
+        """``add_argument`` for a positional, remembered for completion."""
+        self.add_argument(name, **settings)
+        self.positional = completes
+
+    def parse(self, argv: Sequence[str], namespace: argparse.Namespace) -> argparse.Namespace:
+        """Parse everything.
+
+        Raises:
+            SpecError: something is unknown, missing or of the wrong form.
+            HelpWanted: ``--help`` was among it.
+        """
+        args, rest = self.parse_known_args(list(argv), namespace)
+        if rest:
+            raise self._unknown(rest[0])
+        return args
+
+    def _unknown(self, word: str) -> SpecError:
+        if not word.startswith("-"):
+            return SpecError(f"{self.prog}: {word!r} is one word too many", fix=self._see_help())
+        name = word.partition("=")[0]
+        near = closest(name, [*self.flags, *self.value_options])
+        fix = f"did you mean {' or '.join(near)}" if near else self._see_help()
+        return SpecError(f"{self.prog}: no such option {name!r}", fix=fix)
+
+    def error(self, message: str) -> NoReturn:
+        raise SpecError(f"{self.prog}: {message.removeprefix('argument ')}", fix=self._see_help())
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise SpecError(message or f"{self.prog}: ended with {status}", fix=self._see_help())
+
+    def _see_help(self) -> str:
+        return f"see {self.prog} --help"
+
+
+class _Help(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        raise HelpWanted(parser.format_help())
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """Up to three of ``known`` that could have been meant."""
+    return difflib.get_close_matches(word, sorted(set(known)), n=3)
+
+
+def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A converter for argparse: an error of ours passes through instead of being reworded."""
+
+    def convert(text: str) -> Any:
+        try:
+            return check(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert

@@ -1,0 +1,39 @@
+"""One line in, one outcome out: what the magic and the command line both call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.verbs.command import Command, parse
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.terminal import QuietScreen
+from jupyter_mntrain.verbs.verb import Outcome
+
+
+def run(command: Command, context: Context) -> Outcome:
+    """Run a parsed command.
+
+    Raises:
+        MntrainError: naming the thing, the node and the fix.
+    """
+    if context.cell is not None and not command.verb.takes_cell:
+        raise SpecError(
+            f"{command.verb.name} takes no cell",
+            fix=f"write %mntrain {command.verb.name} with one %, or use %%mntrain launch",
+        )
+    if command.args.json:
+        context = dataclasses.replace(context, screen=QuietScreen(context.screen))
+    context = dataclasses.replace(context, arguments=command.arguments)
+    return command.verb.run(context, command.args)
+
+
+def run_words(argv: Sequence[str], context: Context) -> Outcome:
+    """Parse and run.
+
+    Raises:
+        MntrainError: naming the thing, the node and the fix.
+        HelpWanted: ``--help``, or nothing at all, was given.
+    """
+    return run(parse(argv, program=context.program), context)

@@ -1,0 +1,31 @@
+"""The one table of verbs, behind both the magic and the command line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from jupyter_mntrain.verbs.ending import Kill, Stop
+from jupyter_mntrain.verbs.jobs import Jobs, Status
+from jupyter_mntrain.verbs.launching import DryRun, Launch
+from jupyter_mntrain.verbs.links import Measure
+from jupyter_mntrain.verbs.nodes import Add, Forget, Nodes
+from jupyter_mntrain.verbs.verb import Verb
+from jupyter_mntrain.verbs.watching import Attach, Logs, Plot
+
+_VERBS: tuple[Verb, ...] = (
+    Nodes(),
+    Add(),
+    Forget(),
+    Measure(),
+    DryRun(),
+    Launch(),
+    Jobs(),
+    Status(),
+    Attach(),
+    Plot(),
+    Logs(),
+    Stop(),
+    Kill(),
+)
+
+TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in _VERBS}

@@ -1,0 +1,204 @@
+"""One job: the cause first if it failed, then state, numbers, ranks and links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from jupyter_mntrain.model.job import JobState, JobView
+from jupyter_mntrain.verbs import formats
+from jupyter_mntrain.verbs.formats import STATE_ICONS, STATE_STYLES, count, percent
+from jupyter_mntrain.verbs.tables._plain import plain_table
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import JobHistory, JobSummary
+    from jupyter_mntrain.cluster.link_summary import LinkSummary
+    from jupyter_mntrain.cluster.summary import RankSummary
+
+DETAIL_LINES = 12
+"""Of the traceback: its end says what happened."""
+
+RECENT_STEPS = 50
+"""What a step takes now, not what it took when the job began."""
+
+
+def job_report(
+    summary: JobSummary, history: JobHistory, *, program: str, with_detail: bool = False
+) -> RenderableType:
+    """The whole table.
+
+    Args:
+        with_detail: the end of the traceback, too.
+    """
+    parts: list[RenderableType] = []
+    if summary.cause is not None:
+        parts.append(cause_line(summary))
+        if with_detail and summary.cause.detail:
+            tail = "\n".join(summary.cause.detail.splitlines()[-DETAIL_LINES:])
+            parts.append(Text(tail, style="dim"))
+        parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
+    parts.append(state_line(summary))
+    parts.extend(_endings(history.view))
+    if any(rank.step for rank in summary.ranks):
+        parts += [Text(), _numbers(summary, step_seconds(history))]
+    parts += [Text(), rank_table(summary.ranks)]
+    if summary.links:
+        parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
+    return Group(*parts)
+
+
+def cause_line(summary: JobSummary) -> Text:
+    """Node and cause: what a person should read first."""
+    assert summary.cause is not None
+    text = Text("✕ ", style="red")
+    where = f"{summary.cause_node}: " if summary.cause_node else ""
+    if summary.cause.rank is not None and "rank" not in summary.cause.summary:
+        where += f"rank {summary.cause.rank}: "
+    return text.append(f"{where}{summary.cause.summary}", style="bold default")
+
+
+def state_line(summary: JobSummary) -> Text:
+    """Icon, state, name, id, step and time."""
+    text = state_text(summary.state)
+    text.append(f"  {summary.name}", style="bold")
+    text.append(f"  {summary.job_id}", style="dim")
+    if summary.steps:
+        of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
+        text.append(f"  step {count(summary.steps)}{of}")
+    if summary.elapsed_s is not None:
+        text.append(f"  {formats.duration(summary.elapsed_s)}")
+    return text
+
+
+def progress_line(summary: JobSummary, now_s: float) -> str:
+    """One plain line, for places where nothing can be redrawn."""
+    of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
+    facts = [f"{formats.clock(now_s)} {summary.state}"]
+    if summary.steps:
+        facts.append(f"step {count(summary.steps)}{of}")
+        facts.append(f"{count(summary.tokens_per_s)}{formats.SPACE}tok/s")
+        facts.append(f"MFU {percent(summary.mfu)}")
+        facts.append(f"loss {formats.loss(summary.last_loss)}")
+    return ", ".join(facts)
+
+
+def state_text(state: JobState) -> Text:
+    text = Text(STATE_ICONS[state], style=STATE_STYLES.get(state, "dim"))
+    return text.append(f" {state}", style="default")
+
+
+def _numbers(summary: JobSummary, step_s: float | None) -> Table:
+    right = ("tok/s", "job MFU", "step", "bubble", "busiest link", "loss")
+    table = plain_table(*right, right=right)
+    links = [link.utilisation for link in summary.links if link.utilisation is not None]
+    rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
+    busiest = percent(max(links)) if links else formats.bit_rate(max(rates, default=None))
+    table.add_row(
+        count(summary.tokens_per_s),
+        percent(summary.mfu),
+        formats.seconds(step_s),
+        percent(summary.bubble),
+        busiest,
+        f"{formats.loss(summary.first_loss)} → {formats.loss(summary.last_loss)}",
+        style="bold",
+    )
+    return table
+
+
+def step_seconds(history: JobHistory) -> float | None:
+    """Median duration of the last steps, of the slowest rank."""
+    medians = [
+        median(step.step_s for step in series.steps[-RECENT_STEPS:])
+        for series in history.ranks.values()
+        if series.steps
+    ]
+    return max(medians, default=None)
+
+
+def rank_table(ranks: Sequence[RankSummary]) -> Table:
+    """One row per rank."""
+    numbers = ("step", "tok/s", "pace", "MFU", "compute", "memory")
+    table = plain_table(
+        "rank", "node", "state", "stage", "layers", *numbers, "device", right=numbers
+    )
+    slowest = slowest_rank(ranks)
+    for rank in ranks:
+        table.add_row(
+            f"r{rank.rank}",
+            rank.node,
+            state_text(rank.state),
+            ", ".join(map(str, rank.stages)) or formats.ABSENT,
+            _spans(rank.layers),
+            count(rank.step),
+            count(rank.tokens_per_s),
+            count(rank.pace_tokens_per_s) + (" ◀ slowest" if rank.rank == slowest else ""),
+            percent(rank.mfu),
+            percent(rank.compute_share),
+            formats.memory(rank.memory_bytes),
+            rank.device or formats.ABSENT,
+        )
+    return table
+
+
+def slowest_rank(ranks: Sequence[RankSummary], margin: float = 0.03) -> int | None:
+    """The rank whose pace is lowest, if it is behind the next one by more than noise."""
+    paces = sorted((r.pace_tokens_per_s, r.rank) for r in ranks if r.pace_tokens_per_s is not None)
+    if len(paces) < 2 or paces[0][0] > (1 - margin) * paces[1][0]:
+        return None
+    return paces[0][1]
+
+
+def link_table(links: Sequence[LinkSummary]) -> Table:
+    """One row per node and direction."""
+    table = plain_table("link", "direction", "rate", "used", "of capacity", right=("rate", "used"))
+    for link in links:
+        arrow = "→ sent" if link.direction == "sent" else "← received"
+        table.add_row(
+            f"{link.node} {link.interface}",
+            arrow,
+            formats.bit_rate(link.bytes_per_s),
+            percent(link.utilisation),
+            formats.capacity(link.capacity),
+        )
+    return table
+
+
+def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:
+    if any(link.basis == "ranks" for link in links):
+        yield Text("Loopback is shared: rates are what the ranks exchanged.", style="dim")
+    if any(link.utilisation is None and link.bytes_per_s is not None for link in links):
+        yield Text(f"No capacity, no percentage: {program} measure", style="dim")
+
+
+def _endings(view: JobView) -> Iterable[Text]:
+    reasons = {part.stop_reason for part in view.parts if part.stop_reason}
+    if reasons and view.state in ("stopping", "cancelled"):
+        yield Text(f"  {'; '.join(sorted(reasons))}", style="dim")
+    for part in view.parts:
+        for left in part.leftovers:
+            yield Text.assemble(
+                ("⚠ ", "yellow"),
+                f"{part.node}: pid {left.pid} would not die ({left.status}): {left.command}",
+            )
+
+
+def _rank_option(summary: JobSummary) -> str:
+    rank = summary.cause.rank if summary.cause else None
+    return "" if rank is None else f" --rank {rank}"
+
+
+def _spans(numbers: Sequence[int]) -> str:
+    """0–3, 6."""
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    words = [str(s[0]) if len(s) == 1 else f"{s[0]}–{s[-1]}" for s in spans]
+    return ", ".join(words) or formats.ABSENT

@@ -1,0 +1,39 @@
+"""New lines of a log of which only the last lines can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import LogLine
+
+
+class LogFollower:
+    """Compares each tail with the one before, node by node."""
+
+    WINDOW_LINES: ClassVar[int] = 1000
+    """Asked for each time: more than the ranks of a node print between two looks."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[LogLine]] = {}
+
+    def news(self, tail: Sequence[LogLine]) -> list[LogLine]:
+        """Lines of ``tail`` that were not in the previous one, in order."""
+        by_node: dict[str, list[LogLine]] = {}
+        for line in tail:
+            by_node.setdefault(line.node, []).append(line)
+        news = []
+        for node, lines in by_node.items():
+            news += lines[_overlap(self._seen.get(node, []), lines) :]
+            self._seen[node] = lines
+        return news
+
+
+def _overlap(old: list[LogLine], new: list[LogLine]) -> int:
+    """How many lines at the end of ``old`` are those at the beginning of ``new``."""
+    for start in range(max(0, len(old) - len(new)), len(old) + 1):
+        size = len(old) - start
+        if old[start:] == new[:size]:
+            return size
+    return 0

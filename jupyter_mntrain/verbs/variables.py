@@ -1,0 +1,33 @@
+"""``-o NAME``: keep the job in a variable of the notebook."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+
+
+def variable_option(parser: Parser) -> None:
+    parser.option(
+        "--out",
+        "-o",
+        dest="variable",
+        metavar="NAME",
+        help="keep the job in this variable (notebooks only)",
+    )
+
+
+def refuse_variable(context: Context, args: Namespace) -> None:
+    """Refuse a name that cannot be one, before anything is started.
+
+    Raises:
+        SpecError: it is no name, or there are no variables here.
+    """
+    if not args.variable:
+        return
+    if not context.screen.has_variables:
+        raise SpecError(f"-o {args.variable}: only a notebook has variables", fix="leave it out")
+    if not args.variable.isidentifier():
+        raise SpecError(f"-o {args.variable}: not a variable name", fix="use letters, digits and _")
