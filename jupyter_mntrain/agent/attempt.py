@@ -117,13 +117,13 @@ class AttemptDirectory:
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
         """(rank, pid) of every rank process; of a rank's children only the eldest counts."""
         found: dict[Rank, int] = {}
-        for pid, environment in sorted(processes_of(self.job_id, self.number).items()):
+        for pid, environment in sorted(processes_of(self.path).items()):
             if environment.get("RANK", "").isdigit():
                 found.setdefault(Rank(int(environment["RANK"])), pid)
         yield from found.items()
 
     def has_processes(self) -> bool:
-        return bool(processes_of(self.job_id, self.number))
+        return bool(processes_of(self.path))
 
     def _identity(self) -> KeeperIdentity | None:
         path = self.path / "keeper.json"

@@ -147,7 +147,7 @@ class LocalJob:
         status = self.attempt.status()
         if status is None:
             # The keeper was killed: its duty falls to us.
-            end_all(self.record.job_id, self.record.attempt.number, grace_s=0.0)
+            end_all(self.attempt.path, grace_s=0.0)
         exit_code = status.exit_code if status else None
         ended_s = status.ended_s if status else now
         cause = self._blame(status.error if status else None, exit_code, ended_s)

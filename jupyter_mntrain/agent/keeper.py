@@ -41,7 +41,7 @@ def main(directory: Path) -> int:
     _write(directory / "keeper.json", identity() | {"torchrun_pid": torchrun.pid})
     exit_code, stopped = _supervise(wakeup, torchrun.pid, directory / "stop.json")
     grace_s = _grace(directory / "stop.json") if stopped else SWEEP_GRACE_S
-    leftovers = end_all(command["job_id"], command["attempt"], grace_s)
+    leftovers = end_all(directory, grace_s)
     if exit_code is None:
         exit_code = reap_children().get(torchrun.pid, -signal.SIGTERM)
     _finish(directory, exit_code=exit_code, error=None, leftovers=leftovers)

@@ -1,8 +1,9 @@
 """Finding and ending every process of an attempt, and nothing else. Only the standard library.
 
 torchrun starts each rank in a session of its own, so neither its process group nor its session
-holds them all (measured). Every process of an attempt carries the job and the attempt in its
-environment instead; nothing is ever matched by name.
+holds them all (measured). Every process of an attempt carries the attempt's own directory in its
+environment instead; nothing is ever matched by name. The job id would not do: two agents on one
+machine may both have a part of the job.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import signal
 import time
 from pathlib import Path
 
-from jupyter_mntrain.model.environment import ATTEMPT_VARIABLE, JOB_VARIABLE
+from jupyter_mntrain.model.environment import METRICS_VARIABLE
 
 SCAN_INTERVAL_S = 0.05
 """Between looks while processes are ending: short, because a person waits for it."""
@@ -41,26 +42,25 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
-def processes_of(job_id: str, attempt: int) -> dict[int, dict[str, str]]:
-    """Every living process of an attempt: pid → environment."""
-    job = f"{JOB_VARIABLE}={job_id}".encode()
+def processes_of(directory: Path) -> dict[int, dict[str, str]]:
+    """Every living process of the attempt kept in ``directory``: pid → environment."""
+    mark = f"{METRICS_VARIABLE}={metrics_of(directory)}".encode()
     found = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
-        pid = int(entry.name)
         try:
             raw = Path(entry.path, "environ").read_bytes()
         except OSError:
             continue
-        if job not in raw:
-            continue
-        environment = environment_of(pid)
-        if environment.get(JOB_VARIABLE) == job_id and environment.get(ATTEMPT_VARIABLE) == str(
-            attempt
-        ):
-            found[pid] = environment
+        if mark in raw.split(b"\0"):
+            found[int(entry.name)] = environment_of(int(entry.name))
     return found
+
+
+def metrics_of(directory: Path) -> Path:
+    """Where an attempt's ranks write: on one machine no two attempts of any agent share it."""
+    return directory / "metrics"
 
 
 def signal_all(pids: set[int], number: signal.Signals) -> None:
@@ -71,23 +71,23 @@ def signal_all(pids: set[int], number: signal.Signals) -> None:
             continue
 
 
-def end_all(job_id: str, attempt: int, grace_s: float) -> list[dict[str, object]]:
+def end_all(directory: Path, grace_s: float) -> list[dict[str, object]]:
     """End every process of an attempt; returns what is left: pid, command and kernel state.
 
     SIGTERM, ``grace_s`` to go in order, SIGKILL to whatever is there, then again until nothing is:
     a process may fork between a look and a kill.
     """
     deadline = time.monotonic() + grace_s
-    alive = set(processes_of(job_id, attempt))
+    alive = set(processes_of(directory))
     signal_all(alive, signal.SIGTERM)
     while alive and time.monotonic() < deadline:
         _pause()
-        alive = set(processes_of(job_id, attempt))
+        alive = set(processes_of(directory))
     deadline = time.monotonic() + KILL_PATIENCE_S
     while alive and time.monotonic() < deadline:
         signal_all(alive, signal.SIGKILL)
         _pause()
-        alive = set(processes_of(job_id, attempt))
+        alive = set(processes_of(directory))
     return [_describe(pid) for pid in sorted(alive)]
 
 

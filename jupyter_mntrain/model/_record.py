@@ -1,4 +1,4 @@
-"""The base of every record: frozen, keyword-only, unknown fields refused."""
+"""The bases of every record: frozen, keyword-only, checked where data comes in."""
 
 import msgspec
 

@@ -1,7 +1,7 @@
 """Variables in the environment of every process of a job. The one list of their names."""
 
 JOB_VARIABLE = "MNTRAIN_JOB"
-"""How the keeper finds every process of a job, whatever it is called."""
+"""The job's id, for scripts and for people who look at processes."""
 
 ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
 
@@ -9,4 +9,7 @@ NODE_VARIABLE = "MNTRAIN_NODE"
 """Display name of the node, for logs: host names repeat in containers."""
 
 METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
-"""Directory a rank appends its samples to; unset outside a job."""
+"""Directory a rank appends its samples to; unset outside a job.
+
+It lies in the attempt's own directory, so it also marks the attempt's processes: the keeper finds
+every one by it, whatever it is called and whoever its parent is now."""

@@ -49,7 +49,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
 def job_state(parts: Iterable[JobState]) -> JobState:
     """The job's state from its parts' states."""
     states = set(parts)
-    if states <= TERMINAL:
+    if states and states <= TERMINAL:
         return next(s for s in ("failed", "cancelled", "succeeded") if s in states)
     if states & {"failed", "cancelled", "stopping"}:
         return "stopping"

@@ -57,7 +57,13 @@ class Exited(Record, frozen=True, tag=True):
 
 PartEvent = Launched | RankUp | RankStepped | RankDown | StopAsked | Exited
 
-_ORDER: dict[JobState, int] = {"pending": 0, "starting": 1, "running": 2, "stopping": 3}
+_ORDER: dict[JobState, int] = {
+    "unknown": 0,
+    "pending": 0,
+    "starting": 1,
+    "running": 2,
+    "stopping": 3,
+}
 
 
 def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
@@ -72,11 +78,11 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
         return part
     match event:
         case Launched(time_s=time_s):
-            return _advance(part, "starting", started_s=part.started_s or time_s)
+            return _advance(_started(part, time_s), "starting")
         case RankUp(rank=rank, pid=pid):
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
-            return _running_when_all_are(_set_rank(part, rank, state="running", step=step))
+            return _running_when_all_are(_stepped(part, rank, step))
         case RankDown(rank=rank, exit_code=code, error=error):
             bad: JobState = "cancelled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
@@ -95,6 +101,19 @@ def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus
     return msgspec.structs.replace(part, state=state, **changes)
 
 
+def _started(part: PartStatus, time_s: float) -> PartStatus:
+    """The first start counts; told late, after its ranks were seen, it still counts."""
+    if part.started_s is not None:
+        return part
+    return msgspec.structs.replace(part, started_s=time_s)
+
+
+def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
+    """Steps never go back either."""
+    before = next((status.step for status in part.ranks if status.rank == rank), None)
+    return _set_rank(part, rank, state="running", step=max(step, before or 0))
+
+
 def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
     def change(status: RankStatus) -> RankStatus:
         if status.rank != rank or status.state in TERMINAL:
@@ -106,7 +125,8 @@ def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
 
 
 def _running_when_all_are(part: PartStatus) -> PartStatus:
-    if all(status.state == "running" for status in part.ranks):
+    # A rank may have ended before the last one came up: that one need not be running any more.
+    if all(status.state not in ("pending", "starting", "unknown") for status in part.ranks):
         return _advance(part, "running")
     return part
 
@@ -115,7 +135,8 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
     if part.state == "stopping":
         state: JobState = "cancelled"
     else:
-        state = "succeeded" if event.exit_code == 0 else "failed"
+        has_failed = any(status.state == "failed" for status in part.ranks)
+        state = "succeeded" if event.exit_code == 0 and not has_failed else "failed"
     ranks = tuple(
         status
         if status.state in TERMINAL
