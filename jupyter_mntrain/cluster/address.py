@@ -1,0 +1,45 @@
+"""``host[:port]`` as people type it."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from jupyter_mntrain.model.api import DEFAULT_PORT
+from jupyter_mntrain.model.errors import SpecError
+
+
+def parse_address(text: str) -> str:
+    """``host:port`` in one spelling, the port filled in; IPv6 as ``[::1]:8765``.
+
+    Raises:
+        SpecError: it is not an address.
+    """
+    try:
+        parts = urlsplit(f"//{text.strip()}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise _not_an_address(text) from error
+    has_rest = parts.path or parts.query or parts.fragment or parts.username is not None
+    if not host or has_rest or port == 0 or any(c.isspace() for c in host):
+        raise _not_an_address(text)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{DEFAULT_PORT if port is None else port}"
+
+
+def host_of(address: str) -> str:
+    """The host of ``host:port``, without brackets."""
+    return urlsplit(f"//{address}").hostname or address
+
+
+def is_ip_address(host: str) -> bool:
+    """Whether it is a number and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_an_address(text: str) -> SpecError:
+    return SpecError(f"{text!r} is not an address", fix="write it as HOST or HOST:PORT")

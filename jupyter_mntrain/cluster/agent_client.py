@@ -1,0 +1,181 @@
+"""One agent, one typed method per route of :mod:`jupyter_mntrain.model.api`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from jupyter_mntrain.cluster.address import host_of, is_ip_address
+from jupyter_mntrain.cluster.transport import (
+    ANSWER_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    SILENT_STREAM_S,
+    not_an_agent,
+    refusal,
+    split_lines,
+    transport_error,
+)
+from jupyter_mntrain.model import api
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import JobRecord
+from jupyter_mntrain.model.metrics import JournalLine, journal_decoder
+from jupyter_mntrain.model.node import Capacity, NodeInfo
+
+T = TypeVar("T")
+
+
+class AgentClient:
+    """Asks one agent. Every method raises the same errors.
+
+    Raises:
+        NodeError: no usable answer; ``reason`` says which kind. After "timed out" or "broken
+            off" the agent may have acted, and asking again is safe.
+        RefusedError: the agent said no.
+        JobNotFoundError: the agent does not know the job.
+        SpecError: the agent found the request wrong in itself.
+
+    Args:
+        http: shared by all clients of a driver.
+        address: ``host:port``.
+        cluster: an agent of another cluster answers nothing.
+        node: what errors call it; its address if not given.
+    """
+
+    def __init__(
+        self, http: httpx.AsyncClient, address: str, cluster: str, *, node: str | None = None
+    ) -> None:
+        self.address = address
+        self.node = node or address
+        self._http = http
+        self._url = f"http://{address}"
+        self._headers = {api.CLUSTER_HEADER: cluster, "Content-Type": "application/json"}
+        if not is_ip_address(host_of(address)):
+            # Agents answer to no name but this one, so that no web page can rebind its own.
+            self._headers["Host"] = "localhost"
+
+    async def node_info(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> NodeInfo:
+        info = await self._ask("GET", "/v1/node", NodeInfo, timeout_s=timeout_s)
+        self.check_protocol(info)
+        return info
+
+    async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
+        return await self._ask("POST", "/v1/leases", api.LeaseGrant, body=request)
+
+    async def release(self, job_id: JobId, attempt: int) -> None:
+        await self._ask("DELETE", f"/v1/leases/{job_id}/{attempt}", dict[str, Any])
+
+    async def jobs(self) -> list[JobRecord]:
+        return await self._ask("GET", "/v1/jobs", list[JobRecord])
+
+    async def job(self, job_id: JobId) -> JobRecord:
+        return await self._ask("GET", f"/v1/jobs/{job_id}", JobRecord)
+
+    async def start(self, request: api.StartRequest) -> JobRecord:
+        path = f"/v1/jobs/{request.job_id}/attempts/{request.attempt.number}"
+        return await self._ask("PUT", path, JobRecord, body=request)
+
+    async def stop(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
+        path = f"/v1/jobs/{job_id}/stop"
+        timeout_s = ANSWER_TIMEOUT_S + request.grace_s
+        return await self._ask("POST", path, JobRecord, body=request, timeout_s=timeout_s)
+
+    async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
+        return await self._ask("POST", "/v1/probe/listen", api.ProbeTicket, body=request)
+
+    async def probe_send(self, request: api.ProbeSend) -> Capacity:
+        timeout_s = ANSWER_TIMEOUT_S + request.seconds
+        return await self._ask(
+            "POST", "/v1/probe/send", Capacity, body=request, timeout_s=timeout_s
+        )
+
+    async def log(self, job_id: JobId, offset: int, limit: int) -> tuple[bytes, int]:
+        """Bytes of the log and the size of all of it; a negative offset counts from the end."""
+        params = {"offset": offset, "limit": limit}
+        response = await self._request("GET", f"/v1/jobs/{job_id}/log", params=params)
+        try:
+            return response.content, int(response.headers[api.LOG_SIZE_HEADER])
+        except (KeyError, ValueError) as error:
+            raise not_an_agent(self.address, self.node) from error
+
+    async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
+        """Hello, then what changes and a beat a second, until the connection ends."""
+        async with aclosing(self._lines("/v1/stream", {})) as lines:
+            async for line in lines:
+                yield self._decode(api.stream_decoder, line)
+
+    async def journal(
+        self, job_id: JobId, *, since: int, follow: bool
+    ) -> AsyncGenerator[JournalLine, None]:
+        """Lines numbered above ``since``; with ``follow``, new ones as they come."""
+        params = {"since": since} | ({"follow": 1} if follow else {})
+        async with aclosing(self._lines(f"/v1/jobs/{job_id}/journal", params)) as lines:
+            async for line in lines:
+                yield self._decode(journal_decoder, line)
+
+    def check_protocol(self, info: NodeInfo) -> None:
+        if info.protocol != api.PROTOCOL:
+            raise NodeError(
+                f"speaks protocol {info.protocol}, this driver speaks {api.PROTOCOL}",
+                fix="install the same version of jupyter-mntrain on both",
+                node=self.node,
+                reason="protocol",
+            )
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        *,
+        body: msgspec.Struct | None = None,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> T:
+        response = await self._request(
+            method,
+            path,
+            content=None if body is None else msgspec.json.encode(body),
+            timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
+        )
+        return self._decode(msgspec.json.Decoder(answer), response.content)
+
+    async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        with self._mapping_errors():
+            response = await self._http.request(
+                method, self._url + path, headers=self._headers, **options
+            )
+        if not response.is_success:
+            raise refusal(response, response.content, self.address, self.node)
+        return response
+
+    async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
+        with self._mapping_errors():
+            async with self._http.stream(
+                "GET",
+                self._url + path,
+                params=params,
+                headers=self._headers,
+                timeout=httpx.Timeout(SILENT_STREAM_S, connect=CONNECT_TIMEOUT_S, pool=None),
+            ) as response:
+                if not response.is_success:
+                    body = await response.aread()
+                    raise refusal(response, body, self.address, self.node)
+                async for line in split_lines(response.aiter_bytes()):
+                    yield line
+
+    def _decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+        try:
+            return decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise not_an_agent(self.address, self.node) from error
+
+    @contextmanager
+    def _mapping_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise transport_error(error, self.address, self.node) from error

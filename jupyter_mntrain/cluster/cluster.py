@@ -1,0 +1,293 @@
+"""The public face: everything a notebook, a command line or a script does with a cluster."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+from jupyter_mntrain.cluster.address import parse_address
+from jupyter_mntrain.cluster.discovery import Discovery, MdnsDiscovery
+from jupyter_mntrain.cluster.driver import Driver
+from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.launcher import refuse_unusable
+from jupyter_mntrain.cluster.measure import LinkMeasurement, measure_pairs
+from jupyter_mntrain.cluster.node_view import NodeView
+from jupyter_mntrain.cluster.peers import PeerBook
+from jupyter_mntrain.cluster.watch import Clock
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
+from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
+from jupyter_mntrain.model.job import JobSpec, JobView, Participant
+from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.plan import arrange, choose_participants, parse_member
+
+SETTLE_S = 2.5
+"""A driver that has just begun gives nodes this long to be found: mDNS takes 1.2 s when cold."""
+
+ADD_S = 3.0
+"""For the stream of a node that has just answered to begin."""
+
+
+class Cluster:
+    """The nodes of one cluster and their jobs, watched from the moment this is made.
+
+    ``nodes()`` and ``jobs()`` answer at once from the live view; everything that asks a node
+    raises :class:`MntrainError` in one line. All methods may be called from any thread, also from
+    a notebook cell. Close it, or use it as a context manager; jobs go on.
+
+    Args:
+        name: nodes of other clusters are not seen.
+        addresses: ``host[:port]`` of agents to watch besides those discovery finds.
+        discovery: how agents are found; mDNS if not given.
+        peers: where typed addresses are remembered; the user's own if not given.
+        clock: where times come from.
+
+    Raises:
+        SpecError: a name with odd characters, an address that is none, a damaged peers file.
+    """
+
+    def __init__(
+        self,
+        name: str = DEFAULT_CLUSTER,
+        *,
+        addresses: Iterable[str] = (),
+        discovery: Discovery | None = None,
+        peers: PeerBook | None = None,
+        clock: Clock = time,
+    ) -> None:
+        if not is_cluster_name(name):
+            raise SpecError(
+                f"{name!r} is not a cluster name",
+                fix="use letters, digits, '.', '_' and '-', at most 63, a letter or digit first",
+            )
+        self.name = name
+        self._peers = peers or PeerBook()
+        typed = [parse_address(address) for address in addresses]
+        remembered = self._peers.addresses(name)
+        self._driver = Driver(
+            name,
+            discovery=discovery or MdnsDiscovery(),
+            addresses=[*((a, "typed") for a in typed), *((a, "remembered") for a in remembered)],
+            clock=clock,
+        )
+        # Also at interpreter exit, while threads still run.
+        self._closer = weakref.finalize(self, self._driver.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name!r}: {len(self.nodes())} nodes>"
+
+    def close(self) -> None:
+        """Stop watching. Jobs go on. Again, it does nothing."""
+        self._closer()
+
+    @property
+    def discovery_problem(self) -> str | None:
+        """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
+        return self._driver.live.discovery_problem
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """Every node known, sorted by name, from the live view: asks nobody."""
+        return self._driver.live.nodes
+
+    def wait_for_nodes(self, count: int = 1, timeout_s: float = 3.0) -> tuple[NodeView, ...]:
+        """The nodes as soon as ``count`` of them are up, or what there is after ``timeout_s``."""
+
+        def enough() -> bool:
+            return sum(view.liveness == "up" for view in self.nodes()) >= count
+
+        self._driver.wait_until(enough, timeout_s)
+        return self.nodes()
+
+    def add(self, address: str) -> NodeView:
+        """Ask an agent at ``host[:port]`` and, if it is one of this cluster, remember it.
+
+        Raises:
+            NodeError: refused, timed out, not an agent, of another cluster, or another protocol:
+                ``reason`` says which, and the message what to do.
+            SpecError: it is not an address.
+        """
+        where = parse_address(address)
+        live = self._driver.live
+
+        async def ask() -> NodeInfo:
+            info = await live.client(where).node_info()
+            live.watch(where, "typed")
+            return info
+
+        info = self._driver.loop.run(ask())
+        self._peers.remember(self.name, where)
+
+        def found() -> NodeView | None:
+            return next((view for view in self.nodes() if _is_up_as(view, info, where)), None)
+
+        self._driver.wait_until(found, ADD_S)
+        return found() or NodeView(
+            address=where, found_by="typed", liveness="connecting", info=info
+        )
+
+    def forget(self, address: str) -> None:
+        """Neither watch nor remember a node, by address or name. mDNS may find it again.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        named = [view.address for view in self.nodes() if view.name == address]
+        addresses = named or [parse_address(address)]
+
+        async def forget() -> bool:
+            return sum(map(self._driver.live.forget, addresses)) > 0
+
+        was_watched = self._driver.loop.run(forget())
+        was_remembered = sum(self._peers.forget(self.name, one) for one in addresses) > 0
+        if not was_watched and not was_remembered:
+            raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
+
+    def participants(self, members: Sequence[str] = ()) -> tuple[Participant, ...]:
+        """Who would take part, checked against what the nodes have now.
+
+        Args:
+            members: ``HOST:N[:IFACE]`` in node-rank order. None: every node with an idle GPU and
+                all of its idle ones, or one process per node where no node has GPUs.
+
+        Raises:
+            SpecError: a member has another form, its node is unknown or has too few idle GPUs.
+            NodeError: its node does not answer.
+        """
+        wanted = [parse_member(text) for text in members]
+        self._settle([member.node for member in wanted])
+        for view in self.nodes():
+            if view.name in {member.node for member in wanted}:
+                refuse_unusable(view)
+        return choose_participants(wanted, [view.info for view in self._usable() if view.info])
+
+    def dry_run(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
+        """The exact command and environment of every node; nothing is started or leased.
+
+        What only a launch decides is shown as job ``j-00000000`` and, without a port of its own
+        in the spec, port 0.
+
+        Raises:
+            SpecError, NodeError: as :meth:`launch`.
+        """
+        self._settle([participant.node for participant in spec.participants])
+        return self._driver.loop.run(self._driver.launcher().render(spec))
+
+    def launch(self, spec: JobSpec, *, submitted_by: str = "") -> Job:
+        """Start a job on all of its participants or on none. Ctrl-C gives back what was taken.
+
+        Args:
+            submitted_by: for people; user and host if not given.
+
+        Raises:
+            SpecError: the spec cannot work, or not on these nodes.
+            NodeError: a participant does not answer.
+            RefusedError: a participant cannot have what it needs: GPU, interface, port.
+        """
+        self._settle([participant.node for participant in spec.participants])
+        launcher = self._driver.launcher(submitted_by)
+        view = self._driver.loop.run(launcher.launch(spec, new_job_id()))
+        return Job(self._driver, view.job_id)
+
+    def jobs(self) -> tuple[JobView, ...]:
+        """Every job that a node which was reached knows of, newest first: asks nobody."""
+        return tuple(self._driver.live.jobs.values())
+
+    def job(self, job_id: str) -> Job:
+        """A job by its id or the beginning of it, whoever launched it.
+
+        Raises:
+            JobNotFoundError: no reachable node knows it.
+            SpecError: several jobs begin like this.
+        """
+        if not self._driver.wait_until(lambda: self._matches(job_id), self._unsettled_s()):
+            raise JobNotFoundError(
+                f"no reachable node knows a job {job_id!r}",
+                fix="see: mntrain jobs; a node that is lost keeps its jobs to itself",
+            )
+        matches = self._matches(job_id)
+        if len(matches) > 1:
+            raise SpecError(
+                f"{len(matches)} jobs begin with {job_id!r}", fix=f"use one of {', '.join(matches)}"
+            )
+        return Job(self._driver, matches[0])
+
+    def measure(
+        self, participants: Sequence[Participant] | None = None
+    ) -> tuple[LinkMeasurement, ...]:
+        """Bandwidth of every ordered pair, in bytes per second, about 1 s each, one by one.
+
+        The sending agents keep the result: it then decides which network is fastest and how
+        full a link is.
+
+        Args:
+            participants: nodes and interfaces; every usable node if not given.
+
+        Raises:
+            SpecError, NodeError, RefusedError: as :meth:`launch`.
+        """
+        chosen = participants
+        if chosen is None:
+            self._settle([])
+            chosen = [Participant(node=view.info.node_id) for view in self._usable() if view.info]
+        return self._driver.loop.run(self._measure(chosen))
+
+    async def _measure(self, participants: Sequence[Participant]) -> tuple[LinkMeasurement, ...]:
+        infos = await self._driver.launcher().ask_participants(participants)
+        placements = arrange(participants, infos)
+        clients = [self._driver.live.client_of(placement) for placement in placements]
+        return await measure_pairs(placements, clients)
+
+    def _usable(self) -> list[NodeView]:
+        return [
+            view
+            for view in self.nodes()
+            if view.liveness in ("up", "suspect") and not view.is_conflict
+        ]
+
+    def _matches(self, text: str) -> list[JobId]:
+        jobs = self._driver.live.jobs
+        exact = [job_id for job_id in jobs if job_id == text]
+        return exact or [
+            job_id
+            for job_id in jobs
+            if text and job_id.startswith((text, f"j-{text}"))
+        ]
+
+    def _settle(self, names: Sequence[str]) -> None:
+        """Give a driver that has just begun the time to find the named nodes, or all."""
+
+        def found() -> bool:
+            known = {name for view in self._usable() for name in _names(view)}
+            return bool(names) and known.issuperset(names)
+
+        self._driver.wait_until(found, self._unsettled_s())
+
+    def _unsettled_s(self) -> float:
+        driver = self._driver
+        return max(0.0, SETTLE_S - (driver.clock.monotonic() - driver.begun))
+
+
+def _names(view: NodeView) -> tuple[str, ...]:
+    if view.info is None:
+        return (view.address,)
+    return view.info.name, view.info.node_id, view.info.inventory.hostname
+
+
+def _is_up_as(view: NodeView, info: NodeInfo, address: str) -> bool:
+    is_it = view.info is not None and view.info.node_id == info.node_id
+    return is_it and view.liveness == "up" and (not view.is_conflict or view.address == address)

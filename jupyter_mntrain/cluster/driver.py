@@ -1,0 +1,93 @@
+"""What a cluster and its jobs share inside one process: the loop, the live view, the journals."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Iterable
+
+from jupyter_mntrain.cluster.discovery import Discovery
+from jupyter_mntrain.cluster.journal import JournalFollower
+from jupyter_mntrain.cluster.launcher import AgentLauncher
+from jupyter_mntrain.cluster.live_view import LiveView
+from jupyter_mntrain.cluster.loop import LoopThread
+from jupyter_mntrain.cluster.node_view import FoundBy
+from jupyter_mntrain.cluster.watch import Clock
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import JobView
+
+
+class Driver:
+    """Runs until :meth:`close`. Its methods may be called from any thread.
+
+    Args:
+        addresses: watched from the start.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        discovery: Discovery,
+        addresses: Iterable[tuple[str, FoundBy]],
+        clock: Clock,
+    ) -> None:
+        self.clock = clock
+        self.begun = clock.monotonic()
+        self.loop = LoopThread(f"mntrain-{cluster}")
+        self.live = LiveView(cluster, discovery=discovery, clock=clock)
+        self._followers: dict[JobId, JournalFollower] = {}
+        self.loop.run(self.live.start(list(addresses)))
+
+    def launcher(self, submitted_by: str = "") -> AgentLauncher:
+        by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
+        return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
+
+    def view(self, job_id: JobId) -> JobView:
+        """The job from the live view.
+
+        Raises:
+            JobNotFoundError: no node that was ever reached knows it.
+        """
+        view = self.live.jobs.get(job_id)
+        if view is None:
+            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
+        return view
+
+    def follower(self, job_id: JobId) -> JournalFollower:
+        """The job's journals, followed from now on."""
+        return self.loop.run(self._follow(job_id))
+
+    def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
+        """Wait for something about the live view; ``False`` when it took too long.
+
+        Ctrl-C ends the waiting and nothing else.
+        """
+        with self.live.changed:
+            return bool(self.live.changed.wait_for(is_true, timeout_s))
+
+    def close(self) -> None:
+        try:
+            self.loop.run(self._close())
+        except RuntimeError:
+            return  # closed before
+        self.loop.close()
+
+    async def _follow(self, job_id: JobId) -> JournalFollower:
+        follower = self._followers.get(job_id)
+        if follower is None:
+            follower = JournalFollower(
+                job_id,
+                view=lambda: self.view(job_id),
+                client=self.live.client_of,
+                on_change=self.live.notify,
+            )
+            self._followers[job_id] = follower
+        follower.follow()
+        return follower
+
+    async def _close(self) -> None:
+        for follower in self._followers.values():
+            await follower.close()
+        await self.live.close()

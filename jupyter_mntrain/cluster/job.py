@@ -1,0 +1,147 @@
+"""One job as a driver holds it: a view of what its participants do, and two ways to end it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from jupyter_mntrain.cluster.driver import Driver
+from jupyter_mntrain.cluster.history import JobHistory
+from jupyter_mntrain.cluster.journal import JournalFollower
+from jupyter_mntrain.cluster.logs import LogLine, tail_log
+from jupyter_mntrain.cluster.summary import JobSummary, summarise
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import TERMINAL, JobState, JobView, Placement
+
+
+class Job:
+    """A job, wherever it was launched from. Got from :meth:`Cluster.launch` or
+    :meth:`Cluster.job`; it goes on when this object, its process or its machine is gone.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(self, driver: Driver, job_id: JobId) -> None:
+        self._driver = driver
+        self._follower: JournalFollower | None = None
+        self.id = job_id
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}>"
+
+    @property
+    def state(self) -> JobState:
+        """The state of all parts together, from the live view."""
+        return self.view().state
+
+    def view(self) -> JobView:
+        """The job now, from the live view, without asking anybody. A silent node's part is
+        ``unknown``.
+
+        Raises:
+            JobNotFoundError: every node has forgotten it.
+        """
+        return self._driver.view(self.id)
+
+    def watch(self) -> None:
+        """Begin to read what the ranks write; once is enough. Returns at once."""
+        self._follower = self._driver.follower(self.id)
+
+    def history(self) -> JobHistory:
+        """Everything read so far, from the job's first step on. Begins to watch.
+
+        Cheap at any length: old steps are not copied. The first call returns before much has
+        arrived; ``is_complete`` says when a finished job has been read to its end.
+        """
+        if self._follower is None:
+            self.watch()
+        assert self._follower is not None  # noqa: S101  # watch() has just set it
+        return self._follower.snapshot()
+
+    def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
+        """The history once it is complete, or what there is after ``timeout_s`` seconds."""
+        self._driver.wait_until(lambda: self.history().is_complete, timeout_s)
+        return self.history()
+
+    def summary(self) -> JobSummary:
+        """The job in one table, from what has been read so far. Begins to watch."""
+        return summarise(self.history(), now_s=self._driver.clock.time())
+
+    def wait(self, timeout_s: float | None = None) -> JobView:
+        """Wait until every part has ended; the view then, or after ``timeout_s`` seconds.
+
+        A part whose node is silent has not ended. Ctrl-C stops the waiting, never the job.
+        """
+        self._driver.wait_until(lambda: self.state in TERMINAL, timeout_s)
+        return self.view()
+
+    def logs(
+        self, *, rank: int | None = None, node: str | None = None, tail: int = 200
+    ) -> tuple[LogLine, ...]:
+        """The last lines of the log, node after node in node-rank order.
+
+        A node that does not answer contributes one line that says so.
+
+        Args:
+            rank: only lines of this global rank.
+            node: only this node, by name or id.
+            tail: lines per node.
+
+        Raises:
+            SpecError: the job has no such rank or node.
+        """
+        placements = _places(self.view(), rank, node)
+        return self._driver.loop.run(self._read_logs(placements, rank, tail))
+
+    def stop(self, *, reason: str = "stopped by user", grace_s: float = 2.0) -> JobView:
+        """End the job on every node. Returns once every node that answers has taken it on.
+
+        Args:
+            grace_s: seconds that torchrun may take to end its ranks before all are killed.
+
+        Raises:
+            NodeError: no node answered.
+        """
+        launcher = self._driver.launcher()
+        return self._driver.loop.run(launcher.stop(self.id, reason=reason, grace_s=grace_s))
+
+    def kill(self) -> JobView:
+        """Kill every process of the job at once; otherwise as :meth:`stop`."""
+        return self.stop(reason="killed by user", grace_s=0.0)
+
+    async def _read_logs(
+        self, placements: Sequence[Placement], rank: int | None, tail: int
+    ) -> tuple[LogLine, ...]:
+        async def read(placement: Placement) -> list[LogLine]:
+            client = self._driver.live.client_of(placement)
+            try:
+                return await tail_log(
+                    lambda offset, limit: client.log(self.id, offset, limit),
+                    placement.node,
+                    rank=rank,
+                    tail=tail,
+                )
+            except MntrainError as error:
+                return [LogLine(node=placement.node, rank=None, text=f"no log: {error}")]
+
+        by_node = await asyncio.gather(*map(read, placements))
+        return tuple(line for lines in by_node for line in lines)
+
+
+def _places(view: JobView, rank: int | None, node: str | None) -> list[Placement]:
+    placements = view.attempt.placements
+    if node is not None and all(node not in (p.node, p.node_id) for p in placements):
+        names = ", ".join(p.node for p in placements)
+        raise SpecError(f"job {view.job_id} does not run on {node!r}", fix=f"use one of {names}")
+    if rank is not None and all(rank not in p.ranks for p in placements):
+        raise SpecError(
+            f"job {view.job_id} has no rank {rank}",
+            fix=f"use one from 0 to {view.spec.world_size - 1}",
+        )
+    return [
+        placement
+        for placement in placements
+        if (node is None or node in (placement.node, placement.node_id))
+        and (rank is None or rank in placement.ranks)
+    ]

@@ -1,0 +1,26 @@
+"""On which addresses an agent listens, as it says itself."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from jupyter_mntrain.model.node import NodeInfo
+
+
+def agent_hosts(node: NodeInfo) -> tuple[str, ...]:
+    """Hosts of the ``host:port`` the agent listens on."""
+    return tuple(host for address in node.addresses if (host := urlsplit(f"//{address}").hostname))
+
+
+def loopback_host(node: NodeInfo) -> str | None:
+    """The agent's own loopback address, if it listens on loopback only."""
+    hosts = agent_hosts(node)
+    return hosts[0] if hosts and all(_is_loopback(host) for host in hosts) else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,64 @@
+"""Participants on real nodes: who, over what, where. What launching decides before it asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import Participant, Placement
+from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.plan.interfaces import choose_interfaces
+from jupyter_mntrain.plan.lookup import find_node
+from jupyter_mntrain.plan.placement import place
+
+
+def find_participants(
+    participants: Sequence[Participant], nodes: Sequence[NodeInfo]
+) -> tuple[NodeInfo, ...]:
+    """The node of each participant, in node-rank order.
+
+    Raises:
+        SpecError: a node is unknown or takes part twice.
+    """
+    chosen = tuple(find_node(participant.node, nodes) for participant in participants)
+    for what in ([node.node_id for node in chosen], [node.name for node in chosen]):
+        value, count = Counter(what).most_common(1)[0]
+        if count > 1:
+            node = next(n for n in chosen if value in (n.node_id, n.name))
+            raise SpecError(
+                f"takes part {count} times",
+                fix="name it once; two machines of one name need: mntrain agent run --name",
+                node=node.name,
+            )
+    return chosen
+
+
+def arrange(
+    participants: Sequence[Participant], nodes: Sequence[NodeInfo]
+) -> tuple[Placement, ...]:
+    """Where every participant runs.
+
+    Args:
+        participants: of a checked spec, in node-rank order.
+        nodes: the node of each participant, freshly asked, see :func:`find_participants`.
+
+    Raises:
+        SpecError: a GPU or an interface is not there, or no network is shared.
+    """
+    for participant, node in zip(participants, nodes, strict=True):
+        _check_gpus(participant, node)
+    interfaces = choose_interfaces(nodes, [p.interface for p in participants])
+    return place(participants, nodes, interfaces)
+
+
+def _check_gpus(participant: Participant, node: NodeInfo) -> None:
+    indices = {gpu.index for gpu in node.inventory.gpus}
+    missing = sorted(set(participant.gpus) - indices)
+    if missing:
+        has = f"GPUs {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
+        raise SpecError(
+            f"has {has}, not GPU {', '.join(map(str, missing))}",
+            fix="choose from what it has",
+            node=node.name,
+        )

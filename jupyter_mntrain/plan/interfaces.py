@@ -1,0 +1,208 @@
+"""Which network interface each participant trains over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Interface, IPv4Network, ip_address
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.node import Interface, NodeInfo
+from jupyter_mntrain.plan.agent_hosts import loopback_host
+
+NAME_FIX = "name one per node, HOST:N:IFACE, or connect the nodes to one network"
+
+
+class _Candidate(Record, frozen=True):
+    """An address of an interface that a node could train over."""
+
+    interface: Interface
+    address: str
+
+    @property
+    def network(self) -> IPv4Network:
+        return IPv4Interface(self.address).network
+
+    @property
+    def host(self) -> str:
+        return str(IPv4Interface(self.address).ip)
+
+
+def choose_interfaces(
+    nodes: Sequence[NodeInfo], wanted: Sequence[str | None]
+) -> tuple[Interface, ...]:
+    """One interface per participant.
+
+    A single participant needs none and gets loopback. Agents that all live on this one machine's
+    loopback addresses get loopback. Otherwise, of the interfaces that are up and not virtual,
+    those whose subnet all participants share; of several subnets the fastest: by measured or
+    given capacity, then wired before wireless, then by nominal speed. A subnet is as fast as its
+    slowest participant. A named interface is taken as it is, virtual or routed too.
+
+    Args:
+        nodes: the participants' nodes, in node-rank order.
+        wanted: the named interface of each, or ``None`` to have it chosen.
+
+    Raises:
+        SpecError: a named interface is missing, down or has no IPv4 address, or no network is
+            shared; the message names the node, what it has, and the fix.
+    """
+    named = [_named(node, name) if name else None for node, name in zip(nodes, wanted, strict=True)]
+    if all(wanted):
+        chosen = [interface for interface in named if interface]
+        _refuse_unreachable(nodes, chosen)
+        return tuple(chosen)
+    if len(nodes) == 1 or is_one_machine(nodes):
+        return tuple(
+            interface or _loopback(node) for node, interface in zip(nodes, named, strict=True)
+        )
+    return _fastest_shared(nodes, named)
+
+
+def is_one_machine(nodes: Sequence[NodeInfo]) -> bool:
+    """Whether all are agents on loopback addresses of the same running machine.
+
+    The boot id alone does not tell: containers and network namespaces share it.
+    """
+    boots = {node.boot_id for node in nodes}
+    return len(boots) == 1 and "" not in boots and all(loopback_host(node) for node in nodes)
+
+
+def _named(node: NodeInfo, name: str) -> Interface:
+    interface = next((i for i in node.inventory.interfaces if i.name == name), None)
+    if interface is None:
+        problem = f"has no interface {name!r}"
+    elif not interface.is_up:
+        problem = f"interface {name!r} is down"
+    elif not interface.addresses:
+        problem = f"interface {name!r} has no IPv4 address"
+    else:
+        return interface
+    usable = [i.name for i in node.inventory.interfaces if i.is_up and i.addresses]
+    raise SpecError(
+        problem,
+        fix=f"use one of {', '.join(usable)}" if usable else "bring an interface up there",
+        node=node.name,
+    )
+
+
+def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) -> None:
+    """Named interfaces may be routed, but what cannot work at all is refused."""
+    if len(nodes) == 1 or is_one_machine(nodes):
+        return
+    hosts: dict[str, NodeInfo] = {}
+    for node, interface in zip(nodes, chosen, strict=True):
+        if interface.kind == "loopback":
+            raise SpecError(
+                f"interface {interface.name!r} does not leave the machine",
+                fix="name one that the other nodes can reach, or leave it out",
+                node=node.name,
+            )
+        host = str(IPv4Interface(interface.addresses[0]).ip)
+        other = hosts.setdefault(host, node)
+        if other is not node and not _same_card(other, node, host):
+            raise SpecError(
+                f"interface {interface.name!r} has the address {host}, and so has {other.name}'s",
+                fix="name interfaces that the nodes can reach each other on",
+                node=node.name,
+            )
+
+
+def _loopback(node: NodeInfo) -> Interface:
+    for interface in node.inventory.interfaces:
+        if interface.kind == "loopback" and interface.is_up:
+            return interface
+    raise SpecError(
+        "has no loopback interface that is up", fix="run there: ip link set lo up", node=node.name
+    )
+
+
+def _fastest_shared(
+    nodes: Sequence[NodeInfo], named: Sequence[Interface | None]
+) -> tuple[Interface, ...]:
+    by_node = [
+        [*_candidates([fixed] if fixed else _real(node))]
+        for node, fixed in zip(nodes, named, strict=True)
+    ]
+    networks = set.intersection(*({c.network for c in one} for one in by_node))
+    choices = [
+        [max((c for c in one if c.network == network), key=_speed) for one in by_node]
+        for network in networks
+    ]
+    reachable = [choice for choice in choices if not _clash(nodes, choice)]
+    if not reachable:
+        raise _nothing_shared(nodes, by_node, choices)
+    # Names and networks last: two drivers that see the same cluster choose alike.
+    best = max(reachable, key=lambda choice: (min(map(_speed, choice)), _last_resort(choice)))
+    return tuple(candidate.interface for candidate in best)
+
+
+def _real(node: NodeInfo) -> list[Interface]:
+    return [
+        interface
+        for interface in node.inventory.interfaces
+        if interface.is_up and interface.kind in ("ethernet", "wireless")
+    ]
+
+
+def _candidates(interfaces: Sequence[Interface]) -> Iterator[_Candidate]:
+    for interface in interfaces:
+        for address in interface.addresses:
+            yield _Candidate(interface=interface, address=address)
+
+
+def _speed(candidate: _Candidate) -> tuple[bool, float, bool, int]:
+    interface = candidate.interface
+    capacity = interface.capacity
+    known = capacity.bytes_per_s if capacity and capacity.source != "nominal" else 0.0
+    # 169.254.0.0/16 is what machines give themselves when nobody else did.
+    is_assigned = not ip_address(candidate.host).is_link_local
+    return is_assigned, known, interface.kind == "ethernet", max(0, interface.speed_mbit_per_s or 0)
+
+
+def _last_resort(choice: Sequence[_Candidate]) -> tuple[int, ...]:
+    return tuple(-ord(letter) for letter in f"{choice[0].interface.name} {choice[0].network}")
+
+
+def _clash(nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]) -> str | None:
+    """The address that two machines both call their own, as every docker0 has 172.17.0.1."""
+    owners: dict[str, NodeInfo] = {}
+    for node, candidate in zip(nodes, choice, strict=True):
+        other = owners.setdefault(candidate.host, node)
+        if other is not node and not _same_card(other, node, candidate.host):
+            return candidate.host
+    return None
+
+
+def _same_card(one: NodeInfo, other: NodeInfo, host: str) -> bool:
+    """Whether two agents share one machine and so, rightly, this address."""
+
+    def card(node: NodeInfo) -> str | None:
+        candidates = _candidates(node.inventory.interfaces)
+        return next((c.interface.mac for c in candidates if c.host == host), None)
+
+    return one.boot_id != "" and one.boot_id == other.boot_id and card(one) == card(other)
+
+
+def _nothing_shared(
+    nodes: Sequence[NodeInfo],
+    by_node: Sequence[Sequence[_Candidate]],
+    choices: Sequence[Sequence[_Candidate]],
+) -> SpecError:
+    clash = next((host for choice in choices if (host := _clash(nodes, choice))), None)
+    if clash:
+        names = ", ".join(
+            node.name
+            for node, one in zip(nodes, by_node, strict=True)
+            if any(c.host == clash for c in one)
+        )
+        return SpecError(f"{names} all have the address {clash}", fix=NAME_FIX)
+    facts = "; ".join(
+        f"{node.name} has {_list(one)}" for node, one in zip(nodes, by_node, strict=True)
+    )
+    return SpecError(f"no network is shared by all participants: {facts}", fix=NAME_FIX)
+
+
+def _list(candidates: Sequence[_Candidate]) -> str:
+    shown = ", ".join(f"{c.interface.name} {c.address}" for c in candidates)
+    return shown or "no real interface that is up"

@@ -1,0 +1,46 @@
+"""From what a person calls a node to the node."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.node import NodeInfo
+
+
+def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
+    """The node with this name or id, or else with this host name.
+
+    Raises:
+        SpecError: there is none, or several; the message lists what could have been meant.
+    """
+    for known in (
+        [node for node in nodes if reference in (node.name, node.node_id)],
+        [node for node in nodes if reference == node.inventory.hostname],
+    ):
+        if len({node.node_id for node in known}) > 1:
+            ids = " or ".join(f"{node.name}={node.node_id}" for node in known)
+            raise SpecError(
+                f"{len(known)} nodes answer to {reference!r}", fix=f"use the id instead: {ids}"
+            )
+        if known:
+            return known[0]
+    raise _unknown(reference, nodes)
+
+
+def reference(node: NodeInfo, nodes: Sequence[NodeInfo]) -> str:
+    """What to call a node in a spec: its name, or its id where another has the same name."""
+    same = {other.node_id for other in nodes if other.name == node.name}
+    return node.name if len(same) < 2 else node.node_id
+
+
+def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
+    names = sorted({node.name for node in nodes})
+    if not names:
+        return SpecError(
+            f"unknown node {reference!r}; no node is up", fix="start one with: mntrain agent run"
+        )
+    close = difflib.get_close_matches(reference, names, n=3)
+    fix = f"did you mean {' or '.join(close)}" if close else f"use one of {', '.join(names)}"
+    return SpecError(f"unknown node {reference!r}", fix=fix)

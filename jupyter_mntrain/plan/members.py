@@ -1,0 +1,166 @@
+"""Who takes part: ``--member HOST:N[:IFACE]`` and the default, checked against what nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import Participant
+from jupyter_mntrain.model.node import Gpu, NodeInfo
+from jupyter_mntrain.plan.lookup import find_node, reference
+
+FORM = "HOST:N[:IFACE]"
+
+
+class Member(Record, frozen=True):
+    """A node as asked for. ``nproc`` is ``None`` for "all idle GPUs, or one process"."""
+
+    node: str
+    nproc: int | None = None
+    interface: str | None = None
+
+
+def parse_member(text: str) -> Member:
+    """Parse ``HOST:N[:IFACE]``; ``HOST`` alone and an empty ``N`` take everything idle.
+
+    Raises:
+        SpecError: it has another form; the message shows the right one.
+    """
+    node, _, rest = text.strip().partition(":")
+    count, has_interface, interface = rest.partition(":")
+    if not node or (has_interface and not interface):
+        raise SpecError(f"{text!r} is not a member", fix=f"write it as {FORM}, e.g. node1:2:eth0")
+    if not count:
+        return Member(node=node, interface=interface or None)
+    if not (count.isascii() and count.isdigit()) or int(count) < 1:
+        raise SpecError(
+            f"{count!r} in member {text!r} is not a number of processes",
+            fix=f"write it as {FORM} with N at least 1, e.g. node1:2:eth0",
+        )
+    return Member(node=node, nproc=int(count), interface=interface or None)
+
+
+def choose_participants(
+    members: Sequence[Member], nodes: Sequence[NodeInfo]
+) -> tuple[Participant, ...]:
+    """Participants in the order of ``members``; the first one is the head.
+
+    No members: if any node has GPUs, every node with an idle one and all of its idle ones;
+    otherwise one process on every node. Agents that share a machine share its GPUs.
+
+    Args:
+        members: as asked for; may be empty.
+        nodes: every node that can be reached.
+
+    Raises:
+        SpecError: a node is unknown, named twice or has too few idle GPUs; the message names the
+            node, who keeps the GPUs busy, and the fix.
+    """
+    if not members:
+        return _everything_idle(nodes)
+    participants = []
+    taken: set[str] = set()
+    seen: dict[str, str] = {}
+    for member in members:
+        node = find_node(member.node, nodes)
+        if node.node_id in seen:
+            raise SpecError(
+                f"is named twice, as {seen[node.node_id]!r} and {member.node!r}",
+                fix=f"name it once with all its processes, {node.name}:N",
+                node=node.name,
+            )
+        seen[node.node_id] = member.node
+        gpus = _take_gpus(node, member.nproc, taken)
+        taken.update(gpu.uuid for gpu in gpus)
+        participants.append(
+            Participant(
+                node=reference(node, nodes),
+                nproc=len(gpus) or member.nproc or 1,
+                gpus=tuple(gpu.index for gpu in gpus),
+                interface=member.interface,
+            )
+        )
+    return tuple(participants)
+
+
+def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
+    if not nodes:
+        raise SpecError("no node is up", fix="start one with: mntrain agent run")
+    ordered = sorted(nodes, key=lambda node: (node.name, node.node_id))
+    if not any(node.inventory.gpus for node in ordered):
+        return tuple(Participant(node=reference(node, nodes)) for node in ordered)
+    shares = _share_out(ordered)
+    if not any(shares.values()):
+        busy = "; ".join(
+            f"{node.name}: {_why_busy(node, ())}" for node in ordered if _why_busy(node, ())
+        )
+        raise SpecError(f"no node has an idle GPU ({busy})", fix="wait, or stop what runs there")
+    return tuple(
+        Participant(node=reference(node, nodes), nproc=len(gpus), gpus=tuple(sorted(gpus)))
+        for node in ordered
+        if (gpus := shares[node.node_id])
+    )
+
+
+def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
+    """Every idle GPU to one node; a GPU that several agents see, to the one with the fewest."""
+    shares: dict[str, list[int]] = {node.node_id: [] for node in nodes}
+    owners: dict[str, list[tuple[str, int]]] = {}
+    for node in nodes:
+        for gpu in idle_gpus(node):
+            owners.setdefault(gpu.uuid, []).append((node.node_id, gpu.index))
+    for candidates in owners.values():
+        node_id, index = min(candidates, key=lambda one: len(shares[one[0]]))
+        shares[node_id].append(index)
+    return shares
+
+
+def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
+    """GPUs that nothing computes on, that no job has leased and that are not ``taken``."""
+    leased = {index for lease in node.leases for index in lease.gpus}
+    return [
+        gpu
+        for gpu in node.inventory.gpus
+        if gpu.is_idle and gpu.index not in leased and gpu.uuid not in taken
+    ]
+
+
+def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[Gpu]:
+    everything = node.inventory.gpus
+    if not everything:
+        return []
+    idle = idle_gpus(node, taken)
+    if nproc is not None and nproc > len(everything):
+        raise SpecError(
+            f"has {len(everything)} GPU{'s' * (len(everything) > 1)}, {nproc} were asked for",
+            fix=f"ask for {node.name}:{len(everything)} at most",
+            node=node.name,
+        )
+    if len(idle) < (nproc or 1):
+        raise SpecError(
+            f"{nproc or 1} idle GPUs were asked for, {len(idle)} of {len(everything)} are "
+            f"({_why_busy(node, taken)})",
+            fix=f"ask for {node.name}:{len(idle)}" if idle else "wait, or stop what runs there",
+            node=node.name,
+        )
+    return idle[: nproc or len(idle)]
+
+
+def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
+    jobs = {index: lease.job_id for lease in node.leases for index in lease.gpus}
+    reasons = []
+    for gpu in node.inventory.gpus:
+        if gpu.index in jobs:
+            why = f"leased to {jobs[gpu.index]}"
+        elif gpu.process_pids:
+            pids = ", ".join(str(pid) for pid in gpu.process_pids)
+            why = f"busy with pid {pids}"
+        elif not gpu.is_idle:
+            why = f"{gpu.memory_used_bytes / 2**30:.1f} GiB of its memory is taken"
+        elif gpu.uuid in taken:
+            why = "taken by an earlier member on the same machine"
+        else:
+            continue
+        reasons.append(f"GPU {gpu.index} {why}")
+    return "; ".join(reasons)

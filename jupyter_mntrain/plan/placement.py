@@ -1,0 +1,63 @@
+"""From chosen participants to places: ranks, addresses, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Interface
+from itertools import accumulate
+
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.job import Participant, Placement
+from jupyter_mntrain.model.node import Interface, NodeInfo
+from jupyter_mntrain.plan.agent_hosts import loopback_host
+
+LOOPBACK = "127.0.0.1"
+
+
+def place(
+    participants: Sequence[Participant],
+    nodes: Sequence[NodeInfo],
+    interfaces: Sequence[Interface],
+) -> tuple[Placement, ...]:
+    """Placements in node-rank order; ranks run on from one node to the next, as torchrun's do.
+
+    Args:
+        participants: in node-rank order; any layout, 1 + 2 processes too.
+        nodes: the node of each participant.
+        interfaces: the interface of each, see :func:`choose_interfaces`.
+    """
+    ends = accumulate(participant.nproc for participant in participants)
+    return tuple(
+        Placement(
+            node_id=node.node_id,
+            node=node.name,
+            node_rank=node_rank,
+            first_rank=Rank(end - participant.nproc),
+            nproc=participant.nproc,
+            gpus=participant.gpus,
+            interface=interface.name,
+            address=address_of(node, interfaces, node_rank),
+            agent=node.addresses,
+            rdma_devices=(interface.rdma_device,) if interface.rdma_device else (),
+        )
+        for node_rank, (participant, node, interface, end) in enumerate(
+            zip(participants, nodes, interfaces, ends, strict=True)
+        )
+    )
+
+
+def address_of(node: NodeInfo, interfaces: Sequence[Interface], node_rank: int) -> str:
+    """The address a participant trains on.
+
+    On a subnet that all share where its interface has one there, else the interface's first.
+    Several agents on one machine are told apart by the loopback addresses they listen on.
+    """
+    interface = interfaces[node_rank]
+    if interface.kind == "loopback":
+        return (loopback_host(node) if len(interfaces) > 1 else None) or LOOPBACK
+    others = [
+        {IPv4Interface(address).network for address in other.addresses} for other in interfaces
+    ]
+    own = [IPv4Interface(address) for address in interface.addresses]
+    shared = set.intersection(*others)
+    return str(next((one for one in own if one.network in shared), own[0]).ip)

@@ -1,0 +1,104 @@
+"""What can be wrong with a job spec in itself, before any node is asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePosixPath
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import SPEC_VERSION, JobSpec, Participant
+
+MAX_PORT = 65535
+FILES_LIMIT_BYTES = 8 * 1024 * 1024
+"""Files travel inside the start request and stay in the job's record on every node."""
+
+_NO_PYTHON = frozenset({"--no-python", "--no_python"})
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Refuse a spec that cannot work on any cluster.
+
+    Raises:
+        SpecError: naming the field or the participant, and the fix.
+    """
+    if spec.version > SPEC_VERSION:
+        raise SpecError(
+            f"the job is of version {spec.version}, this is version {SPEC_VERSION}",
+            fix="install a newer jupyter-mntrain",
+        )
+    _check_entry(spec)
+    _check_files(spec)
+    if not spec.participants:
+        raise SpecError("no participant", fix="name at least one node")
+    for participant in spec.participants:
+        _check_participant(participant)
+    node, count = Counter(p.node for p in spec.participants).most_common(1)[0]
+    if count > 1:
+        raise SpecError(
+            f"takes part {count} times", fix="name it once with all its processes", node=node
+        )
+    if spec.port is not None and not 0 < spec.port <= MAX_PORT:
+        raise SpecError(f"port {spec.port} does not exist", fix=f"choose one from 1 to {MAX_PORT}")
+    capacity = spec.link_capacity_bytes_per_s
+    if capacity is not None and not capacity > 0:
+        raise SpecError(
+            f"a link capacity of {capacity} bytes per second is none", fix="give a positive number"
+        )
+
+
+def _check_entry(spec: JobSpec) -> None:
+    if not spec.entry or not spec.entry[0]:
+        raise SpecError("nothing to run", fix="name a script, or -m and a module")
+    script = spec.entry[0]
+    if script == "-m":
+        if len(spec.entry) < 2:
+            raise SpecError("-m without a module", fix="add the module's name")
+        return
+    if _NO_PYTHON.intersection(spec.torchrun_arguments):
+        return  # the entry is then a program, searched on every node's PATH
+    if script.startswith("-"):
+        raise SpecError(
+            f"{script!r} is not a script",
+            fix="begin with a script or -m; options for torchrun go into torchrun_arguments",
+        )
+    path = PurePosixPath(script)
+    sent = {PurePosixPath(name) for name in spec.files}
+    if not path.is_absolute() and path not in sent:
+        raise SpecError(
+            f"the script {script!r} is not sent with the job",
+            fix="add it to files, or give its absolute path on the nodes",
+        )
+
+
+def _check_files(spec: JobSpec) -> None:
+    for name in spec.files:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or path == PurePosixPath():
+            raise SpecError(
+                f"the file {name!r} would lie outside of the job's directory",
+                fix="use a relative path without ..",
+            )
+    size = sum(len(text.encode()) for text in spec.files.values())
+    if size > FILES_LIMIT_BYTES:
+        raise SpecError(
+            f"the job's files are {size / 2**20:.1f} MiB, at most {FILES_LIMIT_BYTES >> 20} MiB go",
+            fix="put large files on the nodes and name their absolute paths",
+        )
+
+
+def _check_participant(participant: Participant) -> None:
+    if participant.nproc < 1:
+        raise SpecError(
+            f"{participant.nproc} processes were asked for",
+            fix="ask for at least one, or leave the node out",
+            node=participant.node,
+        )
+    gpus = participant.gpus
+    if len(set(gpus)) != len(gpus):
+        raise SpecError("the same GPU is named twice", fix="name each once", node=participant.node)
+    if gpus and len(gpus) != participant.nproc:
+        raise SpecError(
+            f"{participant.nproc} processes and {len(gpus)} GPUs do not match",
+            fix="name one GPU per process",
+            node=participant.node,
+        )
