@@ -1,0 +1,7 @@
+"""What runs inside ranks: the recorder; and what numbers mean: formulas and peaks. No torch."""
+
+from jupyter_mntrain.telemetry.formulas import ModelShape
+from jupyter_mntrain.telemetry.peaks import Peak, known_peak
+from jupyter_mntrain.telemetry.recorder import Recorder
+
+__all__ = ["ModelShape", "Peak", "Recorder", "known_peak"]

@@ -1,0 +1,124 @@
+"""Every formula the product shows, once, with its source. Pure; fractions are 0..1.
+
+Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
+twice forward, attention counts the full T x T square, recomputation counts nothing. PaLM's
+``6N + 12·L·H·Q·T`` is the sum of ours over a model's layers and head, with N without the
+embedding lookup and the norms; ours is split by layer so that a pipeline stage has its own number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jupyter_mntrain.model._record import Record
+
+FORWARD_AND_BACKWARD = 3
+"""Backward computes the gradient of the input and of the weight: twice the forward's work."""
+
+
+class ModelShape(Record, frozen=True):
+    """What the FLOPs of a Llama-like decoder depend on (gated MLP, grouped-query attention)."""
+
+    layers: int
+    hidden_size: int
+    intermediate_size: int
+    heads: int
+    key_value_heads: int
+    head_dim: int
+    vocabulary_size: int
+
+
+def layer_flops_per_token(shape: ModelShape, sequence_length: int) -> float:
+    """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B)."""
+    query_and_output = 2 * shape.hidden_size * shape.heads * shape.head_dim
+    key_and_value = 2 * shape.hidden_size * shape.key_value_heads * shape.head_dim
+    gated_mlp = 3 * shape.hidden_size * shape.intermediate_size
+    attention = 2 * shape.heads * shape.head_dim * sequence_length
+    multiply_adds = query_and_output + key_and_value + gated_mlp + attention
+    return float(2 * FORWARD_AND_BACKWARD * multiply_adds)
+
+
+def head_flops_per_token(shape: ModelShape) -> float:
+    """FLOPs of the output projection for one token, forward and backward.
+
+    The embedding is a lookup and costs nothing, tied or not.
+    """
+    return float(2 * FORWARD_AND_BACKWARD * shape.hidden_size * shape.vocabulary_size)
+
+
+def stage_flops_per_token(
+    shape: ModelShape, sequence_length: int, *, layers: int, has_head: bool
+) -> float:
+    """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward."""
+    head = head_flops_per_token(shape) if has_head else 0.0
+    return layers * layer_flops_per_token(shape, sequence_length) + head
+
+
+def mfu(flops: float | None, seconds: float, peak_flops_per_s: float | None) -> float | None:
+    """Model FLOPs utilisation of one device; ``None`` if anything it needs is unknown.
+
+    Source: PaLM appendix B. ``flops`` are the model FLOPs done in ``seconds``.
+    """
+    if flops is None or not peak_flops_per_s or seconds <= 0:
+        return None
+    return flops / seconds / peak_flops_per_s
+
+
+def job_mfu(
+    flops: Iterable[float | None], seconds: float, peaks: Iterable[float | None]
+) -> float | None:
+    """MFU of a whole job over the sum of the devices' *own* peaks, right for mixed devices.
+
+    ``None`` as soon as one rank's FLOPs or peak is unknown: a part is not the whole.
+    """
+    work, capacity = _sum(flops), _sum(peaks)
+    if work is None or capacity is None:
+        return None
+    return mfu(work, seconds, capacity)
+
+
+def throughput(tokens: float, seconds: float) -> float | None:
+    """Tokens per second; ``None`` if no time passed."""
+    return tokens / seconds if seconds > 0 else None
+
+
+def ideal_bubble(stages: int, microbatches: int, virtual_stages: int = 1) -> float:
+    """Share of a step that a balanced pipeline must idle: ``(S-1) / (v·M + S-1)``.
+
+    The same for GPipe (arXiv 1811.06965) and 1F1B; interleaved 1F1B divides it by ``v``, the
+    stages per rank (Megatron-LM, arXiv 2104.04473, section 2.2).
+
+    Args:
+        stages: pipeline ranks, S.
+        microbatches: per schedule step, M.
+        virtual_stages: stages on each rank, v.
+    """
+    idle = stages - 1
+    return idle / (virtual_stages * microbatches + idle)
+
+
+def measured_bubble(compute_s: float, step_s: float) -> float | None:
+    """Share of a step in which a rank's stages computed nothing.
+
+    All that is not forward or backward: the schedule's bubble, exposed transfers, the optimiser.
+    """
+    if step_s <= 0:
+        return None
+    return min(1.0, max(0.0, 1.0 - compute_s / step_s))
+
+
+def link_utilisation(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
+    """Share of a link in use in *one* direction; links are full duplex, directions never add up.
+
+    ``None`` if the capacity is unknown.
+    """
+    if not capacity_bytes_per_s:
+        return None
+    return bytes_per_s / capacity_bytes_per_s
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    if not known or any(value is None for value in known):
+        return None
+    return float(sum(value for value in known if value is not None))

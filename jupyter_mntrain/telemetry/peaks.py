@@ -1,0 +1,97 @@
+"""Peak dense FLOPs per second of known GPUs. An unknown name gives nothing, never a guess.
+
+``sixteen_bit`` is bfloat16 and float16 on tensor cores with float32 accumulation, *dense*
+(data sheets headline the sparse number, twice as high; GeForce runs float32 accumulation at half
+rate). ``float32`` is without TF32, as torch computes by default.
+
+Sources: the vendors' data sheets as collected in torchtitan ``tools/utils.py`` and in
+stas00/ml-engineering ``compute/accelerator/README.md``; GeForce by NVIDIA's architecture white
+papers, ``2 · FMA per clock and SM · SMs · boost clock`` (256 FMA for 16 bit, 128 for float32).
+"""
+
+from __future__ import annotations
+
+import re
+
+from jupyter_mntrain.model._record import Record
+
+SIXTEEN_BIT = frozenset({"bfloat16", "float16"})
+_SHEET = "data sheet"
+_CLOCKS = "architecture white paper"
+
+
+class Peak(Record, frozen=True):
+    """What a device can do at most, and who says so."""
+
+    flops_per_s: float
+    source: str
+
+
+class _Gpu(Record, frozen=True):
+    pattern: str
+    """Matches the *whole* name: a Laptop, Ti, SUPER or MIG variant is another device."""
+    sixteen_bit: float | None
+    float32: float | None = None
+    source: str = _SHEET
+    has_bfloat16: bool = True
+
+
+_TERA = 1e12
+_GPUS = (
+    _Gpu(pattern=r"GB200", sixteen_bit=2500),
+    _Gpu(pattern=r"B200", sixteen_bit=2250),
+    _Gpu(pattern=r"H200( NVL)?", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"GH200( \d+GB)?", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"H100( SXM5)?( 80GB)?( HBM3)?", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"H100 PCIe", sixteen_bit=756, float32=51),
+    _Gpu(pattern=r"H100 NVL", sixteen_bit=835, float32=60),
+    _Gpu(pattern=r"A100-(SXM4|PCIE|PG509)-\d+GB|A100 80GB PCIe", sixteen_bit=312, float32=19.5),
+    _Gpu(pattern=r"A40", sixteen_bit=149.7, float32=37.4),
+    _Gpu(pattern=r"A10", sixteen_bit=125, float32=31.2),
+    _Gpu(pattern=r"L4", sixteen_bit=121, float32=30.3),
+    _Gpu(pattern=r"L40", sixteen_bit=181, float32=90.5),
+    _Gpu(pattern=r"L40S", sixteen_bit=362, float32=91.6),
+    _Gpu(pattern=r"RTX A6000", sixteen_bit=154.8, float32=38.7),
+    _Gpu(pattern=r"RTX 6000 Ada Generation", sixteen_bit=364, float32=91.1),
+    _Gpu(pattern=r"T4", sixteen_bit=65, float32=8.1, has_bfloat16=False),
+    _Gpu(pattern=r"V100-SXM2-\d+GB", sixteen_bit=125, float32=15.7, has_bfloat16=False),
+    _Gpu(
+        pattern=r"RTX 2080 Ti", sixteen_bit=53.8, float32=13.4, source=_CLOCKS, has_bfloat16=False
+    ),
+    _Gpu(pattern=r"RTX 3060", sixteen_bit=25.5, float32=12.7, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 3090", sixteen_bit=71.2, float32=35.6, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 3090 Ti", sixteen_bit=80, float32=40, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 4070 Ti", sixteen_bit=80.2, float32=40.1, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 4080", sixteen_bit=97.5, float32=48.7, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 4090", sixteen_bit=165.2, float32=82.6, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 5070 Ti", sixteen_bit=87.9, float32=43.9, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 5080", sixteen_bit=112.6, float32=56.3, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 5090", sixteen_bit=209.5, float32=104.8, source=_CLOCKS),
+    _Gpu(pattern=r"AMD Instinct MI300X|AMD Instinct MI325X", sixteen_bit=1307, float32=163.4),
+)
+_BRAND = re.compile(r"^(NVIDIA |GeForce |Tesla )*", re.IGNORECASE)
+
+
+def known_peak(device_name: str, dtype: str) -> Peak | None:
+    """The peak of a GPU by the name its driver gives, e.g. ``NVIDIA GeForce RTX 3090``.
+
+    Args:
+        device_name: as ``torch.cuda.get_device_name`` and NVML spell it.
+        dtype: what the matrices are in: ``bfloat16``, ``float16`` or ``float32``.
+    """
+    name = _BRAND.sub("", device_name.strip())
+    for gpu in _GPUS:
+        if re.fullmatch(gpu.pattern, name, re.IGNORECASE):
+            value = _value(gpu, dtype)
+            if value is None:
+                return None
+            return Peak(flops_per_s=value * _TERA, source=f"{gpu.source}, {dtype}")
+    return None
+
+
+def _value(gpu: _Gpu, dtype: str) -> float | None:
+    if dtype == "float32":
+        return gpu.float32
+    if dtype not in SIXTEEN_BIT or (dtype == "bfloat16" and not gpu.has_bfloat16):
+        return None
+    return gpu.sixteen_bit

@@ -1,0 +1,173 @@
+"""One line per step from inside a rank to a local file. Never waits for a network or a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, SupportsFloat
+
+from jupyter_mntrain.model.api import rank_file
+from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.metrics import RankEnd, RankStart, RankStep, encoder
+
+MESSAGE_LIMIT = 2000
+"""Characters of an error message that go into the last line."""
+
+
+class Recorder:
+    """Writes this rank's samples to ``$MNTRAIN_METRICS_DIR``; without it, does nothing.
+
+    Three lines in any training script::
+
+        with Recorder() as recorder:
+            for batch in batches:
+                recorder.step(tokens=batch.numel(), loss=train(batch))
+
+    Rank, host, step number and step time are filled in from torchrun's environment and the
+    clock. Every line is one ``write`` to a file opened for appending: a rank that is killed
+    leaves whole lines behind. A disk that is full ends the recording, never the training.
+
+    Args:
+        directory: instead of ``$MNTRAIN_METRICS_DIR``.
+        clock: Unix time in seconds.
+        stopwatch: seconds from an arbitrary start, for durations.
+        environment: where torchrun's variables are read.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        stopwatch: Callable[[], float] = time.perf_counter,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        if directory is None and environment.get(METRICS_VARIABLE):
+            directory = Path(environment[METRICS_VARIABLE])
+        self._clock = clock
+        self._stopwatch = stopwatch
+        self._rank = Rank(int(environment.get("RANK", "0")))
+        self._local_rank = int(environment.get("LOCAL_RANK", "0"))
+        self._world_size = int(environment.get("WORLD_SIZE", "1"))
+        self._host = environment.get(NODE_VARIABLE) or socket.gethostname()
+        self._pid = os.getpid()
+        self._step = 0
+        self._last = stopwatch()
+        self._is_started = False
+        self._file = None if directory is None else _open(directory / rank_file(self._rank))
+
+    def start(self, sample: RankStart | None = None, /, **fields: Any) -> None:
+        """Say who this rank is; the first :meth:`step` does it by itself.
+
+        Takes a whole :class:`RankStart` or its fields by name; identity and time are filled in.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
+        self._last = self._stopwatch()
+        if self._file is None:
+            return
+        if sample is None:
+            identity: dict[str, Any] = {
+                "time_s": self._clock(),
+                "rank": self._rank,
+                "local_rank": self._local_rank,
+                "world_size": self._world_size,
+                "pid": self._pid,
+                "host": self._host,
+            }
+            sample = RankStart(**(identity | fields))
+        self._write(sample)
+
+    def step(
+        self,
+        sample: RankStep | None = None,
+        /,
+        *,
+        tokens: int | None = None,
+        loss: SupportsFloat | None = None,
+        step: int | None = None,
+        step_s: float | None = None,
+        **fields: Any,
+    ) -> None:
+        """Record one optimiser step.
+
+        Takes a whole :class:`RankStep`, or its fields by name. Steps count from 1; ``step_s`` is
+        the time since the last call if not given. ``loss`` may be anything ``float`` takes.
+        """
+        if not self._is_started:
+            # The first step has then run since the recorder was made, not since now.
+            begun = self._last
+            self.start()
+            self._last = begun
+        now = self._stopwatch()
+        elapsed, self._last = now - self._last, now
+        self._step = sample.step if sample else (self._step + 1 if step is None else step)
+        if self._file is None:
+            return
+        if sample is None:
+            sample = RankStep(
+                time_s=self._clock(),
+                rank=self._rank,
+                step=self._step,
+                step_s=elapsed if step_s is None else step_s,
+                tokens=tokens,
+                loss=None if loss is None else float(loss),
+                **fields,
+            )
+        self._write(sample)
+
+    def close(self, ok: bool = True, message: str = "") -> None:
+        """Write the last line. Called again, does nothing."""
+        if self._file is None:
+            return
+        end = RankEnd(time_s=self._clock(), rank=self._rank, ok=ok, message=message[:MESSAGE_LIMIT])
+        self._write(end)
+        self._close_file()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
+            self.close()
+        else:
+            self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
+
+    def _write(self, sample: RankStart | RankStep | RankEnd) -> None:
+        if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank
+            return
+        line = memoryview(encoder.encode(sample) + b"\n")
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError as error:
+            print(f"mntrain: no more metrics of rank {self._rank}: {error}", file=sys.stderr)  # noqa: T201
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._file)
+            self._file = None
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    size = os.fstat(file).st_size
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        os.write(file, b"\n")  # whoever wrote here before was cut off in the middle of a line
+    return file

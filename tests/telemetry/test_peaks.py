@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.telemetry import known_peak
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tera"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bfloat16", 989),
+        ("NVIDIA H100 PCIe", "bfloat16", 756),
+        ("NVIDIA H200", "float16", 989),
+        ("NVIDIA A100-SXM4-80GB", "bfloat16", 312),
+        ("NVIDIA A100 80GB PCIe", "float32", 19.5),
+        ("NVIDIA GeForce RTX 3090", "bfloat16", 71.2),
+        ("NVIDIA GeForce RTX 3090 Ti", "bfloat16", 80),
+        ("NVIDIA GeForce RTX 4090", "float32", 82.6),
+        ("NVIDIA L40S", "bfloat16", 362),
+        ("NVIDIA L4", "bfloat16", 121),
+        ("Tesla T4", "float16", 65),
+    ],
+)
+def test_known_devices(name: str, dtype: str, tera: float) -> None:
+    peak = known_peak(name, dtype)
+    assert peak is not None
+    assert peak.flops_per_s == pytest.approx(tera * 1e12)
+    assert dtype in peak.source
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16"),
+        ("NVIDIA GeForce RTX 4080 SUPER", "bfloat16"),
+        ("NVIDIA GeForce RTX 3060 Ti", "bfloat16"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "bfloat16"),
+        ("NVIDIA H20", "bfloat16"),
+        ("Tesla T4", "bfloat16"),
+        ("NVIDIA H100 PCIe", "float64"),
+        ("NVIDIA B200", "float32"),
+        ("", "bfloat16"),
+    ],
+)
+def test_never_a_wrong_number(name: str, dtype: str) -> None:
+    assert known_peak(name, dtype) is None
+
+
+def test_geforce_runs_float32_at_half_its_sixteen_bit_rate() -> None:
+    for name in ("RTX 3060", "RTX 3090", "RTX 4090", "RTX 5080", "RTX 5090"):
+        fast = known_peak(f"NVIDIA GeForce {name}", "bfloat16")
+        slow = known_peak(f"NVIDIA GeForce {name}", "float32")
+        assert fast is not None
+        assert slow is not None
+        assert fast.flops_per_s == pytest.approx(2 * slow.flops_per_s, rel=0.01)
