@@ -1,0 +1,68 @@
+"""``python -m jupyter_mntrain.train RECIPE.toml [--set section.field=value ...]``."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import signal
+import sys
+
+# Before anything imports transformers: a training run never asks the hub.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.train.recipe import check, load_recipe
+
+INTERRUPTED = 128 + signal.SIGINT
+"""What shells report of a program ended by Ctrl-C."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0 after the last step, 2 for a recipe that cannot run."""
+    # A stack dump of every thread on demand, without a debugger's rights.
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        _run(argv)
+    except MntrainError as error:
+        # One line per node; what torchrun needs is in the error file already.
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"mntrain: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+@record
+def _run(argv: list[str] | None) -> None:
+    arguments = _parser().parse_args(argv)
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    check(recipe, int(os.environ.get("WORLD_SIZE", "1")))
+
+    from jupyter_mntrain.train.loop import train  # torch and transformers take seconds
+
+    train(recipe)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m jupyter_mntrain.train",
+        description="Train a decoder, pipeline-parallel under torchrun or alone.",
+    )
+    parser.add_argument("recipe", help="a TOML file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
+        help="change one field of the recipe; may be repeated",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The peak of a device nobody has a data sheet for: what its own matrix product reaches."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from jupyter_mntrain.telemetry.peaks import Peak, known_peak
+
+MEASURE_S = 0.5
+"""Long enough for a CPU to reach its sustained clock, short enough to go unnoticed at start."""
+
+_SIZES = {"cpu": 1024, "cuda": 4096}
+"""Matrices this wide keep the device busy and out of its caches."""
+
+
+def device_peak(device: torch.device, dtype: torch.dtype) -> Peak | None:
+    """Peak FLOPs per second of ``device``, from the table or measured; ``None`` if neither works.
+
+    All ranks of a node should call this at the same time: they will also train at the same time.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if device.type == "cuda":
+        known = known_peak(torch.cuda.get_device_name(device), name)
+        if known is not None:
+            return known
+    try:
+        flops_per_s = measured_gemm(device, dtype)
+    except RuntimeError:  # the device has no product in this dtype, or no memory left for it
+        return None
+    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
+    return Peak(flops_per_s=flops_per_s, source=f"measured GEMM, {name}{threads}")
+
+
+def measured_gemm(
+    device: torch.device, dtype: torch.dtype, *, size: int | None = None, seconds: float = MEASURE_S
+) -> float:
+    """FLOPs per second of the fastest of several products of two square matrices."""
+    size = _SIZES[device.type] if size is None else size
+    left = torch.randn(size, size, device=device, dtype=dtype)
+    right = torch.randn(size, size, device=device, dtype=dtype)
+    out = torch.empty_like(left)
+    best = float("inf")
+    _product(left, right, out)
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        best = min(best, _product(left, right, out))
+    return 2 * size**3 / best
+
+
+def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> float:
+    begin = time.perf_counter()
+    torch.mm(left, right, out=out)
+    if out.is_cuda:
+        torch.cuda.synchronize(out.device)
+    return time.perf_counter() - begin

@@ -1,0 +1,147 @@
+"""The ranks of this job: who I am, who the others are, and one process group for all."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import NODE_VARIABLE
+from jupyter_mntrain.model.errors import RecipeError
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among the job's ranks, and the device it computes on."""
+
+    rank: int
+    local_rank: int
+    size: int
+    host: str
+    device: torch.device
+
+    @property
+    def is_head(self) -> bool:
+        return self.rank == 0
+
+
+class Report(Record, frozen=True):
+    """What each rank tells the others before the first step."""
+
+    host: str
+    problem: str | None = None
+    fix: str | None = None
+    digests: dict[str, str] = {}
+    """By what they are of: recipe, corpus, tokenizer, batches. Must be equal on all ranks."""
+
+
+@contextmanager
+def join_world(
+    device: str, timeout_s: float, environment: Mapping[str, str] = os.environ
+) -> Iterator[World]:
+    """Join the process group torchrun prepared; alone, be a group of one without a network.
+
+    A default process group that is already there is used and left in place.
+
+    Raises:
+        RecipeError: the recipe wants CUDA where there is none.
+    """
+    local_rank = int(environment.get("LOCAL_RANK", "0"))
+    chosen = _device(device, local_rank)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    is_ours = not dist.is_initialized()
+    if is_ours:
+        _init(chosen, timeout_s, is_alone="WORLD_SIZE" not in environment)
+    world = World(
+        rank=dist.get_rank(),
+        local_rank=local_rank,
+        size=dist.get_world_size(),
+        host=environment.get(NODE_VARIABLE) or socket.gethostname(),
+        device=chosen,
+    )
+    has_failed = True
+    try:
+        yield world
+        has_failed = False
+    finally:
+        # After an error a backend would wait here, for peers that are gone, until its timeout.
+        if is_ours and (world.size == 1 or not has_failed):
+            dist.destroy_process_group()
+
+
+def agree(world: World, report: Report) -> list[Report]:
+    """Exchange reports; every rank fails with the same line if one has a problem or differs.
+
+    Raises:
+        RecipeError: naming the nodes.
+    """
+    reports: list[Report | None] = [None] * world.size
+    dist.all_gather_object(reports, report)
+    known = [r for r in reports if r is not None]
+    for other in known:
+        if other.problem is not None:
+            raise RecipeError(other.problem, fix=other.fix, node=other.host)
+    for subject in known[0].digests:
+        _compare(subject, known)
+    return known
+
+
+def topology(reports: Sequence[Report]) -> str:
+    """One line: which ranks are on which node."""
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for rank, report in enumerate(reports):
+        by_host[report.host].append(rank)
+    return "topology: " + ", ".join(f"{host} {ranks}" for host, ranks in by_host.items())
+
+
+def _compare(subject: str, reports: Sequence[Report]) -> None:
+    digests = [report.digests[subject] for report in reports]
+    most = Counter(digests).most_common(1)[0][0]
+    odd = {r.host: d for r, d in zip(reports, digests, strict=True) if d != most}
+    if not odd:
+        return
+    rest = {r.host for r, d in zip(reports, digests, strict=True) if d == most}
+    names = ", ".join(f"{host} ({digest[:8]})" for host, digest in odd.items())
+    cause = f"the {subject} on {names} differs from that on {', '.join(sorted(rest))} ({most[:8]})"
+    fixes = {
+        "recipe": "give every node the same recipe",
+        "corpus": "install the same Python everywhere, or copy the same data to every node",
+        "tokenizer": "install the same tokenizers package, or copy the same tokenizer.json",
+        "batches": "install the same numpy everywhere",
+    }
+    raise RecipeError(cause, fix=fixes.get(subject, "make it the same everywhere"))
+
+
+def _device(wanted: str, local_rank: int) -> torch.device:
+    has_cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not has_cuda:
+        raise RecipeError(
+            'train.device = "cuda": torch finds no CUDA device here', fix='use "auto" or "cpu"'
+        )
+    if wanted == "cpu" or not has_cuda:
+        return torch.device("cpu")
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        cause = f"local rank {local_rank} has no GPU: torch sees {count}"
+        raise RecipeError(cause, fix=f"start at most {count} processes on this node")
+    return torch.device("cuda", local_rank)
+
+
+def _init(device: torch.device, timeout_s: float, *, is_alone: bool) -> None:
+    # gloo beside NCCL: reports are exchanged on the CPU, before anything is on the GPU.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    timeout = timedelta(seconds=timeout_s)
+    if is_alone:
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
+    else:
+        dist.init_process_group(backend, timeout=timeout)

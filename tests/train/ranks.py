@@ -1,0 +1,93 @@
+"""Starts trainer processes as torchrun would, each with a node name and directory of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+TIMEOUT_S = 120
+"""A few seconds of imports and a few steps, times the machine's other load."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What one process left behind."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+def run_alone(recipe: Path, *arguments: str, environment: Mapping[str, str] = {}) -> Ended:
+    """The trainer without torchrun, as a person types it."""
+    command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe), *arguments]
+    done = subprocess.run(
+        command,
+        env=_base() | dict(environment),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def run_ranks(
+    recipe: Path,
+    nodes: Sequence[str],
+    *arguments: str,
+    metrics: Path | None = None,
+    directories: Sequence[Path] | None = None,
+) -> list[Ended]:
+    """One rank per entry of ``nodes``; equal names are ranks of the same node."""
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    shared |= {"WORLD_SIZE": str(len(nodes)), "GLOO_SOCKET_IFNAME": "lo"}
+    children: list[subprocess.Popen[str]] = []
+    for rank, node in enumerate(nodes):
+        own = {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(nodes[:rank].count(node)),
+            "MNTRAIN_NODE": node,
+        }
+        if metrics is not None:
+            own["MNTRAIN_METRICS_DIR"] = str(metrics)
+            own["TORCHELASTIC_ERROR_FILE"] = str(metrics / f"error-{rank}.json")
+            metrics.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe), *arguments]
+        child = subprocess.Popen(
+            command,
+            env=_base() | shared | own,
+            cwd=directories[rank] if directories else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        children.append(child)
+    try:
+        ended = []
+        for child in children:
+            out, err = child.communicate(timeout=TIMEOUT_S)
+            ended.append(Ended(child.returncode, out, err))
+        return ended
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def _base() -> dict[str, str]:
+    left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MNTRAIN_METRICS_DIR", "MNTRAIN_NODE"}
+    mine = {name: value for name, value in os.environ.items() if name not in left_out}
+    return mine | {"OMP_NUM_THREADS": "1"}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
