@@ -79,13 +79,14 @@ class AttemptDirectory:
 
     def spawn(self) -> None:
         """Start the keeper in a session of its own, so that it outlives the agent."""
-        self.keeper = subprocess.Popen(
-            [sys.executable, "-m", "jupyter_mntrain.agent.keeper", str(self.path)],
-            start_new_session=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.path / "keeper.log").open("ab"),
-        )
+        with (self.path / "keeper.log").open("ab") as log:
+            self.keeper = subprocess.Popen(
+                [sys.executable, "-m", "jupyter_mntrain.agent.keeper", str(self.path)],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import subprocess
 import sys
 
 from tests.netlab.lab import Lab, existing, missing
@@ -50,7 +50,7 @@ def main() -> int:
         sys.stderr.write(f"netlab: name one of {', '.join(names)} and a command\n")
         return 2
     command = lab.host(arguments.host).command(arguments.command)
-    os.execvp(command[0], command)
+    return subprocess.call(command)
 
 
 def _show(lab: Lab) -> None:

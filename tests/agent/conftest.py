@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.live import LiveAgent, free_port
+
+
+@pytest.fixture
+def new_agent(
+    loopback_addresses: Iterator[str], tmp_path: Path
+) -> Iterator[Callable[..., LiveAgent]]:
+    """Make (and start) agents; all of them and all they started are ended afterwards."""
+    agents: list[LiveAgent] = []
+
+    def new(*options: str, cluster: str = "test") -> LiveAgent:
+        name = f"node{len(agents) + 1}"
+        address = next(loopback_addresses)
+        agent = LiveAgent(name, address, free_port(address), tmp_path / name, cluster)
+        agents.append(agent)
+        return agent.start(*options)
+
+    yield new
+    for agent in agents:
+        agent.end()

@@ -1,0 +1,150 @@
+"""Real agents for tests: started as users start them, spoken to over HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from jupyter_mntrain.agent.processes import end_all
+from jupyter_mntrain.model.api import CLUSTER_HEADER, LeaseGrant, LeaseRequest, StartRequest
+from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
+from jupyter_mntrain.model.job import TERMINAL, Attempt, JobRecord, JobSpec, Participant, Placement
+from jupyter_mntrain.model.node import NodeInfo
+
+PATIENCE_S = 60.0
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)
+
+
+def free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class LiveAgent:
+    """One agent process on a loopback address of its own."""
+
+    name: str
+    address: str
+    port: int
+    state: Path
+    cluster: str = "test"
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> LiveAgent:
+        command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", self.cluster]
+        command += ["--name", self.name, "--address", self.address, "--port", str(self.port)]
+        command += ["--state-dir", str(self.state), *options]
+        self.state.mkdir(parents=True, exist_ok=True)
+        with (self.state / "agent.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            )
+        until(self.answers, f"{self.name} to answer; {self.log()}")
+        return self
+
+    def answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log()
+        try:
+            return self.get("/v1/node").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def log(self) -> str:
+        path = self.state / "agent.log"
+        return path.read_text() if path.exists() else ""
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        """The agent and everything it ever started."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(PATIENCE_S)
+        for attempt in self.state.glob("jobs/*/attempt-*"):
+            end_all(attempt, grace_s=0)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", headers={CLUSTER_HEADER: self.cluster}, timeout=10)
+
+    def send(self, method: str, path: str, body: object) -> httpx.Response:
+        headers = {CLUSTER_HEADER: self.cluster, "Content-Type": "application/json"}
+        content = msgspec.json.encode(body)
+        return httpx.request(method, f"{self.url}{path}", headers=headers, content=content)
+
+    def info(self) -> NodeInfo:
+        return msgspec.json.decode(self.get("/v1/node").content, type=NodeInfo)
+
+    def record(self, job_id: JobId) -> JobRecord:
+        return msgspec.json.decode(self.get(f"/v1/jobs/{job_id}").content, type=JobRecord)
+
+    def ended(self, job_id: JobId) -> JobRecord:
+        until(lambda: self.record(job_id).part.state in TERMINAL, f"the end of {job_id}")
+        return self.record(job_id)
+
+
+def launch(agents: list[LiveAgent], script: str, *, job_id: JobId | None = None) -> JobId:
+    """Lease and start by hand, one rank per agent, as a driver does."""
+    job_id = job_id or new_job_id()
+    grants = []
+    for rank, agent in enumerate(agents):
+        request = LeaseRequest(
+            job_id=job_id, attempt=1, ranks=1, interface="lo", hold_port=0 if rank == 0 else None
+        )
+        answer = agent.send("POST", "/v1/leases", request)
+        assert answer.status_code == 200, answer.text
+        grants.append(msgspec.json.decode(answer.content, type=LeaseGrant))
+    attempt = Attempt(
+        number=1,
+        placements=tuple(
+            Placement(
+                node_id=agent.info().node_id,
+                node=agent.name,
+                node_rank=rank,
+                first_rank=Rank(rank),
+                nproc=1,
+                gpus=(),
+                interface="lo",
+                address=agent.address,
+                agent=(f"{agent.address}:{agent.port}",),
+            )
+            for rank, agent in enumerate(agents)
+        ),
+        master_address=agents[0].address,
+        master_port=grants[0].port or 0,
+        submitted_s=time.time(),
+    )
+    spec = JobSpec(
+        entry=("script.py",),
+        files={"script.py": script},
+        participants=tuple(Participant(node=agent.name) for agent in agents),
+    )
+    for agent in agents:
+        request = StartRequest(job_id=job_id, spec=spec, attempt=attempt, submitted_by="a test")
+        answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", request)
+        assert answer.status_code == 200, answer.text
+    return job_id

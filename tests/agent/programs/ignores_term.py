@@ -1,0 +1,8 @@
+"""Never ends when asked."""
+
+import signal
+import time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+time.sleep(600)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jupyter_mntrain.agent.journal import Journal
+from jupyter_mntrain.agent.tail import MetricsTail
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.metrics import RankStep, encoder, journal_decoder
+
+
+def step(number: int) -> RankStep:
+    return RankStep(time_s=float(number), rank=Rank(0), step=number, step_s=1.0)
+
+
+def numbers(journal: Journal, since: int = 0) -> list[int]:
+    lines = b"".join(journal.read(since)).splitlines()
+    return [journal_decoder.decode(line).seq for line in lines]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.ndjson"
+
+
+def fill(journal: Journal, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        journal.append(step(number), attempt=1, source="rank-0.ndjson", offset=100 * number)
+
+
+def test_lines_are_numbered_from_one_and_read_from_any_number(path):
+    journal = Journal(path)
+    fill(journal, 1, 5)
+    assert numbers(journal) == [1, 2, 3, 4, 5]
+    assert numbers(journal, since=3) == [4, 5]
+    assert numbers(journal, since=5) == []
+    assert numbers(journal, since=99) == []
+
+
+def test_opening_again_goes_on_with_the_numbers_and_the_sources(path):
+    fill(Journal(path), 1, 3)
+    again = Journal(path)
+    assert again.offsets == {(1, "rank-0.ndjson"): 300}
+    fill(again, 4, 4)
+    assert numbers(again) == [1, 2, 3, 4]
+
+
+def test_a_torn_last_line_is_cut_off(path):
+    fill(Journal(path), 1, 2)
+    with path.open("ab") as file:
+        file.write(b'{"seq":3,"attempt":1,"body":{"kin')
+    again = Journal(path)
+    assert numbers(again) == [1, 2]
+    fill(again, 3, 3)
+    assert numbers(Journal(path)) == [1, 2, 3]
+
+
+def test_long_journals_are_read_in_blocks_of_whole_lines(path):
+    journal = Journal(path)
+    fill(journal, 1, 8000)
+    blocks = list(journal.read(0))
+    assert len(blocks) > 1
+    assert all(block.endswith(b"\n") for block in blocks)
+    assert numbers(journal) == list(range(1, 8001))
+
+
+@pytest.mark.anyio
+async def test_a_waiting_reader_wakes_for_the_next_line(path):
+    journal = Journal(path)
+    grown = journal.grown
+    waiting = asyncio.ensure_future(grown.wait())
+    fill(journal, 1, 1)
+    assert await asyncio.wait_for(waiting, 5)
+    assert not journal.grown.is_set()
+
+
+def test_the_tail_takes_whole_lines_only_and_goes_on_where_it_stopped(tmp_path):
+    file = tmp_path / "rank-0.ndjson"
+    one, two = encoder.encode(step(1)) + b"\n", encoder.encode(step(2)) + b"\n"
+    file.write_bytes(one + two[:10])
+    offsets: dict[str, int] = {}
+    tail = MetricsTail(tmp_path, offsets)
+    assert [(name, offset, s.step) for name, offset, s in tail.read()] == [
+        ("rank-0.ndjson", len(one), 1)
+    ]
+    file.write_bytes(one + two)
+    assert [s.step for _, _, s in MetricsTail(tmp_path, {"rank-0.ndjson": len(one)}).read()] == [2]
+    assert [s.step for _, _, s in tail.read()] == [2]
+    assert list(tail.read()) == []
+
+
+def test_a_line_that_is_no_sample_does_not_hide_the_next(tmp_path):
+    good = encoder.encode(step(1)) + b"\n"
+    (tmp_path / "rank-0.ndjson").write_bytes(b'{"kind":"poem"}\nnot json\n' + good)
+    assert [s.step for _, _, s in MetricsTail(tmp_path, {}).read()] == [1]
+
+
+def test_no_directory_yet_is_no_lines(tmp_path):
+    assert list(MetricsTail(tmp_path / "metrics", {}).read()) == []

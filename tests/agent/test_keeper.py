@@ -1,0 +1,166 @@
+"""The keeper with hostile programs in torchrun's place: nothing is left, and the end is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.attempt import AttemptDirectory
+from jupyter_mntrain.agent.processes import end_all, processes_of, signal_all
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.environment import METRICS_VARIABLE
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId
+
+PROGRAMS = Path(__file__).parent / "programs"
+PATIENCE_S = 20.0
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a program under a keeper; every process of it is ended afterwards."""
+    attempts: list[AttemptDirectory] = []
+
+    def start(*argv: str, wait_for: str = "ready") -> AttemptDirectory:
+        path = tmp_path / f"attempt-{len(attempts) + 1}"
+        attempt = AttemptDirectory(path, JobId("j-00000001"), len(attempts) + 1)
+        environment = {METRICS_VARIABLE: str(path / "metrics"), "PYTHONUNBUFFERED": "1"}
+        command = NodeCommand(
+            node="node1", argv=argv, environment=environment, directory=str(path / "work")
+        )
+        attempt.prepare({}, command)
+        attempt.spawn()
+        attempts.append(attempt)
+        log = path / "log"
+        until(lambda: log.exists() and wait_for in log.read_text(errors="replace"), "the program")
+        return attempt
+
+    yield start
+    for attempt in attempts:
+        end_all(attempt.path, grace_s=0)
+        attempt.keeper.kill()
+        attempt.keeper.wait()
+
+
+def program(name: str) -> tuple[str, str]:
+    return sys.executable, str(PROGRAMS / f"{name}.py")
+
+
+def ended(attempt: AttemptDirectory):
+    until(lambda: attempt.status() is not None, "status.json")
+    attempt.keeper.wait(PATIENCE_S)
+    return attempt.status()
+
+
+def test_the_exit_code_is_kept(start):
+    attempt = start(sys.executable, "-c", "print('ready'); raise SystemExit(7)")
+    assert ended(attempt).exit_code == 7
+    assert not attempt.keeper_is_alive()
+
+
+def test_a_program_that_cannot_be_started_is_told(start):
+    attempt = start("/nowhere/python", wait_for="")
+    status = ended(attempt)
+    assert status.exit_code == 127
+    assert "No such file" in status.error
+
+
+def test_what_ignores_term_is_killed_after_the_grace(start):
+    attempt = start(*program("ignores_term"))
+    attempt.stop(grace_s=0.3)
+    status = ended(attempt)
+    assert status.leftovers == ()
+    assert processes_of(attempt.path) == {}
+
+
+def test_a_grandchild_in_its_own_session_does_not_survive(start):
+    attempt = start(*program("leaves_grandchild"))
+    assert ended(attempt).exit_code == 0
+    assert processes_of(attempt.path) == {}
+
+
+def test_innocents_survive_a_stop(start):
+    # Named like the job's own program, but not of it.
+    decoy = subprocess.Popen([*program("waits")], stdout=subprocess.DEVNULL)
+    try:
+        attempt = start(*program("waits"))
+        attempt.stop(grace_s=1.0)
+        ended(attempt)
+        assert decoy.poll() is None
+    finally:
+        decoy.kill()
+        decoy.wait()
+
+
+def test_an_attempt_of_the_same_job_by_another_agent_survives(start):
+    one, other = start(*program("waits")), start(*program("waits"))
+    one.stop(grace_s=1.0)
+    ended(one)
+    assert other.keeper_is_alive()
+    assert len(processes_of(other.path)) == 1
+
+
+def test_the_keeper_outlives_term_and_hangup_of_its_parent_s_session(start):
+    attempt = start(*program("waits"))
+    assert os.getsid(attempt.keeper.pid) == attempt.keeper.pid
+    attempt.keeper.send_signal(signal.SIGHUP)
+    attempt.keeper.send_signal(signal.SIGINT)
+    assert attempt.keeper_is_alive()
+
+
+def test_a_killed_keeper_is_noticed_and_its_processes_can_be_ended(start):
+    attempt = start(*program("waits"))
+    attempt.keeper.kill()
+    until(lambda: not attempt.keeper_is_alive(), "the keeper's end")
+    assert attempt.status() is None
+    assert attempt.has_processes()
+    assert end_all(attempt.path, grace_s=0.5) == []
+    assert not attempt.has_processes()
+
+
+def test_another_process_with_the_keeper_s_pid_is_not_taken_for_it(start):
+    attempt = start(*program("waits"))
+    adopted = AttemptDirectory(attempt.path, attempt.job_id, attempt.number)
+    until((attempt.path / "keeper.json").exists, "keeper.json")
+    assert adopted.keeper_is_alive()
+    identity = json.loads((attempt.path / "keeper.json").read_text())
+    identity["start_time"] += 1
+    (attempt.path / "keeper.json").write_text(json.dumps(identity))
+    assert not adopted.keeper_is_alive()
+
+
+def test_any_bytes_may_be_printed(start):
+    attempt = start(*program("prints"), wait_for="x")
+    ended(attempt)
+    assert (attempt.path / "log").read_bytes() == b"x" * 200_000 + b"\xff\xfe"
+
+
+def test_files_stay_inside_the_job(tmp_path):
+    attempt = AttemptDirectory(tmp_path / "attempt-1", JobId("j-00000001"), 1)
+    command = NodeCommand(node="n", argv=(), environment={}, directory=".")
+    for name in ("../evil.py", "/etc/evil", "a/../../evil", ""):
+        with pytest.raises(SpecError, match="leaves the job's directory"):
+            attempt.prepare({name: "x"}, command)
+    attempt.prepare({"pkg/inner.py": "x"}, command)
+    assert (attempt.path / "work" / "pkg" / "inner.py").read_text() == "x"
+
+
+def test_signals_to_processes_that_are_gone_are_harmless():
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    signal_all({gone.pid}, signal.SIGTERM)
