@@ -1,0 +1,157 @@
+"""What telemetry costs: paired steps with and without it, within one process.
+
+    python -m benchmarks.telemetry_overhead [--json FILE] [--pairs 600]
+
+"With" is all of it: timing every forward, backward and loss, counting bytes, reading memory, and
+writing the line. "Without" is the same step bare, on the same weights and the same kind of batch.
+The process is pinned to one core with one thread. The order within a pair alternates (ABBA), so
+that drift cancels; the mean leaves out the highest and lowest quarter of the pairs, which are
+other processes' doing. The step has many microbatches and few tokens, the worst case: the cost
+is per step and microbatch, and a real step is a hundred times as long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+REQUIRED_SHARE = 0.005
+WARMUP_PAIRS = 5
+RESAMPLES = 1000
+OVERRIDES = (
+    "model.preset=llama-8m",
+    "data.sequence_length=8",
+    "data.vocabulary_size=2048",
+    "pipeline.microbatches=8",
+    "train.batch_size=8",
+    "train.device=cpu",
+)
+
+
+class Pair(NamedTuple):
+    wall_off_s: float
+    wall_on_s: float
+    cpu_off_s: float
+    cpu_on_s: float
+
+
+def main() -> int:
+    arguments = _arguments()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    from jupyter_mntrain.telemetry import Recorder
+    from jupyter_mntrain.train.loop import Trainer
+    from jupyter_mntrain.train.recipe import parse_recipe
+    from jupyter_mntrain.train.world import join_world
+
+    steps = 2 * (arguments.pairs + WARMUP_PAIRS)
+    recipe = parse_recipe("", [*OVERRIDES, f"train.steps={steps}"])
+    with (
+        tempfile.TemporaryDirectory() as metrics,
+        Recorder(Path(metrics)) as recorder,
+        join_world("cpu", 60.0) as world,
+    ):
+        trainer = Trainer(recipe, world, recorder)
+
+        def bare(step: int) -> None:
+            loss = trainer.pipeline.forward_backward(trainer.batches.batch(step))
+            trainer.pipeline.share_tied_gradient()
+            square = trainer.optimiser.gradient_square()
+            loss, norm = trainer.optimiser.total(loss, square)
+            trainer.optimiser.update(norm)
+            loss.item()
+
+        def measured(step: int) -> None:
+            recorder.step(step=step + 1, **trainer.step(step))
+
+        timed = _pairs(trainer.pipeline.measure, bare, measured, arguments.pairs)
+    return _report(timed, arguments)
+
+
+def _pairs(
+    measure: Callable[..., None],
+    bare: Callable[[int], None],
+    measured: Callable[[int], None],
+    pairs: int,
+) -> list[Pair]:
+    """Seconds (without, with) of each pair, by the wall clock and by this process's CPU time."""
+    found: list[Pair] = []
+    for pair in range(pairs + WARMUP_PAIRS):
+        wall: dict[bool, float] = {}
+        cpu: dict[bool, float] = {}
+        for offset, is_on in enumerate((False, True) if pair % 2 else (True, False)):
+            measure(is_on=is_on)  # attaching happens once per run: not part of a step
+            begin, busy = time.perf_counter(), time.process_time()
+            (measured if is_on else bare)(2 * pair + offset)
+            wall[is_on] = time.perf_counter() - begin
+            cpu[is_on] = time.process_time() - busy
+        found.append(Pair(wall[False], wall[True], cpu[False], cpu[True]))
+    return found[WARMUP_PAIRS:]
+
+
+def _report(timed: Sequence[Pair], arguments: argparse.Namespace) -> int:
+    shares = [pair.wall_on_s / pair.wall_off_s - 1 for pair in timed]
+    share = _midmean(shares)
+    low, high = _interval(shares)
+    cpu_shares = [pair.cpu_on_s / pair.cpu_off_s - 1 for pair in timed]
+    cpu_share = _midmean(cpu_shares)
+    cpu_low, cpu_high = _interval(cpu_shares)
+    off_s = statistics.median(pair.wall_off_s for pair in timed)
+    on_s = statistics.median(pair.wall_on_s for pair in timed)
+    is_met = share <= REQUIRED_SHARE
+    print(f"median step {off_s * 1e3:.2f} ms without, {on_s * 1e3:.2f} ms with, {len(timed)} pairs")
+    print(f"{'overhead':>10} {'middle':>9}   95 % interval")
+    print(f"{'wall':>10} {share:>+9.3%}   {low:+.3%} to {high:+.3%}")
+    print(f"{'CPU':>10} {cpu_share:>+9.3%}   {cpu_low:+.3%} to {cpu_high:+.3%}")
+    print(f"required {REQUIRED_SHARE:.1%} of wall time: {'met' if is_met else 'NOT met'}")
+    if arguments.json:
+        result = {
+            "benchmark": "telemetry_overhead",
+            "overhead": share,
+            "interval_95": [low, high],
+            "cpu_overhead": cpu_share,
+            "cpu_interval_95": [cpu_low, cpu_high],
+            "required": REQUIRED_SHARE,
+            "met": is_met,
+            "pairs": len(timed),
+            "step_s_without": off_s,
+            "step_s_with": on_s,
+            "recipe": list(OVERRIDES),
+            "machine": platform.platform(),
+        }
+        Path(arguments.json).write_text(json.dumps(result, indent=2) + "\n")
+    return 0 if is_met else 1
+
+
+def _midmean(values: Sequence[float]) -> float:
+    """Mean of the middle half."""
+    quarter = len(values) // 4
+    return statistics.fmean(sorted(values)[quarter : len(values) - quarter])
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap 95 % interval of the mean of the middle half."""
+    draw = random.Random(0)
+    means = sorted(_midmean(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--pairs", type=int, default=600)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

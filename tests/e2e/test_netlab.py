@@ -1,0 +1,165 @@
+"""The whole product on simulated hosts: real multicast, two networks, real torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.agent.processes import environment_of
+from tests.e2e.conftest import until
+from tests.netlab import Host, Lab
+from tests.netlab.lab import DATA, MANAGEMENT
+
+pytestmark = [pytest.mark.netlab, pytest.mark.slow]
+
+STEPS = 30
+RECIPE = f"""
+[model]
+preset = "llama-tiny"
+hidden_size = 256
+
+[data]
+sequence_length = 128
+
+[pipeline]
+schedule = "1f1b"
+microbatches = 4
+
+[train]
+steps = {STEPS}
+batch_size = 32
+log_interval = 1
+"""
+LONG_RECIPE = RECIPE.replace(f"steps = {STEPS}", "steps = 100000")
+JOB_S = 150.0
+DECOY = "import time; print('ready', flush=True); time.sleep(600)  # jupyter_mntrain.train"
+MANAGEMENT_SHARE = 0.05
+"""Heartbeats and journals are all that may go over the management network."""
+
+
+@pytest.fixture(scope="module")
+def driver(lab: Lab) -> Host:
+    """Drives from a host that takes no part: a driver is only a viewer."""
+    return lab.host("node3")
+
+
+@pytest.fixture(scope="module")
+def run(driver: Host, mntrain: str):
+    def run(*words: str, code: int = 0, timeout_s: float = JOB_S) -> Any:
+        command = [mntrain, "--cluster", "lab", "--json", *words]
+        done = driver.run(command, timeout_s=timeout_s)
+        assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout) if done.stdout.strip() else None
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def recipe(driver: Host) -> Path:
+    path = driver.home / "recipe.toml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_every_host_is_found_by_multicast_with_both_its_networks(run):
+    nodes = run("nodes")
+    assert sorted(node["name"] for node in nodes) == ["node1", "node2", "node3"]
+    for node in nodes:
+        assert node["found_by"] == "mdns"
+        interfaces = {i["name"]: i for i in node["info"]["inventory"]["interfaces"]}
+        assert {DATA, MANAGEMENT, "docker0"} <= set(interfaces)
+        assert interfaces["docker0"]["kind"] == "virtual"
+
+
+def test_asymmetric_job_trains_over_the_data_network_only(lab, run, recipe):
+    members = ("--member", "node1:1", "--member", "node2:2")
+    before = {h.name: (h.counters(DATA), h.counters(MANAGEMENT)) for h in lab.hosts}
+    summary = run("launch", str(recipe), *members, "--wait")
+    after = {h.name: (h.counters(DATA), h.counters(MANAGEMENT)) for h in lab.hosts}
+
+    assert summary["state"] == "succeeded"
+    assert [rank["node"] for rank in summary["ranks"]] == ["node1", "node2", "node2"]
+    assert summary["steps"] == STEPS
+    assert summary["last_loss"] < summary["first_loss"] - 0.2
+
+    payload = _payload(lab.host("node1"), rank=0)
+    for direction, name in ((0, "sent"), (1, "received")):
+        data = after["node1"][0][direction] - before["node1"][0][direction]
+        management = after["node1"][1][direction] - before["node1"][1][direction]
+        assert payload[name] <= data <= 1.1 * payload[name], (name, data, payload)
+        assert management < MANAGEMENT_SHARE * data
+
+
+def test_reported_link_utilisation_agrees_with_the_analytic_bytes(lab, run):
+    job = run("jobs")[0]["job_id"]
+    summary = run("status", job)
+    links = {(link["node"], link["direction"]): link for link in summary["links"]}
+    steps = _steps(lab.host("node1"), rank=0)[2:]
+    seconds = steps[-1]["time_s"] - steps[0]["time_s"]
+    for direction, field in (("sent", "sent_bytes"), ("received", "received_bytes")):
+        link = links["node1", direction]
+        assert link["basis"] == "interface"
+        assert link["interface"] == DATA
+        analytic = sum(sum(step[field].values()) for step in steps[1:]) / seconds / 125e6
+        assert link["utilisation"] == pytest.approx(analytic, rel=0.10)
+
+
+def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):
+    long = driver.home / "long.toml"
+    long.write_text(LONG_RECIPE)
+    decoy_log = driver.home / "decoy.log"
+    words = [sys.executable, "-c", DECOY]
+    decoy = lab.host("node1").popen(words, decoy_log)
+    until(lambda: "ready" in decoy_log.read_text(), "the decoy to run")
+    before = {host.name: host.pids() for host in lab.hosts}
+    job = run("launch", str(long), "--member", "node1:1", "--member", "node2:1")["job_id"]
+    until(lambda: (run("status", job)["steps"] or 0) >= 2, f"{job} to make steps", JOB_S)
+    assert run("stop", job)["state"] == "cancelled"
+    for host in lab.hosts:
+        until(lambda h=host: h.pids() <= before[h.name], f"nothing to be left on {host.name}")
+    assert decoy.poll() is None
+    _end(decoy)
+
+
+def test_a_killed_rank_is_named_first_and_ends_the_job(lab, run, driver):
+    long = driver.home / "long.toml"
+    long.write_text(LONG_RECIPE)
+    job = run("launch", str(long), "--member", "node1:1", "--member", "node2:1")["job_id"]
+    until(lambda: (run("status", job)["steps"] or 0) >= 2, f"{job} to make steps", JOB_S)
+    for pid in lab.host("node2").pids():
+        if environment_of(pid).get("RANK") == "1":
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: run("status", job)["state"] == "failed", f"{job} to fail", JOB_S)
+    summary = run("status", job)
+    assert summary["cause_node"] == "node2"
+    assert "SIGKILL" in summary["cause"]["summary"]
+
+
+def _steps(host: Host, rank: int) -> list[dict[str, Any]]:
+    """What a rank of the newest job wrote, straight from its node's disk."""
+    files = sorted(
+        host.home.glob(f".local/state/mntrain/nodes/*/jobs/*/attempt-1/metrics/rank-{rank}.ndjson"),
+        key=lambda path: path.stat().st_mtime,
+    )
+    lines = [json.loads(line) for line in files[-1].read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "step"]
+
+
+def _payload(host: Host, rank: int) -> dict[str, int]:
+    steps = _steps(host, rank)
+    return {
+        "sent": sum(sum(step["sent_bytes"].values()) for step in steps),
+        "received": sum(sum(step["received_bytes"].values()) for step in steps),
+    }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
