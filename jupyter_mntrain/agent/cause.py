@@ -19,6 +19,9 @@ from jupyter_mntrain.model.state import RankDown
 LOG_TAIL_BYTES = 1 << 18
 DETAIL_LINES = 40
 
+_OURS = re.compile(r"(?:[\w.]+Error: )?(?P<message>.+ Fix: .+?\.)(?: \([^()]+, line \d+\))?")
+"""A message of :mod:`model.errors`, with what Python and torchelastic put around it."""
+
 _FAILED = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _SYMPTOM = re.compile(
@@ -51,6 +54,10 @@ def explain(
             continue
         rank = ranks[local_rank]
         summary, detail, time_s = _rank_error(directory, local_rank, rank, log, code)
+        clean = _OURS.fullmatch(summary)
+        if clean is not None:
+            # One of our own messages says it all; where it was raised is of no use to anybody.
+            summary, detail = clean["message"], ""
         downs.append(RankDown(rank=rank, exit_code=code, error=summary))
         causes.append(
             Cause(

@@ -65,6 +65,15 @@ def test_one_clean_line_of_our_trainer_is_the_cause(attempt):
     assert cause.summary == "rank 2: model.path = '/x': there is no such directory. Fix: check it."
 
 
+def test_our_own_message_is_not_dressed_up_as_a_python_error(attempt):
+    stack = '  File "/x/train/world.py", line 92, in agree\nRecipeError: n: bad. Fix: mend it.'
+    content = {"message": {"message": "RecipeError: n: bad. Fix: mend it.",
+                           "extraInfo": {"py_callstack": stack, "timestamp": "1"}}}  # fmt: skip
+    downs, cause = explain(attempt(FAILED.format(code=2, local=0), {0: content}), RANKS, 2, 5.0)
+    assert (downs[0].error, cause.detail) == ("n: bad. Fix: mend it.", "")
+    assert cause.summary == "rank 2: n: bad. Fix: mend it."
+
+
 def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
     log = (
         "[n rank 2] RuntimeError: [../gloo/pair.cc:553] Connection closed by peer [10.0.0.2]\n"

@@ -1,0 +1,172 @@
+"""Bad input, typed at the command line of a real cluster: one line with thing, node and fix.
+
+After every case nothing runs and nothing is leased.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.live import LiveAgent, free_port
+
+pytestmark = pytest.mark.slow
+
+RECIPE = '[model]\npreset = "llama-tiny"\n[train]\nsteps = 2\nbatch_size = 8\n'
+FEW_MICROBATCHES = RECIPE + "[pipeline]\nmicrobatches = 1\n"
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    state = tmp_path_factory.mktemp("state")
+    made = []
+    for number in (1, 2):
+        address = f"127.91.0.{number}"
+        port = free_port(address)
+        made.append(LiveAgent(f"node{number}", address, port, state / f"node{number}", "bad"))
+    try:
+        yield [agent.start() for agent in made]
+    finally:
+        for agent in made:
+            agent.end()
+
+
+@pytest.fixture
+def mntrain(agents: list[LiveAgent], mntrain: str, tmp_path: Path):
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+
+    def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+        known = [w for agent in agents for w in ("--agent", f"{agent.address}:{agent.port}")]
+        return subprocess.run(
+            [mntrain, "--cluster", "bad", *known, *words],
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            cwd=tmp_path,
+            check=False,
+        )
+
+    return run
+
+
+def nothing_left(agents: list[LiveAgent]) -> None:
+    for agent in agents:
+        assert agent.info().leases == ()
+        assert all(
+            record["part"]["state"] in {"failed", "cancelled", "succeeded"}
+            for record in agent.get("/v1/jobs").json()
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--member", "nod1:1"], ["nod1", "node1"]),
+        (["--member", "node1:1:eth77"], ["node1", "eth77"]),
+        (["--member", "node1:zero"], ["zero", "HOST:N[:IFACE]"]),
+        (["--member", "node1:1", "--head", "node2"], ["node2"]),
+        (["--set", "train.stesp=3"], ["train.stesp", "steps"]),
+        (["--set", "train.steps=0"], ["train.steps", "0"]),
+        (["--set", "pipeline.microbatches=1"], ["microbatches", "1"]),
+        (["--set", "model.preset=lama-tiny"], ["lama-tiny", "llama-tiny"]),
+        (["--port", "99999999"], ["99999999"]),
+        (["--env", "NOVALUE"], ["NOVALUE"]),
+    ],
+)
+def test_a_launch_that_cannot_be_is_one_line(agents, mntrain, words, says):
+    done = mntrain("launch", "recipe.toml", *words)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    for word in says:
+        assert word in lines[0]
+    assert "Fix:" in lines[0]
+    nothing_left(agents)
+
+
+def test_a_taken_port_is_named_with_its_node(agents, mntrain):
+    with socket.create_server((agents[0].address, 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = mntrain(
+            "launch", "recipe.toml", "--port", port, "--member", "node1:1", "--member", "node2:1"
+        )
+    assert done.returncode == 4
+    assert f"node1: port {port}" in done.stderr
+    assert "is taken" in done.stderr
+    nothing_left(agents)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("missing.py", None, "missing.py"),
+        ("broken.py", "def f(:\n", "line 1"),
+        ("data.csv", "1,2\n", "data.csv"),
+        ("few.toml", FEW_MICROBATCHES, "microbatches"),
+        ("torn.toml", "[model\n", "torn.toml"),
+    ],
+)
+def test_a_file_that_cannot_run_is_refused_before_anything_starts(
+    agents, mntrain, tmp_path, name, content, says
+):
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    done = mntrain("launch", name)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    nothing_left(agents)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("import not_there\n", "ModuleNotFoundError: No module named 'not_there'"),
+        ("raise ValueError('no data')\n", "ValueError: no data (bad.py, line 1)"),
+    ],
+)
+def test_a_script_that_fails_at_start_says_so_first(agents, mntrain, tmp_path, script, says):
+    (tmp_path / "bad.py").write_text(script)
+    done = mntrain("launch", "bad.py", "--wait")
+    assert done.returncode == 1
+    assert says in done.stdout + done.stderr
+    nothing_left(agents)
+
+
+@pytest.mark.parametrize(
+    ("directory", "says"),
+    [("/nowhere/model", "/nowhere/model"), ("unknown", "mamba")],
+)
+def test_a_model_directory_that_cannot_be_used_is_named(agents, mntrain, tmp_path, directory, says):
+    (tmp_path / "unknown").mkdir()
+    config = '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}'
+    (tmp_path / "unknown" / "config.json").write_text(config)
+    path = directory if directory.startswith("/") else tmp_path / directory
+    (tmp_path / "model.toml").write_text(f'[model]\npath = "{path}"\n')
+    done = mntrain("launch", "model.toml", "--wait")
+    assert done.returncode in {1, 2}
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    nothing_left(agents)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["nodse"], 2, "nodes"),
+        (["status", "j-deadbeef"], 5, "j-deadbeef"),
+        (["--cluster", "a b!", "nodes"], 2, "a b!"),
+        (["add", "127.91.0.99:1"], 3, "127.91.0.99:1"),
+        (["logs", "--tail", "many"], 2, "many"),
+    ],
+)
+def test_other_bad_lines_are_one_line_with_their_own_exit_code(mntrain, words, code, says):
+    done = mntrain(*words)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
