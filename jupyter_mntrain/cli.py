@@ -89,8 +89,8 @@ def _print(outcome: Outcome, *, wants_json: bool) -> int:
         text = msgspec.json.format(msgspec.json.encode(outcome.data), indent=2).decode()
         sys.stdout.write(text + "\n")
     elif outcome.renderable:
-        console = make_console()
-        console.print(outcome.renderable)
+        # Soft: commands and log lines are to be copied, never folded.
+        make_console().print(outcome.renderable, soft_wrap=True)
     sys.stdout.flush()
     return outcome.exit_code
 

@@ -110,9 +110,7 @@ class AgentLauncher(Launcher):
         except BaseException as error:  # Ctrl-C too: what was taken is given back, then it goes on
             left = await asyncio.shield(_give_back(gang))
             if left and isinstance(error, MntrainError):
-                raise type(error)(
-                    f"{error.cause} ({'; '.join(left)})", fix=error.fix, node=error.node
-                ) from error
+                error.cause = f"{error.cause} ({'; '.join(left)})"
             raise
         for record in records:
             self._live.take_record(record)

@@ -58,7 +58,7 @@ def transport_error(error: httpx.HTTPError, address: str, node: str) -> NodeErro
         return not_an_agent(address, node)
     return NodeError(
         f"the connection to {address} broke off",
-        fix="try again; the agent or its machine may have restarted",
+        fix="try again; if it stays so, what listens there may not be an agent",
         node=node,
         reason="broken off",
     )

@@ -1,9 +1,9 @@
-"""The bases of every record: frozen, keyword-only, checked where data comes in."""
+"""The bases of every record: frozen, checked where data comes in."""
 
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """Frozen and validated at the boundary.
 
     A newer peer may send fields an older one does not know: they are ignored, which is what
@@ -11,5 +11,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
 
-class UserRecord(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UserRecord(Record, frozen=True, forbid_unknown_fields=True):
     """A record that people write by hand: a misspelt field is an error, never ignored."""

@@ -1,6 +1,6 @@
 """The verbs behind both the magic and the command line."""
 
-from jupyter_mntrain.verbs.command import Command, parse, split_line, verb_parser
+from jupyter_mntrain.verbs.command import Command, parse, split_line, top_parser, verb_parser
 from jupyter_mntrain.verbs.context import Clusters, Context, Screen, connect
 from jupyter_mntrain.verbs.parser import HelpWanted, Parser
 from jupyter_mntrain.verbs.run import run, run_words
@@ -25,5 +25,6 @@ __all__ = [
     "run",
     "run_words",
     "split_line",
+    "top_parser",
     "verb_parser",
 ]

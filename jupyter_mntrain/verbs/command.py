@@ -52,7 +52,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     args = top.parse(words, Namespace())
     if args.verb is None:
         raise HelpWanted(top.format_help())
-    verb = find_verb(args.verb, program)
+    verb = find_verb(args.verb)
     rest = args.rest
     del args.verb, args.rest
     parser = verb_parser(verb, program)
@@ -62,7 +62,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     return Command(verb, parsed, arguments)
 
 
-def find_verb(name: str, program: str) -> Verb:
+def find_verb(name: str) -> Verb:
     """The verb of this name.
 
     Raises:
@@ -72,7 +72,7 @@ def find_verb(name: str, program: str) -> Verb:
     if verb is None:
         near = closest(name, TABLE)
         fix = f"did you mean {' or '.join(near)}" if near else f"use one of {', '.join(TABLE)}"
-        raise SpecError(f"{program}: no verb {name!r}", fix=fix)
+        raise SpecError(f"no verb {name!r}", fix=fix)
     return verb
 
 
@@ -124,12 +124,12 @@ def _common_options(parser: Parser, *, is_first: bool) -> None:
         "--traceback",
         action="store_true",
         default=default(value=False),
-        help="show where an error was raised",
+        help="show where an error was raised, here or in a rank",
     )
 
 
 def _split_off_arguments(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """argparse loses what stands after ``--`` when options come between the positionals."""
+    """By hand: argparse loses what follows ``--`` if options stand between positionals."""
     words = list(argv)
     if "--" not in words:
         return words, ()

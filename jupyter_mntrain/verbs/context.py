@@ -7,7 +7,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,10 +119,11 @@ class Context:
 
     def cluster(self, args: Namespace) -> Cluster:
         """The cluster that the options, or else the environment, name."""
-        name = args.cluster or self.environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
-        typed = args.agent or _words(self.environment.get(AGENTS_VARIABLE, ""))
-        return self.clusters.get(name, tuple(typed))
+        name, agents = default_cluster(self.environment)
+        return self.clusters.get(args.cluster or name, tuple(args.agent or agents))
 
 
-def _words(text: str) -> Iterable[str]:
-    return text.replace(",", " ").split()
+def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Name and typed-in addresses of the cluster that the environment names."""
+    name = environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+    return name, tuple(environment.get(AGENTS_VARIABLE, "").replace(",", " ").split())

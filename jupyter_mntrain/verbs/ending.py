@@ -13,7 +13,7 @@ from jupyter_mntrain.model.job import TERMINAL, JobView
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.reach import named_job, reachable_nodes
+from jupyter_mntrain.verbs.reach import reachable_nodes
 from jupyter_mntrain.verbs.tables.job import state_text
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 ENDED_WITHIN_S = 15.0
-"""No process of the job is left by then, or the ones that are left have been named (research C3)."""
+"""By then no process of the job is left, or those that are have been named (research C3)."""
 
 DEFAULT_GRACE_S = 2.0
 
@@ -75,7 +75,7 @@ def _job_argument(parser: Parser) -> None:
 def _named(context: Context, args: Namespace, verb: str) -> Job:
     cluster = context.cluster(args)
     if args.job:
-        return named_job(context, cluster, args.job)
+        return cluster.job(args.job)
     # Never guess what to end.
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
@@ -101,7 +101,7 @@ def _ended(job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
     return Outcome(text, data, exit_code=0 if is_over and not left else 1, job=job)
 
 
-def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:  # noqa: FBT001
+def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
         return f"; {', '.join(silent)} does not answer: whether it still runs there is not known"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.reach import caught_up_history
-from jupyter_mntrain.verbs.tables.job import job_report
+from jupyter_mntrain.verbs.tables.job import status_view
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
@@ -19,27 +20,27 @@ DETACHED = 130
 """128 + SIGINT, as shells report a program that Ctrl-C ended. The job itself goes on."""
 
 
-def follow(context: Context, job: Job) -> Outcome:
+def follow(context: Context, args: Namespace, job: Job) -> Outcome:
     """Show the job until it has ended; Ctrl-C leaves it running and says so."""
     try:
         context.screen.follow(job)
     except KeyboardInterrupt:
         return detached_outcome(context, job)
-    return ended_outcome(context, job)
+    return ended_outcome(context, args, job)
 
 
-def ended_outcome(context: Context, job: Job, *, with_detail: bool = True) -> Outcome:
+def ended_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     """The last table. Exit code 0 only when every rank succeeded."""
-    outcome = status_outcome(context, job, with_detail=with_detail)
+    outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
     return Outcome(outcome.renderable, outcome.data, exit_code=code, job=job)
 
 
-def status_outcome(context: Context, job: Job, *, with_detail: bool = False) -> Outcome:
-    """The job's table as it is now."""
+def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
+    """The job's table as it is now; the ranks' traceback only if it was asked for."""
     history = caught_up_history(context, job)
     summary = job.summary()
-    report = job_report(summary, history, program=context.program, with_detail=with_detail)
+    report = status_view(summary, history, program=context.program, with_detail=args.traceback)
     return Outcome(report, msgspec.to_builtins(summary), job=job)
 
 

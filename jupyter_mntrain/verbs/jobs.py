@@ -39,7 +39,7 @@ class Status(Verb):
         job_argument(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        return status_outcome(context, find_job(context, args), with_detail=True)
+        return status_outcome(context, args, find_job(context, args))
 
 
 def job_argument(parser: Parser) -> None:

@@ -19,10 +19,9 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec, Participant
 from jupyter_mntrain.plan.members import parse_member
-from jupyter_mntrain.verbs.context import Context, Screen
-from jupyter_mntrain.verbs.following import ended_outcome, follow
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.following import follow
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
-from jupyter_mntrain.verbs.reach import await_nodes
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, read_files
@@ -61,7 +60,7 @@ class Launch(Verb):
         job = cluster.launch(spec, submitted_by=submitter(context))
         context.screen.say(started_line(job, workload))
         if args.wait:
-            return follow(context, job)
+            return follow(context, args, job)
         if not args.detach and context.screen.in_background:
             context.screen.show(job)
             return Outcome(data=started_data(job), job=job)
@@ -162,7 +161,6 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
     for member in args.member:
         parse_member(member)
     cluster = context.cluster(args)
-    await_nodes(context, cluster, [parse_member(member).node for member in args.member])
     participants = _with_head(cluster.participants(args.member), args.head)
     spec = JobSpec(
         entry=workload.entry,
@@ -276,6 +274,3 @@ def _capacity(text: str) -> float:
         return parse_link_capacity(f"link={text}")[1].bytes_per_s
     except SpecError:
         raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None
-
-
-__all__ = ["DryRun", "Launch", "Screen"]

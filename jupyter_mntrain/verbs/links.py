@@ -9,11 +9,9 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.reach import await_nodes
 from jupyter_mntrain.verbs.tables._plain import plain_table
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -34,9 +32,7 @@ class Measure(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        names = [parse_member(member).node for member in args.member]
         cluster = context.cluster(args)
-        await_nodes(context, cluster, names)
         participants = cluster.participants(args.member)
         if len(participants) < 2:
             who = participants[0].node if participants else "nobody"

@@ -61,17 +61,17 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, word: str) -> SpecError:
         if not word.startswith("-"):
-            return SpecError(f"{self.prog}: {word!r} is one word too many", fix=self._see_help())
+            return SpecError(f"{word!r} is one word too many", fix=self._see_help())
         name = word.partition("=")[0]
         near = closest(name, [*self.flags, *self.value_options])
         fix = f"did you mean {' or '.join(near)}" if near else self._see_help()
-        return SpecError(f"{self.prog}: no such option {name!r}", fix=fix)
+        return SpecError(f"no such option {name!r}", fix=fix)
 
     def error(self, message: str) -> NoReturn:
-        raise SpecError(f"{self.prog}: {message.removeprefix('argument ')}", fix=self._see_help())
+        raise SpecError(message.removeprefix("argument "), fix=self._see_help())
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise SpecError(message or f"{self.prog}: ended with {status}", fix=self._see_help())
+        raise SpecError(message or f"{self.prog} ended with {status}", fix=self._see_help())
 
     def _see_help(self) -> str:
         return f"see {self.prog} --help"

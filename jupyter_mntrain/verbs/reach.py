@@ -1,15 +1,14 @@
-"""Waiting, briefly, for what the cluster has yet to hear: nodes, jobs, samples.
+"""Waiting, briefly, for what a command line that has just begun to listen has yet to hear.
 
-In a notebook the cluster has been listening for long and none of this waits. A command line has
-just begun to listen.
+In a notebook the cluster has been listening for long and none of this waits.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
+from jupyter_mntrain.cluster.cluster import SETTLE_S
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.verbs.context import Context
@@ -17,38 +16,19 @@ from jupyter_mntrain.verbs.context import Context
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, JobHistory, NodeView
 
-DISCOVERY_S = 2.0
-"""Every mDNS answer is in by then (warm browser 1.2 s, research C: D2), and an agent's hello."""
-
-NOBODY_S = 3.0
-"""When nobody at all has answered, a little longer."""
-
 SAMPLES_S = 5.0
 """For the journals of a job to be read up to what the agents know."""
 
 LOOK_EVERY_S = 0.05
 
-T = TypeVar("T")
-
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, once discovery has had its time."""
-    _until(context, cluster, lambda: None)
+    rest = SETTLE_S - context.clusters.age_s(cluster)
+    while rest > 0:
+        context.sleep(min(LOOK_EVERY_S, rest))
+        rest = SETTLE_S - context.clusters.age_s(cluster)
     return cluster.nodes()
-
-
-def await_nodes(context: Context, cluster: Cluster, names: Collection[str]) -> None:
-    """Return as soon as all of these are up, or when discovery has had its time.
-
-    Args:
-        names: node names; empty = whoever there is.
-    """
-
-    def all_up() -> bool | None:
-        up = {node.name for node in cluster.nodes() if node.liveness == "up"}
-        return True if names and up.issuperset(names) else None
-
-    _until(context, cluster, all_up)
 
 
 def find_job(context: Context, args: Namespace) -> Job:
@@ -59,30 +39,16 @@ def find_job(context: Context, args: Namespace) -> Job:
     """
     cluster = context.cluster(args)
     if args.job:
-        return named_job(context, cluster, args.job)
-    if not _until(context, cluster, lambda: cluster.jobs() or None):
+        return cluster.job(args.job)
+    if not cluster.jobs():
+        reachable_nodes(context, cluster)
+    jobs = cluster.jobs()
+    if not jobs:
         raise JobNotFoundError(
             "there is no job on any node that answers",
             fix=f"see {context.program} nodes, or start one with {context.program} launch",
         )
-    return cluster.job(cluster.jobs()[0].job_id)
-
-
-def named_job(context: Context, cluster: Cluster, reference: str) -> Job:
-    """The job with this id, or the only one whose id begins so.
-
-    Raises:
-        JobNotFoundError: nobody reachable knows it.
-        SpecError: several begin so.
-    """
-
-    def known() -> Job | None:
-        try:
-            return cluster.job(reference)
-        except JobNotFoundError:
-            return None
-
-    return _until(context, cluster, known) or cluster.job(reference)
+    return cluster.job(jobs[0].job_id)
 
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:
@@ -96,6 +62,7 @@ def caught_up_history(context: Context, job: Job) -> JobHistory:
 
 
 def is_caught_up(history: JobHistory) -> bool:
+    """Whether every sample that reachable nodes have is in."""
     if history.view.state in TERMINAL:
         return history.is_complete
     for part in history.view.parts:
@@ -107,18 +74,3 @@ def is_caught_up(history: JobHistory) -> bool:
             if rank.step is not None and last < rank.step:
                 return False
     return True
-
-
-def _until(context: Context, cluster: Cluster, look: Callable[[], T | None]) -> T | None:
-    """What ``look`` finds, or ``None`` when discovery has had its time without it."""
-    age = context.clusters.age_s(cluster)
-    started = context.clock() - age
-    while True:
-        found = look()
-        if found is not None:
-            return found
-        nodes = cluster.nodes()
-        is_settled = nodes and all(node.liveness != "connecting" for node in nodes)
-        if context.clock() >= started + (DISCOVERY_S if is_settled else NOBODY_S):
-            return look()
-        context.sleep(LOOK_EVERY_S)

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.verbs.context import Screen
-from jupyter_mntrain.verbs.tables.job import job_report, progress_line
+from jupyter_mntrain.verbs.tables.job import status_view, progress_line
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -42,8 +42,14 @@ class TerminalScreen(Screen):
     """
 
     def __init__(
-        self, console: Console, program: str, clock: Callable[[], float] = time.time
+        self,
+        console: Console,
+        program: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        has_variables: bool = False,
     ) -> None:
+        self.has_variables = has_variables
         self._console = console
         self._program = program
         self._clock = clock
@@ -67,7 +73,7 @@ class TerminalScreen(Screen):
                 job.wait(REDRAW_EVERY_S)
 
     def _report(self, job: Job) -> RenderableType:
-        return job_report(job.summary(), job.history(), program=self._program)
+        return status_view(job.summary(), job.history(), program=self._program)
 
     def _print_lines(self, job: Job) -> None:
         job.watch()

@@ -1,72 +1,58 @@
-"""What a verb is: a name, its options, and one function from a context to an outcome."""
+"""What a verb is, and what it answers."""
 
 from __future__ import annotations
 
-import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from argparse import Namespace
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jupyter_mntrain.cluster import Cluster, Job
+from rich.console import RenderableType
 
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
 
-@dataclass(frozen=True)
-class Context:
-    """Where a verb runs.
-
-    Args:
-        cluster: what is watched; already connecting.
-        directory: relative paths start here.
-        cell: body of a ``%%mntrain`` cell.
-        user: who asks, for the agents' records.
-        show: puts something on the screen before the verb is done (progress, followed logs).
-    """
-
-    cluster: Cluster
-    directory: Path
-    user: str
-    show: Callable[[Any], None]
-    cell: str | None = None
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a verb has to say.
+    """What a verb found or did.
 
     Args:
-        data: for ``--json``; plain lists, dicts, numbers and text.
-        view: for people; anything rich can print.
-        exit_code: 0 only if what was asked for is so.
-        job: the job it is about: a notebook shows it live.
-        wait: stay until the job ends.
+        renderable: for people.
+        data: the same for programs, JSON-able; what ``--json`` prints.
+        exit_code: of the command line: 0 done, 1 the job failed or was cancelled, 130 detached
+            by Ctrl-C; errors carry their own.
+        job: the job it was about, where there is one.
+        picture: a PNG to show.
     """
 
-    data: Any
-    view: Any
+    renderable: RenderableType = ""
+    data: Any = None
     exit_code: int = 0
     job: Job | None = None
-    wait: bool = False
+    picture: bytes | None = None
 
 
 class Verb(ABC):
-    """One verb. ``names_nodes`` are the nodes a run will need: the caller waits for them."""
+    """One thing a person can ask for, the same as a magic and on the command line."""
 
     name: ClassVar[str]
     help: ClassVar[str]
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare options; the default verb has none."""
-
-    def nodes_wanted(self, arguments: argparse.Namespace) -> Sequence[str]:
-        """Names of nodes that must be found before :meth:`run`, as far as is known."""
-        return ()
+    """One line, without a full stop."""
+    takes_cell: ClassVar[bool] = False
+    """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
 
     @abstractmethod
-    def run(self, context: Context, arguments: argparse.Namespace) -> Outcome:
+    def add_arguments(self, parser: Parser) -> None:
+        """Add what this verb takes, besides the options that all verbs have."""
+
+    @abstractmethod
+    def run(self, context: Context, args: Namespace) -> Outcome:
         """Do it.
 
         Raises:
-            MntrainError: bad input or a refusal, in one line; nothing was left half-done.
+            MntrainError: naming the thing, the node and the fix; nothing is then left half done.
         """

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import detached_outcome, follow, status_outcome
 from jupyter_mntrain.verbs.jobs import job_argument
-from jupyter_mntrain.verbs.parser import Parser, closest, typed
+from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.reach import caught_up_history, find_job
 from jupyter_mntrain.verbs.tail import LogFollower
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
@@ -42,9 +42,9 @@ class Attach(Verb):
         refuse_variable(context, args)
         job = find_job(context, args)
         if args.wait or not context.screen.in_background:
-            return follow(context, job)
+            return follow(context, args, job)
         context.screen.show(job)
-        return Outcome(data=status_outcome(context, job).data if args.json else None, job=job)
+        return Outcome(data=status_outcome(context, args, job).data if args.json else None, job=job)
 
 
 class Plot(Verb):
@@ -102,7 +102,6 @@ class Logs(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
-        _check_filter(job, args)
         if args.follow:
             return self._follow(context, job, args)
         lines = job.logs(rank=args.rank, node=args.node, tail=args.tail)
@@ -145,21 +144,6 @@ def _draw(context: Context, job: Job, theme: str) -> bytes:
     history = caught_up_history(context, job)
     picture = Picture(program=context.program, theme=theme)
     return picture.draw(history, job.summary(), now_s=context.clock())
-
-
-def _check_filter(job: Job, args: Namespace) -> None:
-    placements = job.view().attempt.placements
-    names = [placement.node for placement in placements]
-    if args.node is not None and args.node not in names:
-        near = closest(args.node, names) or names
-        raise SpecError(
-            f"--node {args.node}: does not take part in {job.id}", fix=f"use {' or '.join(near)}"
-        )
-    size = sum(placement.nproc for placement in placements)
-    if args.rank is not None and args.rank >= size:
-        raise SpecError(
-            f"--rank {args.rank}: {job.id} has ranks 0 to {size - 1}", fix="name one of them"
-        )
 
 
 def _number(text: str) -> int:

@@ -50,7 +50,7 @@ class Workload(Record, frozen=True):
 def from_path(
     path: Path, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """A recipe (``.toml``) or a script (anything else).
+    """A recipe (``.toml``) or a script (``.py``).
 
     Raises:
         SpecError: it is not there, cannot be read, or does not compile; with the line number.
@@ -60,6 +60,11 @@ def from_path(
     if path.suffix == ".toml":
         _refuse_arguments(arguments)
         return _recipe(text, overrides, name=path.name, directory=path.parent, job=path.stem)
+    if path.suffix != ".py":
+        raise SpecError(
+            f"{path.name}: neither a recipe nor a script",
+            fix="name a file that ends in .toml or .py",
+        )
     return _script(text, path.name, arguments, overrides, took=f"script {path.name}")
 
 
@@ -185,32 +190,18 @@ def _refuse_arguments(arguments: Sequence[str]) -> None:
         )
 
 
-_TOML_LINE = re.compile(r"^\s*(\[[\w.\"-]+\]|[\w.\"-]+\s*=.*)$")
-_PYTHON_LINE = re.compile(r"^\s*(import|from|def|class|with|for|while|if|return|async|print)\b")
+_TABLE_LINE = re.compile(r"^\s*\[[\w.]+\]\s*$", re.MULTILINE)
+_PYTHON_LINE = re.compile(r"^\s*(import|from|def|class|with|for|while|if)\b|\w\(", re.MULTILINE)
 
 
 def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> SpecError:
-    lines = [
-        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
-    ]
-    looks_python = sum(bool(_PYTHON_LINE.match(line)) for line in lines)
-    # ``[section]`` is a list to Python, ``x = 1`` is both: a table header settles it.
-    looks_toml = sum(bool(_TOML_LINE.match(line)) for line in lines)
-    if (
-        looks_python
-        and looks_python >= looks_toml
-        or re.search(r"\w\(", text)
-        and not _has_table(text)
-    ):
+    """The reason of the one that the cell looks more like; a ``[section]`` settles it."""
+    if _PYTHON_LINE.search(text) and not _TABLE_LINE.search(text):
         return SpecError(f"taken as a Python script: {python.cause}", fix=python.fix)
     return SpecError(
         f"taken as a recipe: cell: {_toml_words(toml)}",
         fix='write tables as [section] and text in quotes: preset = "llama-8m"',
     )
-
-
-def _has_table(text: str) -> bool:
-    return re.search(r"^\s*\[[\w.]+\]\s*$", text, re.MULTILINE) is not None
 
 
 def _toml_words(error: tomllib.TOMLDecodeError) -> str:

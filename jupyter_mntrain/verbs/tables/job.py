@@ -27,12 +27,17 @@ RECENT_STEPS = 50
 """What a step takes now, not what it took when the job began."""
 
 
-def job_report(
-    summary: JobSummary, history: JobHistory, *, program: str, with_detail: bool = False
+def status_view(
+    summary: JobSummary,
+    history: JobHistory | None = None,
+    *,
+    program: str = "mntrain",
+    with_detail: bool = False,
 ) -> RenderableType:
     """The whole table.
 
     Args:
+        history: for what a step takes, why the job was stopped, and what would not die.
         with_detail: the end of the traceback, too.
     """
     parts: list[RenderableType] = []
@@ -43,9 +48,9 @@ def job_report(
             parts.append(Text(tail, style="dim"))
         parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
     parts.append(state_line(summary))
-    parts.extend(_endings(history.view))
+    parts.extend(_endings(history.view) if history else ())
     if any(rank.step for rank in summary.ranks):
-        parts += [Text(), _numbers(summary, step_seconds(history))]
+        parts += [Text(), _numbers(summary, step_seconds(history) if history else None)]
     parts += [Text(), rank_table(summary.ranks)]
     if summary.links:
         parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
@@ -54,8 +59,9 @@ def job_report(
 
 def cause_line(summary: JobSummary) -> Text:
     """Node and cause: what a person should read first."""
-    assert summary.cause is not None
     text = Text("✕ ", style="red")
+    if summary.cause is None:
+        return text.append(summary.state, style="default")
     where = f"{summary.cause_node}: " if summary.cause_node else ""
     if summary.cause.rank is not None and "rank" not in summary.cause.summary:
         where += f"rank {summary.cause.rank}: "

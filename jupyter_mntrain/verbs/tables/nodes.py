@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.node import Gpu, Interface, InterfaceRate, NodeInfo
+from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
@@ -125,7 +126,10 @@ def _interfaces(node: NodeView, *, every: bool, now_s: float) -> Text:
         return Text(formats.ABSENT)
     known = node.info.inventory.interfaces
     real = [i for i in known if i.is_up and i.kind in ("ethernet", "wireless") and i.addresses]
-    shown = known if every else real or [i for i in known if i.kind == "loopback"]
+    if loopback_host(node.info):
+        # Nothing else of this machine can be reached by its jobs.
+        real = [i for i in known if i.kind == "loopback"]
+    shown = known if every else real
     rates = {rate.name: rate for rate in node.beat.interfaces} if node.beat else {}
     text = Text()
     for number, interface in enumerate(shown):

@@ -1,0 +1,131 @@
+"""Tab completion of verbs, options, nodes, interfaces, jobs and files.
+
+Reads the parser and what open clusters have heard already. Never asks the network: a completer
+that waits freezes the page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.verbs import TABLE, Clusters, Parser, top_parser, verb_parser
+from jupyter_mntrain.verbs.parser import Completion
+
+PROGRAM = "%mntrain"
+
+
+class Completer:
+    """What can stand at the end of a line that begins with ``%mntrain``."""
+
+    def __init__(self, clusters: Clusters, directory: Callable[[], Path] = Path.cwd) -> None:
+        self._clusters = clusters
+        self._directory = directory
+
+    def complete(self, line: str) -> tuple[str, list[str]]:
+        """The word begun, and what it could become.
+
+        Args:
+            line: up to the cursor, after the magic's name.
+        """
+        words = line.split()
+        begun = "" if not words or line[-1].isspace() else words.pop()
+        parser, before = self._parser(words)
+        if parser is None:
+            return begun, []
+        option = before[-1] if before else ""
+        if begun.startswith("--") and "=" in begun:
+            option, _, value = begun.partition("=")
+            return value, self._matching(parser.value_options.get(option), value)
+        if option in parser.value_options:
+            return begun, self._matching(parser.value_options[option], begun)
+        if begun.startswith("-"):
+            return begun, _starting(begun, [*parser.flags, *parser.value_options])
+        if parser.positional is None and not before and parser.prog == PROGRAM:
+            return begun, _starting(begun, TABLE)
+        return begun, self._matching(parser.positional, begun)
+
+    def _parser(self, words: list[str]) -> tuple[Parser | None, list[str]]:
+        """The parser in charge after these words, and the words that are its own."""
+        top = top_parser(PROGRAM)
+        position = 0
+        while position < len(words) and words[position].startswith("-"):
+            takes_value = words[position] in top.value_options
+            if takes_value and position + 1 == len(words):
+                return top, words[position:]
+            position += 2 if takes_value else 1
+        if position == len(words):
+            return top, []
+        verb = TABLE.get(words[position])
+        return (verb_parser(verb, PROGRAM) if verb else None), words[position + 1 :]
+
+    def _matching(self, kind: Completion | None, begun: str) -> list[str]:
+        if kind is None:
+            return []
+        known: dict[Completion, Callable[[str], Iterable[str]]] = {
+            "address": lambda _: (node.address for node in self._nodes()),
+            "cluster": lambda _: (cluster.name for cluster in self._clusters.opened()),
+            "file": lambda text: _paths(self._directory(), text),
+            "recipe": lambda text: _paths(self._directory(), text, (".toml", ".py")),
+            "job": lambda _: (job.job_id for job in self._jobs()),
+            "running-job": lambda _: (j.job_id for j in self._jobs() if j.state not in TERMINAL),
+            "member": self._members,
+            "node": lambda _: (node.name for node in self._nodes()),
+            "field": lambda _: _recipe_fields(),
+        }
+        return _starting(begun, known[kind](begun), ordered=kind in ("job", "running-job"))
+
+    def _nodes(self) -> Iterator[Any]:
+        for cluster in self._clusters.opened():
+            yield from cluster.nodes()
+
+    def _jobs(self) -> Iterator[Any]:
+        for cluster in self._clusters.opened():
+            yield from cluster.jobs()
+
+    def _members(self, begun: str) -> Iterator[str]:
+        """``HOST:N:IFACE``, part by part."""
+        for node in self._nodes():
+            if node.info is None:
+                continue
+            inventory = node.info.inventory
+            most = len(inventory.gpus) or 1
+            if begun.count(":") < 2:
+                yield from (f"{node.name}:{number}" for number in range(most, 0, -1))
+                continue
+            count = begun.split(":")[1]
+            for interface in inventory.interfaces:
+                if interface.is_up and interface.addresses:
+                    yield f"{node.name}:{count}:{interface.name}"
+
+
+def _recipe_fields() -> Iterator[str]:
+    for section in msgspec.structs.fields(Recipe):
+        for field in msgspec.structs.fields(section.type):
+            yield f"{section.name}.{field.name}="
+
+
+def _starting(begun: str, known: Iterable[str], *, ordered: bool = False) -> list[str]:
+    matches = dict.fromkeys(word for word in known if word.startswith(begun))
+    return list(matches) if ordered else sorted(matches)
+
+
+def _paths(directory: Path, begun: str, endings: tuple[str, ...] = ()) -> Iterator[str]:
+    head = begun[: begun.rfind("/") + 1]
+    try:
+        entries = list(os.scandir(directory / Path(head).expanduser() if head else directory))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield f"{head}{entry.name}/"
+        elif not endings or entry.name.endswith(endings):
+            yield f"{head}{entry.name}"

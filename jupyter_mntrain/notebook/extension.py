@@ -1,0 +1,147 @@
+"""Everything the extension adds to a shell, in one object, so that all of it can be taken away."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
+from IPython.display import DisplayHandle, display
+
+from jupyter_mntrain import __version__
+from jupyter_mntrain.cluster import Job
+from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.notebook.completion import Completer
+from jupyter_mntrain.notebook.display import text_bundle
+from jupyter_mntrain.notebook.magics import PROGRAM, MntrainMagics
+from jupyter_mntrain.notebook.screen import NotebookScreen
+from jupyter_mntrain.notebook.updater import Updater
+from jupyter_mntrain.verbs import Clusters, Screen, TerminalScreen, connect, make_console
+from jupyter_mntrain.verbs.context import default_cluster
+from jupyter_mntrain.verbs.tables.job import status_view
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_mntrain.cluster import Cluster
+
+MATCHER = "mntrain"
+MAGIC_LINE = re.compile(r"^\s*(?:[\w, ]+=\s*)?%{1,2}mntrain\s(?P<rest>.*)$")
+COMMENTED_CELL = re.compile(r"^\s*%%mntrain\b")
+
+Connect = Callable[[str, tuple[str, ...]], "Cluster"]
+
+
+class Extension:
+    """Magics, completion, clusters and live views of one shell.
+
+    Args:
+        shell: IPython's.
+        connect: opens a cluster.
+    """
+
+    def __init__(self, shell: InteractiveShell, connect: Connect = connect) -> None:
+        self._shell = shell
+        self.clusters = Clusters(connect)
+        self.updater = Updater()
+        self.screen: Screen = self._make_screen()
+        self._completer = Completer(self.clusters)
+        self._handed_out: Job | None = None
+        self._matcher = _make_matcher(self._completer)
+
+    def load(self) -> None:
+        """Add everything, and begin to look for nodes."""
+        shell = self._shell
+        shell.register_magics(MntrainMagics(shell, self))
+        shell.Completer.custom_matchers.append(self._matcher)
+        shell.input_transformers_cleanup.append(lift_cell_magic)
+        shell.events.register("pre_run_cell", self._new_cell)
+        shell.display_formatter.ipython_display_formatter.for_type(Job, self._show_job)
+        atexit.register(self.close)
+        print(self._greeting())  # noqa: T201 - one line, for whoever loaded it
+
+    def unload(self) -> None:
+        """Take everything away. Jobs go on."""
+        shell = self._shell
+        shell.magics_manager.magics["line"].pop("mntrain", None)
+        shell.magics_manager.magics["cell"].pop("mntrain", None)
+        shell.magics_manager.registry.pop(MntrainMagics.__name__, None)
+        shell.Completer.custom_matchers.remove(self._matcher)
+        shell.input_transformers_cleanup.remove(lift_cell_magic)
+        shell.events.unregister("pre_run_cell", self._new_cell)
+        shell.display_formatter.ipython_display_formatter.pop(Job, None)
+        atexit.unregister(self.close)
+        self.close()
+
+    def close(self) -> None:
+        """Stop drawing and watching. Jobs go on."""
+        self.updater.close()
+        self.clusters.close()
+
+    def hand_out(self, job: Job | None) -> Job | None:
+        """The result of a cell. It has just been shown, so it is not shown a second time."""
+        self._handed_out = job
+        return job
+
+    def _greeting(self) -> str:
+        name, agents = default_cluster(os.environ)
+        try:
+            self.clusters.get(name, agents)
+        except MntrainError as error:
+            return f"mntrain {__version__}: {error}"
+        where = "" if name == DEFAULT_CLUSTER else f" of cluster {name}"
+        return f"mntrain {__version__}: looking for nodes{where}. {PROGRAM} nodes, {PROGRAM} --help"
+
+    def _make_screen(self) -> Screen:
+        if not hasattr(self._shell, "kernel"):
+            # A terminal can neither show pictures nor be redrawn behind the prompt.
+            return TerminalScreen(make_console(), PROGRAM, has_variables=True)
+        return NotebookScreen(
+            self.updater,
+            show=lambda bundle: display(bundle, raw=True),
+            new_output=DisplayHandle,
+        )
+
+    def _new_cell(self, *_: Any) -> None:
+        self._handed_out = None
+
+    def _show_job(self, job: Job) -> None:
+        if job is self._handed_out:
+            return
+        report = status_view(job.summary(), job.history(), program=PROGRAM)
+        display(text_bundle(report), raw=True)
+
+
+def lift_cell_magic(lines: list[str]) -> list[str]:
+    """Drop comments and blank lines above ``%%mntrain``.
+
+    IPython takes a cell magic on the first line only, and its error does not say so.
+    """
+    for number, line in enumerate(lines):
+        if COMMENTED_CELL.match(line):
+            return lines[number:]
+        if line.strip() and not line.lstrip().startswith("#"):
+            return lines
+    return lines
+
+
+def _make_matcher(completer: Completer) -> Any:
+    @context_matcher(identifier=MATCHER)  # type: ignore[untyped-decorator]
+    def match(context: CompletionContext) -> dict[str, Any]:
+        line = MAGIC_LINE.match(context.text_until_cursor)
+        if line is None or (context.cursor_line and "%%" in context.text_until_cursor):
+            return {"completions": []}
+        begun, words = completer.complete(line["rest"])
+        # IPython replaces what follows the last of its own delimiters.
+        kept = len(begun) - len(context.token) if begun.endswith(context.token) else 0
+        return {
+            "completions": [SimpleCompletion(word[kept:], type="magic") for word in words],
+            "suppress": True,
+            "matched_fragment": begun[kept:],
+        }
+
+    return match

@@ -1,0 +1,106 @@
+"""``%mntrain`` and ``%%mntrain``: a thin face of the verbs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class
+from IPython.display import display
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.notebook.display import picture_bundle, picture_metadata, text_bundle
+from jupyter_mntrain.verbs import (
+    Command,
+    Context,
+    HelpWanted,
+    Outcome,
+    parse,
+    run,
+    split_line,
+)
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from jupyter_mntrain.cluster import Job
+    from jupyter_mntrain.notebook.extension import Extension
+
+PROGRAM = "%mntrain"
+WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
+
+
+@magics_class
+class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
+    """One line in, one outcome on the page."""
+
+    def __init__(self, shell: InteractiveShell, extension: Extension) -> None:
+        super().__init__(shell)
+        self._extension = extension
+
+    @line_cell_magic  # type: ignore[untyped-decorator]
+    def mntrain(self, line: str, cell: str | None = None) -> Job | None:
+        """Train one model across several machines: ``%mntrain --help``."""
+        try:
+            command = parse(split_line(line), program=PROGRAM)
+            return self._do(command, cell)
+        except HelpWanted as wanted:
+            display(text_bundle(Text(wanted.text)), raw=True)
+        except MntrainError as error:
+            if not WANTS_TRACEBACK.search(line):
+                say_in_one_line(error)
+            raise
+        return None
+
+    def _do(self, command: Command, cell: str | None) -> Job | None:
+        context = Context(
+            clusters=self._extension.clusters,
+            screen=self._extension.screen,
+            program=PROGRAM,
+            cell=cell,
+        )
+        outcome = run(command, context)
+        self._present(command, outcome)
+        variable = getattr(command.args, "variable", None)
+        if variable:
+            self.shell.user_ns[variable] = outcome.job
+        if outcome.exit_code == 1 and command.verb.name in ("launch", "attach"):
+            # The cells below count on it: "run all" must not go on.
+            raise _job_error(outcome)
+        if command.verb.name not in ("launch", "attach"):
+            return None
+        return self._extension.hand_out(outcome.job)
+
+    def _present(self, command: Command, outcome: Outcome) -> None:
+        if command.args.json:
+            display(outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data})
+            return
+        if outcome.picture is not None:
+            from jupyter_mntrain.verbs.picture import WIDTH_PX
+
+            words = f"{outcome.job.id if outcome.job else 'job'}: {PROGRAM} status has the numbers"
+            bundle = picture_bundle(outcome.picture, words)
+            display(bundle, metadata=picture_metadata(WIDTH_PX), raw=True)
+        if outcome.renderable:
+            self._extension.screen.say(outcome.renderable)
+
+
+def say_in_one_line(error: MntrainError) -> None:
+    """IPython then shows this line instead of the traceback; ``except`` still gets the error."""
+    line = f"\x1b[31mmntrain:\x1b[0m {error}"
+    # IPython's own hook, looked up on the exception.
+    error.__dict__["_render_traceback_"] = lambda: [line]
+
+
+def _job_error(outcome: Outcome) -> MntrainError:
+    if outcome.job is None:
+        return MntrainError("the job did not succeed")
+    view = outcome.job.view()
+    if view.cause is None:
+        return MntrainError(f"{view.job_id} was {view.state}", fix=f"see {PROGRAM} status")
+    return MntrainError(
+        f"{view.job_id} {view.state}: {view.cause.summary}",
+        fix=f"see {PROGRAM} logs {view.job_id}",
+        node=view.cause_node,
+    )

@@ -1,0 +1,65 @@
+"""The notebook as a place to show jobs: live, in the background."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+
+from jupyter_mntrain.notebook.display import Bundle, text_bundle
+from jupyter_mntrain.notebook.liveview import LiveView, Output
+from jupyter_mntrain.notebook.updater import Updater
+from jupyter_mntrain.verbs import Screen
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+LOOK_EVERY_S = 0.2
+"""Waiting in pieces, so that an interrupt of the kernel is taken at once."""
+
+
+class NotebookScreen(Screen):
+    """One live view per job, however many cells show it.
+
+    Args:
+        updater: redraws the views.
+        show: puts a bundle under the cell that runs.
+        new_output: makes a place on the page that can be replaced.
+    """
+
+    in_background = True
+    has_variables = True
+
+    def __init__(
+        self,
+        updater: Updater,
+        show: Callable[[Bundle], None],
+        new_output: Callable[[], Output],
+    ) -> None:
+        self._updater = updater
+        self._show = show
+        self._new_output = new_output
+        self._views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
+
+    def say(self, renderable: RenderableType) -> None:
+        self._show(text_bundle(renderable))
+
+    def show(self, job: Job) -> None:
+        self._view(job)
+
+    def follow(self, job: Job) -> None:
+        view = self._view(job)
+        while not view.done.wait(LOOK_EVERY_S):
+            pass
+        view.publish()
+
+    def _view(self, job: Job) -> LiveView:
+        view = self._views.get(job.id)
+        if view is None or view.done.is_set():
+            # A job that has ended is drawn anew: its outputs of before keep their last picture.
+            view = self._views[job.id] = LiveView(job)
+        view.attach(self._new_output())
+        self._updater.add(view)
+        return view

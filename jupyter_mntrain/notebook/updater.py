@@ -1,0 +1,115 @@
+"""One background thread per kernel that redraws every live view, and only while there is one."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+INTERVAL_S = 2.0
+"""Between two frames of a view."""
+
+DUTY = 0.05
+"""Drawing holds the interpreter's lock: at most this share of the time goes into it (research §3).
+A picture that takes 0.2 s is redrawn every 4 s."""
+
+CLOSE_S = 5.0
+"""For the thread to finish the frame it is drawing when the kernel ends."""
+
+
+class View(ABC):
+    """Something that is redrawn until it says that it is done."""
+
+    @abstractmethod
+    def frame(self) -> bool:
+        """Draw once. ``True`` when this was the last time. Must not raise."""
+
+
+class Updater:
+    """Gives every view its turns. The thread begins with the first view and ends with the last.
+
+    Args:
+        clock: monotonic seconds.
+        interval_s: between two frames of one view.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._clock = clock
+        self._interval_s = interval_s
+        self._changed = threading.Condition()
+        self._due: dict[View, float] = {}
+        self._drawing: View | None = None
+        self._thread: threading.Thread | None = None
+
+    def add(self, view: View) -> None:
+        """Redraw it from now on."""
+        with self._changed:
+            self._due[view] = self._clock()
+            if self._thread is None:
+                # An empty context: output then belongs to the cell that runs now, which is what
+                # lets a busy notebook take it (ipykernel falls back to the newest parent).
+                run = contextvars.Context().run
+                self._thread = threading.Thread(
+                    target=run, args=(self._work,), name="mntrain-live-view", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def remove(self, view: View) -> None:
+        """Never redraw it again. When this returns no frame of it is being drawn."""
+        with self._changed:
+            self._due.pop(view, None)
+            self._changed.notify_all()
+            if threading.current_thread() is not self._thread:
+                self._changed.wait_for(lambda: self._drawing is not view)
+
+    def close(self) -> None:
+        """Redraw nothing any more, and end the thread."""
+        with self._changed:
+            self._due.clear()
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(CLOSE_S)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Those that are still redrawn."""
+        with self._changed:
+            return tuple(self._due)
+
+    @property
+    def is_running(self) -> bool:
+        with self._changed:
+            return self._thread is not None
+
+    def _work(self) -> None:
+        while (view := self._next()) is not None:
+            begun = self._clock()
+            is_done = view.frame()
+            took = self._clock() - begun
+            with self._changed:
+                self._drawing = None
+                if view in self._due:
+                    if is_done:
+                        del self._due[view]
+                    else:
+                        self._due[view] = begun + max(self._interval_s, took / DUTY)
+                self._changed.notify_all()
+
+    def _next(self) -> View | None:
+        """The next view whose turn has come; ``None`` when there is none left."""
+        with self._changed:
+            while self._due:
+                view = min(self._due, key=lambda one: self._due[one])
+                rest = self._due[view] - self._clock()
+                if rest <= 0:
+                    self._drawing = view
+                    return view
+                self._changed.wait(rest)
+            self._thread = None
+            return None

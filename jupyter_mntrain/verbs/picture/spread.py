@@ -1,0 +1,27 @@
+"""Labels at the ends of lines, moved apart so that none covers another. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
+    """Positions near ``wanted``, ``gap`` apart, in the same order of height, within [low, high].
+
+    If they do not all fit, the gap shrinks evenly.
+    """
+    if not wanted:
+        return []
+    if len(wanted) > 1:
+        gap = min(gap, (high - low) / (len(wanted) - 1))
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    placed = [min(max(wanted[index], low), high) for index in order]
+    for upper in range(1, len(placed)):
+        placed[upper] = max(placed[upper], placed[upper - 1] + gap)
+    placed[-1] = min(placed[-1], high)
+    for lower in range(len(placed) - 2, -1, -1):
+        placed[lower] = min(placed[lower], placed[lower + 1] - gap)
+    positions = [0.0] * len(wanted)
+    for index, position in zip(order, placed, strict=True):
+        positions[index] = position
+    return positions

@@ -1,0 +1,110 @@
+"""Colours, strokes and sizes of the picture.
+
+A saved picture cannot know the page it is shown on: ``auto`` is transparent, and every colour in
+it has at least 3:1 against white and against JupyterLab's dark ``#111111``; text has 4.2:1 on
+both, the most that one grey can. Colour is never alone: every rank has a dash and a label, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+ThemeName = Literal["auto", "light", "dark"]
+
+WIDTH_PX: Final = 960
+SCALE: Final = 1.5
+"""Dots per pixel of the page: sharp on a dense screen, and still below 100 kB."""
+
+LEFT_PX: Final = 52
+RIGHT_PX: Final = 164
+EDGE_PX: Final = 12
+LABEL_GAP_PX: Final = 14
+
+SMALL: Final = 11
+MEDIUM: Final = 12
+LARGE: Final = 13
+TITLE: Final = 14
+"""Font sizes in pixels of the page."""
+
+MANY_RANKS: Final = 9
+"""From here on a band and the slowest rank instead of a line per rank (research §3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """How a line is drawn. ``dash`` is in pixels; empty = solid."""
+
+    colour: str
+    dash: tuple[float, ...] = ()
+    width: float = 1.4
+    marker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Roles, as in the design notes."""
+
+    background: str
+    text: str
+    secondary: str
+    grid: str
+    axis: str
+    strong: str
+    fill: str
+    bad: str
+    track: str
+    ranks: tuple[str, str, str, str]
+
+    def rank(self, number: int) -> Stroke:
+        """Ranks 4 to 7 repeat colour and dash and carry a marker."""
+        return Stroke(
+            colour=self.ranks[number % 4],
+            dash=_DASHES[number % 4],
+            marker="o" if number % 8 >= 4 else "",
+        )
+
+
+_DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (9, 4), (9, 3, 2, 3), (3, 3))
+
+_ON_LIGHT: Final = ("#0072b2", "#c05000", "#008560", "#b4508a")
+_ON_DARK: Final = ("#56b4e9", "#f2894b", "#35c79a", "#e38fc1")
+
+THEMES: Final[dict[str, Theme]] = {
+    "auto": Theme(
+        background="none",
+        text="#777777",
+        secondary="#777777",
+        grid="#88888838",
+        axis="#7f7f7f",
+        strong="#777777",
+        fill="#1976d2",
+        bad="#d83a3a",
+        track="#88888850",
+        ranks=_ON_LIGHT,
+    ),
+    "light": Theme(
+        background="#ffffff",
+        text="#212121",
+        secondary="#616161",
+        grid="#ececec",
+        axis="#757575",
+        strong="#212121",
+        fill="#1976d2",
+        bad="#d32f2f",
+        track="#e0e0e0",
+        ranks=_ON_LIGHT,
+    ),
+    "dark": Theme(
+        background="#111111",
+        text="#e0e0e0",
+        secondary="#bdbdbd",
+        grid="#2b2b2b",
+        axis="#8a8a8a",
+        strong="#e0e0e0",
+        fill="#2196f3",
+        bad="#e57373",
+        track="#424242",
+        ranks=_ON_DARK,
+    ),
+}
