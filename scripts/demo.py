@@ -3,173 +3,233 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import nbformat
+from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from rich.console import Console
 
-from jupyter_mntrain.cluster import Cluster, JobSummary
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.agent.processes import end_all
+from jupyter_mntrain.cluster import Cluster, Job, JobSummary
+from jupyter_mntrain.verbs.tables.job import status_view
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOK = ROOT / "notebooks" / "quickstart.ipynb"
 NODES = {"node1": "127.0.0.2", "node2": "127.0.0.3"}
-PORT = 8765
-READY_TIMEOUT_S = 30.0
-CELL_TIMEOUT_S = 300
-STOP_TIMEOUT_S = 10.0
-HISTORY_TIMEOUT_S = 15.0
+READY_S = 30.0
+CELL_S = 240
+STOP_S = 10.0
+HISTORY_S = 15.0
+INTERRUPTED = 130
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass
+class Node:
+    """One agent and where it keeps its things."""
+
+    name: str
+    address: str
+    state: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def log(self) -> Path:
+        return self.state.with_suffix(".log")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__)
     parser.add_argument("--lab", action="store_true", help="open JupyterLab on the notebook")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--output", type=Path, default=ROOT / "demo-output")
-    parser.add_argument("--port", type=int, default=PORT, help="of both agents")
+    parser.add_argument("--output", type=Path, default=ROOT / "demo-output", metavar="FOLDER")
     arguments = parser.parse_args()
     # A terminated demo unwinds like an interrupted one: everything it started is ended.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    cluster_name = f"demo-{secrets.token_hex(3)}"
+    cluster = f"demo-{secrets.token_hex(3)}"
     state = Path(tempfile.mkdtemp(prefix="mntrain-demo-"))
+    nodes: list[Node] = []
     try:
-        with _agents(cluster_name, state, arguments.port) as addresses:
-            environment = {
-                "MNTRAIN_CLUSTER": cluster_name,
-                "MNTRAIN_AGENTS": ",".join(addresses),
-                "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            }
-            try:
-                if arguments.lab:
-                    return _lab(arguments.output, environment)
-                return _execute(arguments, cluster_name, addresses, environment)
-            finally:
-                _end_jobs(cluster_name, addresses)
+        addresses = start_nodes(nodes, cluster, state)
+        os.environ |= {
+            "MNTRAIN_CLUSTER": cluster,
+            "MNTRAIN_AGENTS": ",".join(addresses),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        if arguments.lab:
+            return open_lab(arguments.output)
+        return execute(arguments, cluster, addresses)
     except KeyboardInterrupt:
-        print("\ninterrupted; everything the demo started was stopped")
-        return 130
+        print("\ninterrupted", file=sys.stderr)
+        return INTERRUPTED
+    except DemoError as error:
+        print(f"scripts/demo: {error}", file=sys.stderr)
+        for node in nodes:
+            print(f"── the end of {node.name}'s log\n{tail(node.log)}", file=sys.stderr)
+        return 1
     finally:
+        # A second Ctrl-C must not leave half of it running.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stop_nodes(nodes)
         shutil.rmtree(state, ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _agents(cluster: str, state: Path, port: int) -> Iterator[list[str]]:
-    """Both nodes, each on a core of its own if there are two; ended on every way out."""
-    processes: list[subprocess.Popen[bytes]] = []
+def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
+    """Both agents, each on a core of its own if there are two; their addresses."""
     cores = sorted(os.sched_getaffinity(0))
-    try:
-        for index, (name, address) in enumerate(NODES.items()):
-            processes.append(_agent(cluster, name, address, port, state, cores, index))
-        _wait_until_ready(processes, [state / f"{name}.log" for name in NODES])
-        print(f"two nodes are up: {', '.join(f'{n} on {a}' for n, a in NODES.items())}", flush=True)
-        yield [f"{address}:{port}" for address in NODES.values()]
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _agent(
-    cluster: str, name: str, address: str, port: int, state: Path, cores: list[int], index: int
-) -> subprocess.Popen[bytes]:
-    core = cores[index % len(cores)]
-    command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", cluster]
-    command += ["--name", name, "--address", address, "--port", str(port)]
-    command += ["--state-dir", str(state / name)]
-    with (state / f"{name}.log").open("wb") as log:
-        return subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            # Ctrl-C is for the demo, which then ends its agents in order.
-            start_new_session=True,
-            preexec_fn=lambda: os.sched_setaffinity(0, {core}),  # noqa: PLW1509 - no threads yet
-        )
-
-
-def _wait_until_ready(processes: list[subprocess.Popen[bytes]], logs: list[Path]) -> None:
-    deadline = time.monotonic() + READY_TIMEOUT_S
-    for process, log in zip(processes, logs, strict=True):
-        while b"listens on" not in log.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"an agent did not start:\n{log.read_text()}")
+    port = free_port(list(NODES.values()))
+    for index, (name, address) in enumerate(NODES.items()):
+        command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", cluster]
+        command += ["--name", name, "--address", address, "--port", str(port)]
+        command += ["--state-dir", str(state / name)]
+        if shutil.which("taskset"):
+            command = ["taskset", "-c", str(cores[index % len(cores)]), *command]
+        with (state / f"{name}.log").open("wb") as log:
+            # A session of its own: Ctrl-C is for the demo, which then ends its nodes in order.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        nodes.append(Node(name, address, state / name, process))
+    deadline = time.monotonic() + READY_S
+    for node in nodes:
+        while "listens on" not in node.log.read_text():
+            if node.process.poll() is not None or time.monotonic() > deadline:
+                raise DemoError(f"the agent of {node.name} did not start")
             time.sleep(0.05)
+    print(f"two nodes: {', '.join(f'{n.name} on {n.address}' for n in nodes)}", flush=True)
+    return [f"{node.address}:{port}" for node in nodes]
 
 
-def _execute(
-    arguments: argparse.Namespace,
-    cluster_name: str,
-    addresses: list[str],
-    environment: dict[str, str],
-) -> int:
-    target = arguments.output / NOTEBOOK.name
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3",
-        resources={"metadata": {"path": str(arguments.output)}},
-    )  # fmt: skip
-    os.environ.update(environment)
+def stop_nodes(nodes: list[Node]) -> None:
+    """The agents, and every process of every job: jobs outlive agents by design."""
+    for node in nodes:
+        node.process.terminate()
+    for node in nodes:
+        try:
+            node.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            node.process.kill()
+            node.process.wait()
+        for attempt in node.state.glob("jobs/*/attempt-*"):
+            end_all(attempt, grace_s=1.0)
+
+
+def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -> int:
+    """Run the notebook, keep it, print and write the figures."""
+    target = arguments.output.resolve() / NOTEBOOK.name
     print(f"running {NOTEBOOK.relative_to(ROOT)}, about a minute and a half", flush=True)
-    try:
-        client.execute(env={**os.environ, **environment})
-    except CellExecutionError as error:
-        print(f"the notebook failed:\n{error}", file=sys.stderr)
-        return 1
-    finally:
-        nbformat.write(notebook, target)
-    with Cluster(cluster_name, addresses=addresses) as cluster:
-        summary = _final_summary(cluster)
-    _print_table(summary)
-    print(f"\nexecuted notebook with its plots: {target}")
+    run_notebook(target)
+    with Cluster(cluster, addresses=addresses) as watched:
+        watched.wait_for_nodes(len(NODES), READY_S)
+        job = last_job(watched)
+        history = job.wait_for_history(HISTORY_S)
+        summary = job.summary()
+        # A pipe has no width; rows must not fold there.
+        width = None if sys.stdout.isatty() else 140
+        Console(width=width).print(status_view(summary, history))
+    print(f"\nthe executed notebook, with its plots: {target}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(_figures(summary, target), indent=2) + "\n")
+        arguments.json.write_text(json.dumps(figures(summary, target), indent=2) + "\n")
     return 0 if summary.state == "succeeded" else 1
 
 
-def _final_summary(cluster: Cluster) -> JobSummary:
-    """Of the job the notebook launched, read anew from the nodes like a later kernel would."""
-    cluster.wait_for_nodes(len(NODES), timeout_s=READY_TIMEOUT_S)
+def last_job(cluster: Cluster) -> Job:
+    """The job the notebook launched, found from outside as any later driver would."""
     jobs = cluster.jobs()
     if not jobs:
-        raise SystemExit("the notebook launched no job")
-    job = cluster.job(jobs[0].job_id)
-    deadline = time.monotonic() + HISTORY_TIMEOUT_S
-    while not job.history().is_complete and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return job.summary()
+        raise DemoError("the notebook launched no job")
+    return cluster.job(jobs[0].job_id)
 
 
-def _print_table(summary: JobSummary) -> None:
-    from rich.console import Console
+def run_notebook(target: Path) -> None:
+    """Execute the quickstart and write it to ``target``, also when a cell fails.
 
-    from jupyter_mntrain.verbs.tables.job import status_view
+    nbclient takes over signal handlers of the loop it runs in: it gets a thread of its own, and
+    Ctrl-C stays with the demo.
+    """
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_S,
+        resources={"metadata": {"path": str(target.parent)}},
+        km=_kernel(),
+        on_cell_start=_say,
+    )
+    loop = asyncio.new_event_loop()
+    failures: list[BaseException] = []
 
-    Console(soft_wrap=True).print(status_view(summary))
+    def work() -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(client.async_execute())
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.2)
+    except KeyboardInterrupt:
+        _cancel(loop, thread)
+        raise
+    finally:
+        nbformat.write(notebook, target)
+    if failures and isinstance(failures[0], CellExecutionError):
+        raise DemoError(f"a cell of the notebook failed:\n{failures[0]}")
+    if failures:
+        raise failures[0]
 
 
-def _figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
-    """The figures of the run, for machines."""
+def _kernel() -> AsyncKernelManager:
+    """A kernel of this environment, whatever kernel specs the user has."""
+    kernel = AsyncKernelManager()
+    kernel.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    return kernel
+
+
+def _cancel(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Let nbclient end its kernel; then its thread ends."""
+    with contextlib.suppress(RuntimeError):
+        for task in asyncio.all_tasks(loop):
+            loop.call_soon_threadsafe(task.cancel)
+    thread.join(STOP_S)
+
+
+def _say(cell: Any, **_: Any) -> None:
+    if cell.cell_type == "code":
+        print(f"  {cell.source.splitlines()[0]}", flush=True)
+
+
+def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
+    """What ``--json`` writes."""
     return {
         "job_id": summary.job_id,
         "state": summary.state,
@@ -195,36 +255,39 @@ def _figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
     }
 
 
-def _lab(output: Path, environment: dict[str, str]) -> int:
-    target = output / NOTEBOOK.name
+def open_lab(output: Path) -> int:
+    """JupyterLab on a copy of the notebook, until it or the demo is ended."""
+    target = output.resolve() / NOTEBOOK.name
     shutil.copy(NOTEBOOK, target)
     print(f"JupyterLab on {target}; Ctrl-C ends it and both nodes", flush=True)
-    lab = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", "--ServerApp.root_dir", str(output.resolve()),
-         *(["--allow-root"] if os.geteuid() == 0 else []), str(target.resolve())],
-        env={**os.environ, **environment},
-        start_new_session=True,
-    )  # fmt: skip
+    command = [sys.executable, "-m", "jupyterlab", str(target)]
+    if os.geteuid() == 0:
+        command.append("--allow-root")
+    lab = subprocess.Popen(command, start_new_session=True)
     try:
         return lab.wait()
     finally:
-        # Twice: Jupyter asks back at the first one.
-        for _ in range(2):
-            if lab.poll() is None:
-                lab.send_signal(signal.SIGTERM)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    lab.wait(STOP_TIMEOUT_S)
+        lab.terminate()
+        try:
+            lab.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            lab.kill()
+            lab.wait()
 
 
-def _end_jobs(cluster_name: str, addresses: list[str]) -> None:
-    """Stop what still runs: jobs outlive agents by design."""
-    with Cluster(cluster_name, addresses=addresses) as cluster:
-        cluster.wait_for_nodes(len(NODES), timeout_s=STOP_TIMEOUT_S)
-        for view in cluster.jobs():
-            if view.state not in TERMINAL:
-                job = cluster.job(view.job_id)
-                job.stop(reason="the demo ended", grace_s=1.0)
-                job.wait(STOP_TIMEOUT_S)
+def free_port(addresses: list[str]) -> int:
+    """A port that is free on all of them, above the range that is given out by itself."""
+    for _ in range(100):
+        port = 10_000 + secrets.randbelow(20_000)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for address in addresses:
+                stack.enter_context(socket.create_server((address, port)))
+            return port
+    raise DemoError("no free port on the loopback addresses")
+
+
+def tail(path: Path, lines: int = 15) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.netlab import Lab, missing
-from tests.netlab.lab import clean_stale
+from tests.netlab import Host, HostProcess, Lab, missing, own_lab
 
 AGENT_PATIENCE_S = 30.0
+_outlived: list[HostProcess] = []
 
 
 @pytest.fixture(scope="module")
@@ -20,24 +20,25 @@ def lab() -> Iterator[Lab]:
     why_not = missing()
     if why_not is not None:
         pytest.skip(f"simulated cluster: {why_not}")
-    clean_stale()
-    made = Lab(3, prefix=f"mt{os.getpid() % 10_000}", subnet=100 + os.getpid() % 100).up()
-    try:
-        agents = []
+    with own_lab(3) as made:
         for host in made.hosts:
             words = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", "lab"]
             words += ["--address", host.management_address, "--address", host.data_address]
             words += ["--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit"]
-            log = host.home / "agent.log"
-            agents.append(host.popen(words, log, {"OMP_NUM_THREADS": "1"}))
+            start(host, words, host.home / "agent.log")
         for host in made.hosts:
             log = host.home / "agent.log"
             until(lambda log=log: "listens on" in log.read_text(), f"{log} to listen")
         yield made
-    finally:
-        made.down()
-        for agent in agents:
-            agent.wait()
+
+
+def start(host: Host, words: list[str], log: Path) -> HostProcess:
+    """A process that lives on ``host`` until the lab is taken down."""
+    with log.open("ab") as out:
+        process = host.popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    # The lab ends it, with the whole host.
+    _outlived.append(process)
+    return process
 
 
 def until(condition: Callable[[], object], what: str, patience_s: float = AGENT_PATIENCE_S) -> None:

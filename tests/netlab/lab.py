@@ -1,123 +1,43 @@
 """Hosts made of namespaces: two shaped networks each, a decoy docker0, a name and a home.
 
-Every host is a network namespace; a process on it also has its own host name, process table and
-mounts, and dies with the lab. What was measured about all this stands in docs/netlab.md.
+What was measured about all this stands in docs/netlab.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
+import re
 import shutil
-import signal
-import subprocess
-import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MANAGEMENT, DATA = "eth0", "eth1"
-RATES = {MANAGEMENT: ("100mbit", "128kb", "50ms"), DATA: ("1gbit", "512kb", "20ms")}
-DATA_BYTES_PER_S = 1e9 / 8
+from tests.netlab.commands import LabError, in_namespace, ip, run
+from tests.netlab.host import DATA, MANAGEMENT, NETWORK, Host
+
 ROOT = Path("/run/mntrain-netlab")
-END_PATIENCE_S = 5.0
+MOST_HOSTS = 200
 
-
-def missing() -> str | None:
-    """Why no lab can be made here; ``None`` if one can."""
-    if os.geteuid() != 0:
-        return "not root: network namespaces cannot be made"
-    for tool in ("ip", "tc", "unshare"):
-        if shutil.which(tool) is None:
-            return f"{tool} is missing: apt-get install iproute2 util-linux"
-    trial = f"mnt-trial-{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", trial], capture_output=True, check=False)
-    if made.returncode:
-        return f"this kernel makes no network namespaces: {made.stderr.decode().strip()}"
-    subprocess.run(["ip", "netns", "del", trial], capture_output=True, check=False)
-    return None
-
-
-@dataclass
-class Host:
-    """One simulated machine."""
-
-    name: str
-    namespace: str
-    index: int
-    subnet: int
-    home: Path
-
-    @property
-    def data_address(self) -> str:
-        return f"10.{self.subnet}.2.{self.index}"
-
-    @property
-    def management_address(self) -> str:
-        return f"10.{self.subnet}.1.{self.index}"
-
-    def command(self, words: Sequence[str]) -> list[str]:
-        """``words`` run as on a machine of its own."""
-        script = 'hostname "$1"; export HOME="$2"; shift 2; "$@" & wait $!'
-        return [
-            *("ip", "netns", "exec", self.namespace),
-            *("unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
-            *("--", "bash", "-c", script, "_", self.name, str(self.home), *words),
-        ]
-
-    def popen(
-        self, words: Sequence[str], log: Path, environment: dict[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        with log.open("ab") as out:
-            return subprocess.Popen(
-                self.command(words),
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-            )
-
-    def run(
-        self,
-        words: Sequence[str],
-        *,
-        timeout_s: float = 60.0,
-        environment: dict[str, str] | None = None,
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(words),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            env={**os.environ, **(environment or {})},
-            check=False,
-        )
-
-    def pids(self) -> set[int]:
-        """Every process that lives on this host."""
-        out = _ip("netns", "pids", self.namespace).split()
-        return {int(pid) for pid in out}
-
-    def counters(self, interface: str) -> tuple[int, int]:
-        """(sent, received) bytes since the interface was made."""
-        shown = json.loads(_ip("-n", self.namespace, "-j", "-s", "link", "show", interface))
-        stats = shown[0]["stats64"]
-        return stats["tx"]["bytes"], stats["rx"]["bytes"]
+MBIT = 1e6 / 8
+RATES_BYTES_PER_S = {MANAGEMENT: 100 * MBIT, DATA: 1000 * MBIT}
+SHAPES = {
+    MANAGEMENT: "rate 100mbit burst 128kb latency 50ms",
+    DATA: "rate 1gbit burst 512kb latency 20ms",
+}
 
 
 @dataclass
 class Lab:
-    """``count`` hosts on a management and a data network.
+    """``count`` hosts, ``node1`` to ``nodeN``, on a management and a data network.
+
+    Every lab has networks of its own: addresses are the same in all of them and never meet.
 
     Args:
-        prefix: of every namespace; two labs at once need two.
-        subnet: second octet of every address.
+        prefix: of every namespace; labs that are up together differ in it.
     """
 
     count: int
-    prefix: str = "mnt"
-    subnet: int = 77
+    prefix: str
     hosts: list[Host] = field(default_factory=list)
 
     @property
@@ -125,124 +45,128 @@ class Lab:
         return ROOT / self.prefix
 
     def up(self) -> Lab:
-        """Make everything; a lab of the same prefix that was left behind goes first."""
-        self.down()
-        self.directory.mkdir(parents=True)
-        (self.directory / "owner").write_text(str(os.getpid()))
-        switch = f"{self.prefix}sw"
-        _ip("netns", "add", switch)
-        for bridge in RATES:
-            _in(switch, "link", "add", f"br-{bridge}", "type", "bridge", "mcast_snooping", "0")
-            _in(switch, "link", "set", f"br-{bridge}", "up")
-        for index in range(1, self.count + 1):
-            self.hosts.append(self._add_host(switch, index))
+        """Make everything, or nothing."""
+        if not 1 <= self.count <= MOST_HOSTS:
+            raise LabError(f"{self.count} hosts; choose 1 to {MOST_HOSTS}")
+        try:
+            self._make()
+        except BaseException:
+            self.down()
+            raise
         return self
 
     def down(self) -> None:
         """End every process on the hosts and take the namespaces away."""
-        names = [n for n in _namespaces() if n.startswith(self.prefix) and _is_ours(n, self.prefix)]
+        names = [name for name in _namespaces() if self._is_mine(name)]
+        for host in [self._host_of(name) for name in names]:
+            host.power_cut()
+        for host in self.hosts:
+            host.power_cut()
         for name in names:
-            _end_processes(name)
-        for name in names:
-            _ip("netns", "del", name)
+            ip("netns", "del", name)
             shutil.rmtree(Path("/etc/netns") / name, ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.hosts.clear()
 
     def host(self, name: str) -> Host:
-        return next(host for host in self.hosts if host.name == name)
+        """The host of that name."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        names = ", ".join(host.name for host in self.hosts)
+        raise LabError(f"no host {name!r}; there are {names}")
 
-    def set_link(self, host: Host, interface: str, *, up: bool) -> None:
-        _in(host.namespace, "link", "set", interface, "up" if up else "down")
+    def set_port(self, host: Host, interface: str, *, is_up: bool) -> None:
+        """The switch's end of a cable: down is a pulled plug, the host sees no carrier."""
+        port = f"{interface}-{host.index}"
+        in_namespace(self._switch, "link", "set", port, "up" if is_up else "down")
 
-    def _add_host(self, switch: str, index: int) -> Host:
-        name, namespace = f"node{index}", f"{self.prefix}{index}"
-        host = Host(name, namespace, index, self.subnet, self.directory / "homes" / name)
+    @property
+    def _switch(self) -> str:
+        return f"{self.prefix}-switch"
+
+    def _is_mine(self, namespace: str) -> bool:
+        return re.fullmatch(rf"{re.escape(self.prefix)}-(switch|\d+)", namespace) is not None
+
+    def _host_of(self, namespace: str) -> Host:
+        """The host in a namespace; of the switch, where nothing runs, a nameless one."""
+        index = namespace.rpartition("-")[2]
+        name = f"node{index}"
+        home = self.directory / "homes" / name
+        number = int(index) if index.isdigit() else 0
+        return Host(name, namespace, number, home, self.directory / f"{name}.json")
+
+    def _make(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        ip("netns", "add", self._switch)
+        for interface in SHAPES:
+            bridge = f"br-{interface}"
+            # Snooping would drop multicast that no router asks for.
+            in_namespace(
+                self._switch, "link", "add", bridge, "type", "bridge", "mcast_snooping", "0"
+            )
+            in_namespace(self._switch, "link", "set", bridge, "up")
+        for index in range(1, self.count + 1):
+            host = self._host_of(f"{self.prefix}-{index}")
+            self.hosts.append(host)
+            self._add(host)
+        for host in self.hosts:
+            host.power_on()
+
+    def _add(self, host: Host) -> None:
         host.home.mkdir(parents=True)
-        _ip("netns", "add", namespace)
-        _in(namespace, "link", "set", "lo", "up")
-        for number, interface in enumerate((MANAGEMENT, DATA), start=1):
-            port = f"{interface}-{index}"
+        namespace = host.namespace
+        ip("netns", "add", namespace)
+        in_namespace(namespace, "link", "set", "lo", "up")
+        for interface, address in (
+            (MANAGEMENT, host.management_address),
+            (DATA, host.data_address),
+        ):
+            port = f"{interface}-{host.index}"
             peer = ("type", "veth", "peer", "name", interface, "netns", namespace)
-            _in(switch, "link", "add", port, *peer)
-            _in(switch, "link", "set", port, "master", f"br-{interface}", "up")
-            _in(namespace, "addr", "add", f"10.{self.subnet}.{number}.{index}/24", "dev", interface)
-            _in(namespace, "link", "set", interface, "up")
-            # Both ends: what a host sends and what its port of the switch sends to it.
+            in_namespace(self._switch, "link", "add", port, *peer)
+            in_namespace(self._switch, "link", "set", port, "master", f"br-{interface}", "up")
+            in_namespace(namespace, "addr", "add", f"{address}/24", "dev", interface)
+            in_namespace(namespace, "link", "set", interface, "up")
+            # Both ends: what a host sends, and what its port of the switch sends to it.
             _shape(namespace, interface, interface)
-            _shape(switch, port, interface)
+            _shape(self._switch, port, interface)
         # Without a default route multicast on "the default interface" fails.
-        _in(namespace, "route", "add", "default", "via", f"10.{self.subnet}.1.254")
-        _in(namespace, "link", "add", "docker0", "type", "bridge")
-        _in(namespace, "addr", "add", "172.17.0.1/16", "dev", "docker0")
-        _in(namespace, "link", "set", "docker0", "up")
+        in_namespace(namespace, "route", "add", "default", "via", f"{NETWORK}.1.254")
+        in_namespace(namespace, "link", "add", "docker0", "type", "bridge")
+        in_namespace(namespace, "addr", "add", "172.17.0.1/16", "dev", "docker0")
+        in_namespace(namespace, "link", "set", "docker0", "up")
         self._write_names(host)
-        return host
 
     def _write_names(self, host: Host) -> None:
         """Own hosts file; a name server that refuses at once: a silent one costs torch 6 s."""
         folder = Path("/etc/netns") / host.namespace
         folder.mkdir(parents=True, exist_ok=True)
         lines = ["127.0.0.1 localhost"]
-        lines += [f"10.{self.subnet}.1.{n} node{n}" for n in range(1, self.count + 1)]
+        lines += [f"{NETWORK}.1.{n} node{n}" for n in range(1, self.count + 1)]
         (folder / "hosts").write_text("\n".join(lines) + "\n")
         (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
 
 
-def clean_stale() -> None:
-    """Take away labs whose owner is gone, as after a killed test run."""
-    for folder in ROOT.glob("*"):
-        owner = folder / "owner"
-        if owner.exists() and not Path(f"/proc/{owner.read_text()}").exists():
-            Lab(0, folder.name).down()
-
-
 def existing(prefix: str) -> Lab:
-    """A lab that another process made."""
-    folder = ROOT / prefix
-    homes = sorted((folder / "homes").glob("node*"), key=lambda p: int(p.name[4:]))
-    lab = Lab(len(homes), prefix)
-    for home in homes:
-        index = int(home.name[4:])
-        lab.hosts.append(Host(home.name, f"{prefix}{index}", index, lab.subnet, home))
+    """A lab that another process made; without hosts if there is none."""
+    lab = Lab(0, prefix)
+    indices = sorted(
+        int(name.rpartition("-")[2])
+        for name in _namespaces()
+        if lab._is_mine(name) and name != lab._switch
+    )
+    lab.hosts = [lab._host_of(f"{prefix}-{index}") for index in indices]
+    lab.count = len(indices)
     return lab
 
 
-def _is_ours(namespace: str, prefix: str) -> bool:
-    rest = namespace.removeprefix(prefix)
-    return rest == "sw" or rest.isdigit()
-
-
-def _end_processes(namespace: str) -> None:
-    deadline = time.monotonic() + END_PATIENCE_S
-    while pids := _ip("netns", "pids", namespace).split():
-        for pid in pids:
-            try:
-                os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"processes {pids} on {namespace} do not end")
-        time.sleep(0.02)
-
-
 def _shape(namespace: str, device: str, kind: str) -> None:
-    rate, burst, latency = RATES[kind]
-    words = ("qdisc", "replace", "dev", device, "root", "tbf")
-    limits = ("rate", rate, "burst", burst, "latency", latency)
-    subprocess.run(["tc", "-n", namespace, *words, *limits], check=True)
+    words = f"tc -n {namespace} qdisc replace dev {device} root tbf {SHAPES[kind]}"
+    run(*words.split())
 
 
 def _namespaces() -> list[str]:
-    return [entry["name"] for entry in json.loads(_ip("-j", "netns", "list") or "[]")]
-
-
-def _in(namespace: str, *words: str) -> str:
-    return _ip("-n", namespace, *words)
-
-
-def _ip(*words: str) -> str:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-    return done.stdout
+    with contextlib.suppress(json.JSONDecodeError):
+        return [entry["name"] for entry in json.loads(ip("-j", "netns", "list"))]
+    return []
