@@ -24,7 +24,7 @@ import msgspec
 import nbformat
 from jupyter_client import AsyncKernelManager
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellControlSignal, DeadKernelError
 from rich.console import Console
 
 from jupyter_mntrain.agent.processes import end_all
@@ -202,8 +202,8 @@ def run_notebook(target: Path) -> None:
         raise
     finally:
         nbformat.write(notebook, target)
-    if failures and isinstance(failures[0], CellExecutionError):
-        raise DemoError(f"a cell of the notebook failed:\n{failures[0]}")
+    if failures and isinstance(failures[0], (CellControlSignal, DeadKernelError)):
+        raise DemoError(f"the notebook stopped: {failures[0]}")
     if failures:
         raise failures[0]
 

@@ -7,15 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.identity import boot_id
-from jupyter_mntrain.agent.processes import processes_of, start_time
+from jupyter_mntrain.agent.processes import Alive, marked, processes_of, start_time
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
@@ -27,9 +28,8 @@ class KeeperIdentity(Record, frozen=True):
     """What makes a pid mean one keeper and no later process."""
 
     pid: int
-    start_time: int
+    start_time: int | None
     boot_id: str
-    torchrun_pid: int
 
 
 class KeeperStatus(Record, frozen=True):
@@ -50,24 +50,21 @@ class AttemptDirectory:
     number: int
     keeper: subprocess.Popen[bytes] | None = None
     """Only when this agent started it; one adopted is known by its files."""
+    _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
 
-    def prepare(self, files: dict[str, str], command: NodeCommand) -> None:
-        """Write the job's files and the command; nothing runs yet.
+    def prepare(self, files: Mapping[str, str], command: NodeCommand, *, heading: str = "") -> None:
+        """Write the job's files, the log's first line and the command; nothing runs yet.
 
         Raises:
-            SpecError: a file name leaves the working directory.
+            SpecError: a file name leaves the working directory, or cannot be written.
         """
         work = self.path / "work"
         for folder in (work, self.path / "metrics", self.path / "ranks"):
             folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            target = (work / name).resolve()
-            if not target.is_relative_to(work.resolve()) or target == work.resolve():
-                raise SpecError(
-                    f"file name {name!r} leaves the job's directory", fix="use a relative name"
-                )
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text)
+            _write_inside(work.resolve(), name, text)
+        if heading:
+            (self.path / "log").write_text(f"{heading}\n")
         content = {
             "job_id": self.job_id,
             "attempt": self.number,
@@ -87,16 +84,24 @@ class AttemptDirectory:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
+        # Written here, not by the keeper: an agent that comes back must know it from the start.
+        identity = KeeperIdentity(
+            pid=self.keeper.pid, start_time=start_time(self.keeper.pid), boot_id=boot_id()
+        )
+        write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:
             return self.keeper.poll() is None
-        identity = self._identity()
         return (
-            identity is not None
-            and identity.boot_id == boot_id()
-            and start_time(identity.pid) == identity.start_time
+            self.identity is not None
+            and not self.is_of_another_boot()
+            and self.identity.start_time is not None
+            and start_time(self.identity.pid) == self.identity.start_time
         )
+
+    def is_of_another_boot(self) -> bool:
+        return self.identity is not None and self.identity.boot_id != boot_id()
 
     def status(self) -> KeeperStatus | None:
         path = self.path / "status.json"
@@ -107,13 +112,15 @@ class AttemptDirectory:
     def stop(self, grace_s: float) -> None:
         """Ask the keeper to end it all; a shorter grace replaces a longer one."""
         content = json.dumps({"grace_s": grace_s}).encode()
-        write_atomically(self.path / "stop.json", content)
-        if self.keeper_is_alive():
-            identity = self._identity()
-            if self.keeper is not None:
-                self.keeper.terminate()
-            elif identity is not None:
-                os.kill(identity.pid, signal.SIGTERM)
+        with suppress(OSError):  # a full disk must not keep a job from being stopped
+            write_atomically(self.path / "stop.json", content)
+        if not self.keeper_is_alive():
+            return
+        if self.keeper is not None:
+            self.keeper.terminate()
+        elif self.identity is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.identity.pid, signal.SIGTERM)
 
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
         """(rank, pid) of every rank process; of a rank's children only the eldest counts."""
@@ -123,11 +130,29 @@ class AttemptDirectory:
                 found.setdefault(Rank(int(environment["RANK"])), pid)
         yield from found.items()
 
-    def has_processes(self) -> bool:
-        return bool(processes_of(self.path))
+    def processes(self) -> Alive:
+        """What is alive of the attempt, the keeper not counted."""
+        return marked(self.path)
 
-    def _identity(self) -> KeeperIdentity | None:
+    @property
+    def identity(self) -> KeeperIdentity | None:
+        """The keeper's; ``None`` if none was ever started."""
         path = self.path / "keeper.json"
-        return (
-            msgspec.json.decode(path.read_bytes(), type=KeeperIdentity) if path.exists() else None
-        )
+        if self._identity is None and path.exists():
+            self._identity = msgspec.json.decode(path.read_bytes(), type=KeeperIdentity)
+        return self._identity
+
+
+def _write_inside(work: Path, name: str, text: str) -> None:
+    try:
+        target = (work / name).resolve()
+        if not target.is_relative_to(work) or target == work:
+            raise SpecError(
+                f"file name {name!r} leaves the job's directory", fix="use a relative name"
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    except (ValueError, OSError) as error:  # a NUL in the name, "a" beside "a/b", too long
+        raise SpecError(
+            f"file {name!r} cannot be written: {error}", fix="give it another name"
+        ) from error

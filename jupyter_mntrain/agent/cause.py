@@ -11,61 +11,79 @@ import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from jupyter_mntrain.agent.failures import Failure, rank_failures
+from jupyter_mntrain.agent.topology import LOG_TAG
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Cause
 from jupyter_mntrain.model.state import RankDown
 
 LOG_TAIL_BYTES = 1 << 18
 DETAIL_LINES = 40
+LINE_LIMIT = 500
+"""Characters of a line that a person still reads; scripts print whole tensors."""
 
-_OURS = re.compile(r"(?:[\w.]+Error: )?(?P<message>.+ Fix: .+?\.)(?: \([^()]+, line \d+\))?")
-"""A message of :mod:`model.errors`, with what Python and torchelastic put around it."""
+USER_ERROR = 2
+"""Exit code of a program that says in one clean line what was wrong with its input."""
 
-_FAILED = re.compile(rb"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
+_CRASH_LINE = re.compile(r"^(?: *what\(\): +|(?=[\w.]*Error\b))(?P<reason>.+)")
+_NO_SCRIPT = re.compile(r"^\S*python[\d.]*: can't open file '(?:.*/)?([^'/]+)': .*")
+_OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
+_OF_OURS = re.compile(r"^mntrain: ")
+_OWN_MESSAGE = re.compile(r"(?:[\w.]+Error: )?(?P<message>.+ Fix: .+\.)")
+"""A message of :mod:`model.errors`, with what Python and torchelastic put in front of it."""
 _SYMPTOM = re.compile(
-    r"connection closed by peer|connection reset|read error|write error|broken pipe"
-    r"|connection refused|socket timeout|timed out waiting|wait timeout|timeout after"
-    r"|barrier|SignalException|remote process exited|NCCL communicator was aborted",
+    r"connection closed by peer|connection reset|connection refused|connectFullMesh"
+    r"|read error|write error|broken pipe|socket timeout|timed out|wait timeout|timeout after"
+    r"|remote process exited|NCCL communicator was aborted|clients joined",
     re.IGNORECASE,
 )
-_TORCHRUN_NOISE = re.compile(
-    r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$"
+_NOISE = re.compile(
+    r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
 )
+_TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
+"""What torch.distributed puts before an uncaught exception."""
+
+
+class _Account(NamedTuple):
+    """What a rank said of its own end."""
+
+    summary: str
+    detail: str
+    time_s: float | None = None
 
 
 def explain(
-    directory: Path, ranks: Sequence[Rank], exit_code: int | None, now_s: float
+    directory: Path, ranks: Sequence[Rank], exit_code: int, now_s: float
 ) -> tuple[list[RankDown], Cause]:
     """What the failed ranks did, and the cause to show.
 
     Args:
         directory: the attempt's.
         ranks: this node's, in local-rank order.
-        exit_code: torchrun's; ``None`` if the keeper itself was lost.
-        now_s: time of the cause when no error file carries one.
+        exit_code: torchrun's.
+        now_s: time of the cause when nothing says one.
     """
     log = _tail(directory / "log")
     downs: list[RankDown] = []
     causes: list[Cause] = []
-    for code, local_rank in _failures(log):
-        if local_rank >= len(ranks):
+    for failure in rank_failures(log):
+        if not 0 <= failure.local_rank < len(ranks):
             continue
-        rank = ranks[local_rank]
-        summary, detail, time_s = _rank_error(directory, local_rank, rank, log, code)
-        clean = _OURS.fullmatch(summary)
-        if clean is not None:
-            # One of our own messages says it all; where it was raised is of no use to anybody.
-            summary, detail = clean["message"], ""
-        downs.append(RankDown(rank=rank, exit_code=code, error=summary))
+        rank = ranks[failure.local_rank]
+        account = _account(directory, failure, rank, log)
+        if account is None:
+            continue  # ended by torchrun because of another one: cut off, not guilty
+        downs.append(RankDown(rank=rank, exit_code=failure.exit_code, error=account.summary))
         causes.append(
             Cause(
-                summary=f"rank {rank}: {summary}",
-                time_s=time_s or now_s,
+                summary=f"rank {rank}: {account.summary}",
+                time_s=account.time_s or failure.time_before(now_s),
                 rank=rank,
-                detail=detail,
-                is_symptom=_SYMPTOM.search(summary) is not None,
+                detail="" if _OWN_MESSAGE.fullmatch(account.summary) else account.detail,
+                is_symptom=_SYMPTOM.search(account.summary) is not None,
             )
         )
     if causes:
@@ -73,62 +91,87 @@ def explain(
     return downs, _torchrun_cause(log, exit_code, now_s)
 
 
-def _failures(log: bytes) -> list[tuple[int, int]]:
-    """(exit code, local rank) in the order torchrun saw them."""
-    return [(int(m[1]), int(m[2])) for m in _FAILED.finditer(log)]
-
-
-def _rank_error(
-    directory: Path, local_rank: int, rank: Rank, log: bytes, code: int
-) -> tuple[str, str, float | None]:
-    """(one line, detail, time) from the error file if the rank wrote one, else from its output."""
-    for path in sorted((directory / "ranks").glob(f"*/attempt_*/{local_rank}/error.json")):
-        message = json.loads(path.read_bytes())["message"]
-        if isinstance(message, dict):
-            info = message.get("extraInfo", {})
-            detail = info.get("py_callstack", message.get("message", ""))
-            stamp = float(info["timestamp"]) if "timestamp" in info else None
-            return _with_place(str(message["message"]), detail), detail, stamp
-        return str(message).strip().splitlines()[-1], str(message), None
-    if code < 0:
-        return _signal_line(code), _last_lines(_output_of(rank, log)), None
+def _account(directory: Path, failure: Failure, rank: Rank, log: str) -> _Account | None:
+    """From the error file if the rank wrote one, else from its output; ``None`` if cut off."""
     lines = _output_of(rank, log)
-    return _last_error(lines) or f"exit code {code}", _last_lines(lines), None
+    for path in sorted((directory / "ranks").glob(f"*/attempt_*/{failure.local_rank}/error.json")):
+        told = _error_file(path)
+        if told is not None:
+            return told
+    if failure.was_ended:
+        return None
+    if failure.exit_code < 0:
+        return _Account(_signal_line(failure.exit_code, lines), _last_lines(lines))
+    # A clean line is the last one; a traceback has its own shape.
+    is_clean = failure.exit_code == USER_ERROR
+    spoken = _last_spoken(lines) if is_clean else _last_error(lines)
+    return _Account(spoken or f"exit code {failure.exit_code}", _last_lines(lines))
 
 
-def _with_place(message: str, traceback: str) -> str:
+def _error_file(path: Path) -> _Account | None:
+    """What torchelastic itself recorded of an exception; ``None`` if it is spoilt."""
+    try:
+        message = json.loads(path.read_bytes())["message"]
+        extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
+        text = str(message["message"] if isinstance(message, dict) else message)
+        stack = str(extra.get("py_callstack", text))
+        time_s = float(extra["timestamp"]) if "timestamp" in extra else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    line = next((line for line in text.splitlines() if line.strip()), "failed")
+    return _Account(_with_place(line, stack), _last_lines(stack.splitlines()), time_s)
+
+
+def _with_place(line: str, traceback: str) -> str:
     """``RuntimeError: …`` and the user's own line it came from."""
-    line = message.strip().splitlines()[-1] if message.strip() else "failed"
+    own_message = _OWN_MESSAGE.fullmatch(line)
+    if own_message is not None:
+        # It says it all; where it was raised is of no use to anybody.
+        return own_message["message"]
     places = re.findall(r'File "([^"]+)", line (\d+)', traceback)
     own = [
         place
         for place in places
         if "/site-packages/" not in place[0] and "/lib/python" not in place[0]
     ]
+    line = line.strip()[:LINE_LIMIT]
     return f"{line} ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else line
 
 
 def _last_error(lines: list[str]) -> str | None:
     errors = [line for line in lines if _ERROR_LINE.match(line)]
-    if errors:
-        return _with_place(errors[-1], "\n".join(lines))
-    spoken = [line for line in lines if not _TORCHRUN_NOISE.match(line)]
-    return spoken[-1] if spoken else None
+    return _with_place(errors[-1], "\n".join(lines)) if errors else _last_spoken(lines)
 
 
-def _signal_line(code: int) -> str:
-    name = signal.Signals(-code).name
+def _last_spoken(lines: list[str]) -> str | None:
+    spoken = [line for line in lines if not _NOISE.match(line)]
+    if not spoken:
+        return None
+    line = _NO_SCRIPT.sub(
+        r"there is no script \1; send it along or give its whole path", spoken[-1]
+    )
+    return _OF_OURS.sub("", _OF_PYTHON.sub("", line))[:LINE_LIMIT]
+
+
+def _signal_line(code: int, lines: Sequence[str] = ()) -> str:
+    """What killed it, and what it said of that: C++ code aborts with its reason."""
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
     if code == -signal.SIGKILL:
         return f"killed by {name}, by somebody or by the kernel when memory ran out"
-    return f"killed by {name}"
+    said = [match for line in lines if (match := _CRASH_LINE.match(line))]
+    return f"killed by {name}" + (f": {said[-1]['reason'][:LINE_LIMIT]}" if said else "")
 
 
-def _torchrun_cause(log: bytes, exit_code: int | None, now_s: float) -> Cause:
-    lines = [line for line in log.decode(errors="replace").splitlines() if line.strip()]
-    if exit_code is None:
-        summary = "the keeper of the attempt was killed; its processes were ended"
-    elif exit_code < 0:
+def _torchrun_cause(log: str, exit_code: int, now_s: float) -> Cause:
+    """No rank is to blame: torchrun could not start them, or was ended itself."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    if exit_code < 0:
         summary = f"torchrun was {_signal_line(exit_code)}"
+    elif "SignalException" in log:
+        summary = "torchrun was told to end by a signal that was not ours"
     else:
         summary = _last_error(lines) or f"torchrun ended with exit code {exit_code}"
     return Cause(
@@ -139,19 +182,18 @@ def _torchrun_cause(log: bytes, exit_code: int | None, now_s: float) -> Cause:
     )
 
 
-def _output_of(rank: Rank, log: bytes) -> list[str]:
+def _output_of(rank: Rank, log: str) -> list[str]:
     tag = re.compile(rf"^\[\S+ rank {rank}\] ?")
-    lines = log.decode(errors="replace").splitlines()
-    return [tag.sub("", line) for line in lines if tag.match(line)]
+    return [_TORCH_TAG.sub("", tag.sub("", line)) for line in log.split("\n") if tag.match(line)]
 
 
 def _last_lines(lines: list[str]) -> str:
-    return "\n".join(lines[-DETAIL_LINES:])
+    return "\n".join(line[:LINE_LIMIT] for line in lines[-DETAIL_LINES:])
 
 
-def _tail(path: Path) -> bytes:
+def _tail(path: Path) -> str:
     if not path.exists():
-        return b""
+        return ""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-        return file.read()
+        return file.read().decode(errors="replace")

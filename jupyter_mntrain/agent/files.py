@@ -11,8 +11,11 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor made with its mode
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
@@ -23,8 +25,22 @@ log = logging.getLogger("mntrain.agent")
 
 WATCH_INTERVAL_S = 1.0
 REQUEST_TIMEOUT_S = 2.0
+
+SYMPTOM_PATIENCE_S = 3.0
+"""If all that is known is a closed connection, whoever closed it is about to tell why: torchrun
+takes a second or two to end its other ranks and to say so. Stopped before, it never would."""
+
 GIVE_UP_AFTER_S = 60.0
-"""Of the own part's end: then a participant that never answered is left to its own agent."""
+"""Of the own part's end: then a participant that never answered is left to its own agent, which
+asks us as soon as it can and ends its part when it learns that ours has failed."""
+
+
+class _Peer(NamedTuple):
+    """A participant that answered, and where."""
+
+    placement: Placement
+    address: str
+    part: PartStatus
 
 
 class GangWatch:
@@ -34,81 +50,103 @@ class GangWatch:
         self._job = job
         self._cluster = cluster
         self._client = AsyncHTTPClient()
+        self._symptom_since_s: float | None = None
 
     async def run(self) -> None:
         """Until every part is at its end."""
-        job = self._job
-        others = [p for p in job.record.attempt.placements if p.node_id != job.placement.node_id]
+        own = self._job.placement
+        places = self._job.record.attempt.placements
+        before = [p for p in places if p.node_rank < own.node_rank]
+        after = [p for p in places if p.node_rank > own.node_rank]
         ended_s: float | None = None
-        while others:
+        while before or after:
             await asyncio.sleep(WATCH_INTERVAL_S)
-            if not job.is_active:
+            if not self._job.is_active:
                 ended_s = ended_s or time.monotonic()
                 if time.monotonic() - ended_s > GIVE_UP_AFTER_S:
                     return
-            parts = await self._others_parts(others)
-            if parts is None:
-                continue
-            known = [part for part in parts.values() if part is not None]
-            ours = job.record.part
-            if len(known) == len(others) and {p.state for p in [ours, *known]} <= TERMINAL:
+            if await self._look(before, after):
                 return
-            await self._end_the_rest([ours, *known], others)
 
-    async def _others_parts(self, others: list[Placement]) -> dict[str, PartStatus | None] | None:
-        """Everybody's part; ``None`` if somebody ranked before us answers and so does the work."""
-        parts: dict[str, PartStatus | None] = {}
-        for placement in others:
-            part = await self._ask(placement)
-            if part is not None and placement.node_rank < self._job.placement.node_rank:
-                return None
-            parts[placement.node_id] = part
-        return parts
+    async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
+        """One round; True when there is nothing left to watch."""
+        for placement in before:
+            head = await self._ask(placement)
+            if head is not None:
+                # It watches the others. That its own part broke we need not be told.
+                if not self._waits_for_a_cause([head.part]):
+                    self._end_ours([head.part])
+                return not self._job.is_active
+        answers = await asyncio.gather(*map(self._ask, after))
+        peers = [peer for peer in answers if peer is not None]
+        parts = [self._job.record.part, *(peer.part for peer in peers)]
+        reason = reason_to_end(parts)
+        if reason is not None and not self._waits_for_a_cause(parts):
+            self._end_ours(parts)
+            await asyncio.gather(
+                *(self._stop(peer, reason) for peer in peers if peer.part.state not in TERMINAL)
+            )
+        return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
 
-    async def _end_the_rest(self, parts: list[PartStatus], others: list[Placement]) -> None:
-        broken = [part for part in parts if part.state in {"failed", "cancelled"}]
-        if not broken:
-            return
-        guilty = first_cause(broken) or broken[0]
-        what = guilty.cause.summary if guilty.cause else guilty.state
-        reason = f"{guilty.node}: {what}"
-        open_nodes = {part.node_id for part in parts if part.state not in TERMINAL}
-        if self._job.record.part.node_id in open_nodes:
+    def _waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
+        guilty = first_cause(parts)
+        if guilty is None or guilty.cause is None or not guilty.cause.is_symptom:
+            return False
+        self._symptom_since_s = self._symptom_since_s or time.monotonic()
+        return time.monotonic() - self._symptom_since_s < SYMPTOM_PATIENCE_S
+
+    def _end_ours(self, parts: Sequence[PartStatus]) -> None:
+        reason = reason_to_end(parts)
+        if reason is not None and self._job.is_active and self._job.record.part.state != "stopping":
             log.info("job %s: ending our part: %s", self._job.record.job_id, reason)
             self._job.stop(reason, StopRequest(reason=reason).grace_s)
-        for placement in others:
-            if placement.node_id in open_nodes:
-                await self._stop(placement, reason)
 
-    async def _ask(self, placement: Placement) -> PartStatus | None:
-        body = await self._request(placement, "GET", f"/v1/jobs/{self._job.record.job_id}", None)
-        if body is None:
-            return None
-        record = msgspec.json.decode(body, type=JobRecord)
-        same = record.attempt.number == self._job.record.attempt.number
-        return record.part if same else None
+    async def _ask(self, placement: Placement) -> _Peer | None:
+        """A participant's part, from the first address where it is really that participant."""
+        for address in placement.agent:
+            body = await self._request(address, "GET", f"/v1/jobs/{self._job.record.job_id}")
+            try:
+                record = msgspec.json.decode(body or b"", type=JobRecord)
+            except msgspec.MsgspecError:
+                continue
+            # An address may be ours as well, or by now somebody else's.
+            if record.part.node_id != placement.node_id:
+                continue
+            if record.attempt.number == self._job.record.attempt.number:
+                return _Peer(placement, address, record.part)
+        return None
 
-    async def _stop(self, placement: Placement, reason: str) -> None:
+    async def _stop(self, peer: _Peer, reason: str) -> None:
         request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
         path = f"/v1/jobs/{self._job.record.job_id}/stop"
-        await self._request(placement, "POST", path, msgspec.json.encode(request))
+        await self._request(peer.address, "POST", path, msgspec.json.encode(request))
 
     async def _request(
-        self, placement: Placement, method: str, path: str, body: bytes | None
+        self, address: str, method: str, path: str, body: bytes | None = None
     ) -> bytes | None:
-        """The answer's body from the first address that answers; ``None`` from silence."""
-        headers = {CLUSTER_HEADER: self._cluster, "Content-Type": "application/json"}
-        for address in placement.agent:
+        """The answer's body; ``None`` from silence or a refusal."""
+        try:
             request = HTTPRequest(
                 f"http://{address}{path}",
                 method=method,
-                headers=headers,
+                headers={CLUSTER_HEADER: self._cluster, "Content-Type": "application/json"},
                 body=body,
                 connect_timeout=REQUEST_TIMEOUT_S,
                 request_timeout=REQUEST_TIMEOUT_S,
             )
-            try:
-                return (await self._client.fetch(request)).body
-            except (HTTPClientError, OSError):
-                continue
-        return None
+            return (await self._client.fetch(request)).body
+        except (HTTPClientError, OSError, ValueError):  # ValueError: the address is none
+            return None
+
+
+def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
+    """Why nobody needs to go on, if so: ``node2 failed: rank 1: killed by SIGKILL``."""
+    failed = [part for part in parts if part.state == "failed"]
+    if failed:
+        guilty = first_cause(failed) or failed[0]
+        what = f": {guilty.cause.summary}" if guilty.cause else ""
+        return f"{guilty.node} failed{what}"
+    for part in parts:
+        if part.state == "cancelled":
+            return part.stop_reason or f"{part.node} was stopped"
+    return None

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import psutil
+
 from jupyter_mntrain.model.node import Gpu
 
 
 class GpuReader:
-    """Reads every GPU; NVML is initialised once, at the first reading that can."""
+    """Reads every GPU; NVML is initialised once."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self.note: str | None = None
+        """Why there are no GPUs, or fewer than there were."""
         self.driver: str | None = None
         try:
             import pynvml
@@ -22,37 +25,58 @@ class GpuReader:
             return
         try:
             pynvml.nvmlInit()
+            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
         except pynvml.NVMLError as error:
             self.note = f"no NVIDIA GPU: {error}"
             return
         self._nvml = pynvml
-        self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
 
     def read(self) -> tuple[Gpu, ...]:
-        """All GPUs now. A field a card does not report is ``None``, never 0."""
+        """All GPUs now. A field a card does not report is ``None``, never 0.
+
+        A card that fell off the bus is left out and named in ``note``.
+        """
         if self._nvml is None:
             return ()
-        return tuple(self._read_one(index) for index in range(self._nvml.nvmlDeviceGetCount()))
+        count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
+        gpus, lost = [], []
+        for index in range(count):
+            try:
+                gpus.append(self._read_one(index))
+            except self._nvml.NVMLError as error:
+                lost.append(f"GPU {index}: {error}")
+        self.note = "; ".join(lost) or (None if gpus else "the driver sees no GPU")
+        return tuple(gpus)
 
     def _read_one(self, index: int) -> Gpu:
         nvml = self._nvml
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        total, used = self._memory(handle)
         rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
         processes = self._optional(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
         return Gpu(
             index=index,
             uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
             name=_text(nvml.nvmlDeviceGetName(handle)),
-            memory_total_bytes=memory.total,
-            memory_used_bytes=memory.used,
+            memory_total_bytes=total,
+            memory_used_bytes=used,
             utilisation=rates,
             power_w=self._optional(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
             temperature_c=self._optional(
                 lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
             ),
-            process_pids=tuple(sorted(p.pid for p in processes)),
+            process_pids=tuple(sorted({p.pid for p in processes})),
         )
+
+    def _memory(self, handle: Any) -> tuple[int, int]:
+        """(total, used) bytes."""
+        try:
+            memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        except self._nvml.NVMLError_NotSupported:
+            # A GPU that shares the machine's memory (Grace, Jetson) has no other to tell of.
+            shared = psutil.virtual_memory()
+            return shared.total, shared.total - shared.available
+        return memory.total, memory.used
 
     def _optional(self, read: Callable[[], Any]) -> Any:
         try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from jupyter_mntrain.model.api import StreamMessage
 
 BACKLOG = 256
 """Messages a listener may be behind, minutes of beats; then it has to ask anew."""
+
+FAREWELL_S = 1.0
+"""For listeners to be told that the agent ends; none of them is waited for longer."""
 
 
 class Hub:
@@ -17,6 +20,8 @@ class Hub:
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[StreamMessage | None]] = set()
+        self._all_gone = asyncio.Event()
+        self._listening = 0
 
     @property
     def has_listeners(self) -> bool:
@@ -27,10 +32,14 @@ class Hub:
         """A queue of messages from now on; ``None`` means: too slow, or the agent ends."""
         queue: asyncio.Queue[StreamMessage | None] = asyncio.Queue(BACKLOG + 1)
         self._queues.add(queue)
+        self._listening += 1
         try:
             yield queue
         finally:
             self._queues.discard(queue)
+            self._listening -= 1
+            if self._listening == 0:
+                self._all_gone.set()
 
     def publish(self, message: StreamMessage) -> None:
         for queue in list(self._queues):
@@ -40,7 +49,12 @@ class Hub:
             else:
                 queue.put_nowait(message)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Let every listener go, after what is already on its way to it."""
         for queue in list(self._queues):
             self._queues.discard(queue)
             queue.put_nowait(None)
+        if self._listening:
+            self._all_gone.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), FAREWELL_S)

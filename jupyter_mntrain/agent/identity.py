@@ -5,11 +5,19 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
+
+CLUSTER_NAME_LIMIT = 40
+"""Characters: short enough for a table column."""
+
+NODE_NAME_LIMIT = 54
+"""A DNS label holds 63; announcements add a dash and eight digits of the node id."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_ID = re.compile(r"[0-9a-f]{32}")
@@ -20,12 +28,14 @@ def boot_id() -> str:
     return _BOOT_ID.read_text().strip()
 
 
-def checked_name(kind: str, name: str) -> str:
+def checked_name(kind: str, name: str, limit: int) -> str:
     """``name`` if it can stand in a path, an mDNS label and a log line."""
+    fix = f"use at most {limit} letters, digits, '-', '_' and '.', a letter or digit first"
+    if len(name) > limit:
+        raise SpecError(f"{kind} {name[:limit]!r}… is longer than {limit} characters", fix=fix)
     if not is_cluster_name(name):
         raise SpecError(
-            f"{kind} {name!r} has characters that cannot stand in a network name",
-            fix="use at most 63 letters, digits, '-', '_' and '.', a letter or digit first",
+            f"{kind} {name!r} has characters that cannot stand in a network name", fix=fix
         )
     return name
 
@@ -38,7 +48,7 @@ def load_node_id(state: Path) -> NodeId:
     path = state / "node_id"
     if not path.exists():
         write_atomically(path, new_node_id().encode(), mode=0o600)
-    text = path.read_text().strip()
+    text = path.read_text(errors="replace").strip()
     if not _NODE_ID.fullmatch(text):
         raise MntrainError(
             f"{path} does not hold a node id", fix="restore it, or delete it to become a new node"
@@ -46,19 +56,36 @@ def load_node_id(state: Path) -> NodeId:
     return NodeId(text)
 
 
-def lock_state(state: Path) -> int:
-    """Hold the state directory for this process; the lock goes with the process."""
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+@contextmanager
+def locked_state(state: Path) -> Iterator[None]:
+    """Hold the state directory; the lock goes with the process, however that ends.
+
+    Raises:
+        MntrainError: another agent holds it, or it cannot be written.
+    """
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise MntrainError(
+            f"the state directory {state} cannot be used: {error.strerror}",
+            fix="give another one with --state-dir",
+        ) from error
+    try:
+        _lock(descriptor, state)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, state: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         owner = os.read(descriptor, 32).decode() or "unknown"
-        os.close(descriptor)
         raise MntrainError(
             f"another agent (pid {owner}) already uses {state}",
             fix="stop it, or give this one its own --name or --state-dir",
         ) from None
     os.truncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
-    return descriptor

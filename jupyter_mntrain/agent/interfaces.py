@@ -14,7 +14,8 @@ from jupyter_mntrain.model.node import Capacity, Interface, InterfaceKind
 SYSFS = Path("/sys")
 _LOOPBACK_TYPE = "772"
 """ARPHRD_LOOPBACK, ``linux/if_arp.h``."""
-_ETHERNET_TYPE = "1"
+_CARD_TYPES = frozenset({"1", "32"})
+"""ARPHRD_ETHER and ARPHRD_INFINIBAND, which is IP over InfiniBand."""
 _VIRTUAL_DEVTYPES = frozenset({"bridge", "wireguard", "vxlan", "geneve", "gre", "ppp"})
 
 
@@ -30,7 +31,7 @@ def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
     if (device / "wireless").exists() or (device / "phy80211").exists():
         return "wireless"
     is_virtual = (
-        kind != _ETHERNET_TYPE
+        kind not in _CARD_TYPES
         or any((device / mark).exists() for mark in ("bridge", "brport", "tun_flags"))
         or _devtype(device) in _VIRTUAL_DEVTYPES
     )

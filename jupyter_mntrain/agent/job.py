@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
+import logging
+import signal
 import time
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt import AttemptDirectory
+from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus
 from jupyter_mntrain.agent.cause import explain
 from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.journal import Journal
-from jupyter_mntrain.agent.processes import end_all
+from jupyter_mntrain.agent.processes import KILL_PATIENCE_S, describe, signal_all
 from jupyter_mntrain.agent.tail import MetricsTail
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Placement
+from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement
 from jupyter_mntrain.model.metrics import LinkSample, PartChange, RankStart, RankStep, Sample
 from jupyter_mntrain.model.state import (
     Exited,
@@ -27,6 +29,8 @@ from jupyter_mntrain.model.state import (
     apply,
 )
 
+log = logging.getLogger("mntrain.agent")
+
 SCAN_INTERVAL_S = 1.0
 """Between looks for rank processes in /proc, only until every rank was seen."""
 
@@ -35,31 +39,44 @@ STEP_PUBLISH_INTERVAL_S = 1.0
 
 
 class LocalJob:
-    """A job's part on this node, kept so that any driver and any later agent can read it."""
+    """A job's part on this node, kept so that any driver and any later agent can read it.
 
-    def __init__(self, directory: Path, record: JobRecord) -> None:
+    Args:
+        directory: the job's own.
+        record: as it was last kept.
+        journal: of the job's earlier attempt, if there was one: the numbers go on.
+    """
+
+    def __init__(
+        self, directory: Path, record: JobRecord, *, journal: Journal | None = None
+    ) -> None:
         self.directory = directory
         self.record = record
-        self.journal = Journal(directory / "journal.ndjson")
         number = record.attempt.number
         self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
-        offsets = {s: o for (n, s), o in self.journal.offsets.items() if n == number}
-        self._tail = MetricsTail(self.attempt.path / "metrics", offsets)
+        if journal is not None:
+            self.journal = journal
+        self._is_saved = True
+        self._trouble = ""
         self._next_scan_s = 0.0
         self._next_publish_s = 0.0
+        self._sweep_until_s: float | None = None
         self._has_news = True
-
-    @classmethod
-    def create(cls, directory: Path, record: JobRecord) -> LocalJob:
-        directory.mkdir(parents=True, exist_ok=True)
-        job = cls(directory, record)
-        job.save()
-        return job
 
     @classmethod
     def load(cls, directory: Path) -> LocalJob:
         content = (directory / "record.json").read_bytes()
         return cls(directory, msgspec.json.decode(content, type=JobRecord))
+
+    @cached_property
+    def journal(self) -> Journal:
+        """Opened when first needed: a hundred ended jobs are not read at every start."""
+        return Journal(self.directory / "journal.ndjson")
+
+    @cached_property
+    def _tail(self) -> MetricsTail:
+        offsets = self.journal.offsets(self.attempt.number)
+        return MetricsTail(self.attempt.path / "metrics", offsets)
 
     @property
     def is_active(self) -> bool:
@@ -74,7 +91,7 @@ class LocalJob:
         write_atomically(self.directory / "record.json", msgspec.json.encode(self.record))
 
     def change(self, event: PartEvent) -> None:
-        """Apply an event; a change of state is saved and journalled, a step only remembered."""
+        """Apply an event; a change of state is kept and journalled, a step only remembered."""
         old, new = self.record.part, apply(self.record.part, event)
         if new is old:
             return
@@ -82,26 +99,32 @@ class LocalJob:
         self._has_news = True
         if isinstance(event, RankStepped) and new.state == old.state:
             return
-        self.save()
-        self._journal(PartChange(time_s=time.time(), part=new))
+        self._is_saved = False
         self._next_publish_s = 0.0
+        # A full disk changes nothing about the state: it is kept as soon as that is possible.
+        try:
+            self._keep()
+            self._journal(PartChange(time_s=time.time(), part=new))
+        except OSError as error:
+            self._complain(error)
 
     def launched(self) -> None:
         self.change(Launched(time_s=time.time()))
 
     def stop(self, reason: str, grace_s: float) -> None:
-        """End this part. Before any start it is over at once."""
+        """End this part. What has ended by itself meanwhile keeps its own end."""
+        if self.attempt.status() is not None:
+            self.poll(time.monotonic())
         if not self.is_active:
             return
         self.change(StopAsked(reason=reason))
-        if self.attempt.keeper is None and not self.attempt.keeper_is_alive():
-            if self.attempt.status() is None and not self.attempt.has_processes():
-                self.change(Exited(time_s=time.time(), exit_code=None))
-            return
         self.attempt.stop(grace_s)
 
     def add_link_sample(self, sample: LinkSample) -> None:
-        self._journal(sample)
+        try:
+            self._journal(sample)
+        except OSError as error:
+            self._complain(error)
 
     def poll(self, now_s: float) -> None:
         """Read on in everything the attempt writes, and notice its end.
@@ -109,15 +132,33 @@ class LocalJob:
         Args:
             now_s: monotonic seconds.
         """
+        if not self.is_active:
+            self._keep_again()
+            return
         # Asked before the tail: what a rank wrote before the end is read in this same look.
         is_over = self.attempt.status() is not None or not self.attempt.keeper_is_alive()
-        self._read_metrics()
+        try:
+            self._keep()
+            self._read_metrics()
+            while is_over and self._tail.has_more():
+                self._read_metrics()
+        except OSError as error:
+            self._complain(error)
         if is_over:
-            self._conclude()
+            self._conclude(now_s)
         elif now_s >= self._next_scan_s and self._has_unseen_ranks():
             self._next_scan_s = now_s + SCAN_INTERVAL_S
             for rank, pid in self.attempt.living_ranks():
                 self.change(RankUp(rank=rank, pid=pid))
+
+    @property
+    def is_settled(self) -> bool:
+        """Ended, and that is on disk."""
+        return not self.is_active and self._is_saved
+
+    @property
+    def has_news(self) -> bool:
+        return self._has_news
 
     def take_news(self, now_s: float) -> bool:
         """True if readers should be told now; steps are told once a second."""
@@ -128,11 +169,25 @@ class LocalJob:
         return True
 
     def close(self) -> None:
-        self.journal.close()
+        if "journal" in self.__dict__:
+            self.journal.close()
 
-    def remove(self) -> None:
-        self.close()
-        shutil.rmtree(self.directory, ignore_errors=True)
+    def _keep(self) -> None:
+        if not self._is_saved:
+            self.save()
+            self._is_saved = True
+
+    def _keep_again(self) -> None:
+        try:
+            self._keep()
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        """Once per reason: this is tried again ten times a second."""
+        if str(error) != self._trouble:
+            self._trouble = str(error)
+            log.warning("job %s is not kept on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self) -> None:
         for source, offset, sample in self._tail.read():
@@ -142,31 +197,48 @@ class LocalJob:
             elif isinstance(sample, RankStep):
                 self.change(RankStepped(rank=sample.rank, step=sample.step))
 
-    def _conclude(self) -> None:
-        now = time.time()
+    def _conclude(self, now_s: float) -> None:
         status = self.attempt.status()
-        if status is None:
-            # The keeper was killed: its duty falls to us.
-            end_all(self.attempt.path, grace_s=0.0)
-        exit_code = status.exit_code if status else None
-        ended_s = status.ended_s if status else now
-        cause = self._blame(status.error if status else None, exit_code, ended_s)
+        if status is None and not self._sweep(now_s):
+            return
+        ended_s = status.ended_s if status else time.time()
+        cause = self._blame(status, ended_s)
         self.change(
             Exited(
                 time_s=ended_s,
-                exit_code=exit_code,
+                exit_code=status.exit_code if status else None,
                 cause=cause,
-                leftovers=status.leftovers if status else (),
+                leftovers=status.leftovers if status else self._leftovers(),
             )
         )
 
-    def _blame(self, error: str | None, exit_code: int | None, time_s: float) -> Cause | None:
-        if exit_code == 0 or self.record.part.state == "stopping":
+    def _sweep(self, now_s: float) -> bool:
+        """The keeper was killed: its duty falls to us. True when all is done that can be."""
+        alive = self.attempt.processes()
+        signal_all(alive, signal.SIGKILL)
+        self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
+        return not alive or now_s >= self._sweep_until_s
+
+    def _leftovers(self) -> tuple[Leftover, ...]:
+        alive = [describe(pid) for pid in sorted(self.attempt.processes())]
+        return msgspec.convert(alive, tuple[Leftover, ...])
+
+    def _blame(self, status: KeeperStatus | None, time_s: float) -> Cause | None:
+        if self.record.part.state == "stopping":
             return None
-        if error is not None:
-            return Cause(summary=f"torchrun did not start: {error}", time_s=time_s)
+        if status is None:
+            summary = "the attempt's keeper was killed, so its processes were ended"
+            if self.attempt.identity is None:
+                summary = "the agent was killed before it could start torchrun"
+            elif self.attempt.is_of_another_boot():
+                summary = "the machine was restarted while the job ran"
+            return Cause(summary=summary, time_s=time_s)
+        if status.error is not None:
+            return Cause(summary=f"torchrun did not start: {status.error}", time_s=time_s)
+        if status.exit_code == 0:
+            return None
         ranks = [Rank(rank) for rank in self.placement.ranks]
-        downs, cause = explain(self.attempt.path, ranks, exit_code, time_s)
+        downs, cause = explain(self.attempt.path, ranks, status.exit_code, time_s)
         for down in downs:
             self.change(down)
         return cause

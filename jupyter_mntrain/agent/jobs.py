@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -12,12 +13,15 @@ import msgspec
 from jupyter_mntrain.agent.hub import Hub
 from jupyter_mntrain.agent.inventory import usable_cpus
 from jupyter_mntrain.agent.job import LocalJob
-from jupyter_mntrain.agent.leases import Lease, LeaseBook, PortHolder
+from jupyter_mntrain.agent.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.ports import PortHolder
+from jupyter_mntrain.agent.stops import EarlyStops
+from jupyter_mntrain.agent.topology import topology_line
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model.api import JobChanged, StartRequest
-from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.job import JobRecord
+from jupyter_mntrain.model.job import JobRecord, Placement
 from jupyter_mntrain.model.state import new_part
 
 log = logging.getLogger("mntrain.agent")
@@ -50,7 +54,7 @@ class JobBook:
         self._leases = leases
         self._hub = hub
         self._jobs: dict[JobId, LocalJob] = {}
-        self._stopped_early: set[tuple[JobId, int]] = set()
+        self._early_stops = EarlyStops(leases.clock)
         directory.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> None:
@@ -58,13 +62,14 @@ class JobBook:
         for path in sorted(self.directory.glob("j-*")):
             try:
                 job = LocalJob.load(path)
-            except (OSError, msgspec.MsgspecError) as error:
+                lease = _lease_of(job) if job.is_active else None
+            except (OSError, StopIteration, msgspec.MsgspecError) as error:
                 log.warning("job in %s is not readable and left alone: %s", path, error)
                 continue
             self._jobs[job.record.job_id] = job
-            if job.is_active:
+            if lease is not None:
                 log.info("adopting job %s", job.record.job_id)
-                self._leases.restore(self._lease_of(job))
+                self._leases.restore(lease)
 
     def all(self) -> Collection[LocalJob]:
         return self._jobs.values()
@@ -86,60 +91,105 @@ class JobBook:
         """Start this node's part. The same request again changes nothing.
 
         Raises:
-            RefusedError: no lease (it expired, or was released), or stopped before it came.
+            RefusedError: no lease (it expired, or was released) or one for something else,
+                stopped before it came, or another attempt is there.
+            SpecError: the request is wrong in itself.
         """
-        number = request.attempt.number
-        known = self._jobs.get(request.job_id)
-        if known is not None and known.record.attempt.number >= number:
+        job_id, number = request.job_id, request.attempt.number
+        known = self._jobs.get(job_id)
+        if known is not None and known.record.attempt.number == number:
             return known
-        if (request.job_id, number) in self._stopped_early:
+        self._refuse_out_of_turn(request, known)
+        placement = self._own_placement(request)
+        lease = self._leases.find(job_id, number)
+        if lease is None:
             raise RefusedError(
-                f"job {request.job_id} was stopped before it started", node=self._node
+                f"job {job_id} holds no lease here", fix="launch it again", node=self._node
             )
-        if self._leases.start(request.job_id, number) is None:
-            raise RefusedError(
-                f"job {request.job_id} holds no lease here",
-                fix="launch it again",
-                node=self._node,
-            )
+        self._refuse_unleased(request, placement, lease)
+        self._leases.start(job_id, number)
         try:
-            return self._spawn(request)
+            return self._spawn(request, placement, known)
         except BaseException:
-            self._leases.release(request.job_id, number)
+            self._leases.release(job_id, number)
             raise
 
     def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
         """End this node's part; an older or ended attempt is left as it is."""
         job = self._jobs.get(job_id)
-        if attempt is not None and (job is None or job.record.attempt.number < attempt):
+        if job is None or (attempt is not None and job.record.attempt.number < attempt):
             # Overtaken: the start this stop is meant for must not succeed later.
-            self._stopped_early.add((job_id, attempt))
-            self._leases.release(job_id, attempt)
+            self._early_stops.remember(job_id, attempt)
+            self._leases.release_unstarted(job_id, attempt)
         job = self.get(job_id)
         if attempt is None or job.record.attempt.number == attempt:
             job.stop(reason, grace_s)
-            self._publish(job)
+            self._tell(job)
         return job.record
 
     def poll(self) -> None:
-        """Follow every active attempt; cheap when there is none."""
+        """Follow every attempt that is not settled; cheap when there is none."""
         now = time.monotonic()
-        for job in self.active():
+        for job in list(self._jobs.values()):
+            if job.is_settled and not job.has_news:
+                continue
             job.poll(now)
-            if not job.is_active:
-                part = job.record.part
-                log.info("job %s %s", job.record.job_id, part.state)
-                self._leases.release(job.record.job_id, job.record.attempt.number)
             if job.take_news(now):
-                self._publish(job)
+                self._tell(job)
 
     def close(self) -> None:
         """The agent ends; attempts go on under their keepers."""
         for job in self._jobs.values():
             job.close()
 
-    def _spawn(self, request: StartRequest) -> LocalJob:
-        placement = next(p for p in request.attempt.placements if p.node_id == self._node_id)
+    def _tell(self, job: LocalJob) -> None:
+        record = job.record
+        if not job.is_active and self._leases.release(record.job_id, record.attempt.number):
+            log.info("job %s %s", record.job_id, record.part.state)
+        self._hub.publish(JobChanged(record=record))
+
+    def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
+        job_id, number = request.job_id, request.attempt.number
+        if known is not None and known.record.attempt.number > number:
+            raise RefusedError(
+                f"attempt {number} of job {job_id} is over, "
+                f"{known.record.attempt.number} came after it",
+                node=self._node,
+            )
+        if known is not None and known.is_active:
+            raise RefusedError(
+                f"attempt {known.record.attempt.number} of job {job_id} still runs here",
+                fix=f"stop it first: stop {job_id}",
+                node=self._node,
+            )
+        if self._early_stops.includes(job_id, number):
+            raise RefusedError(f"job {job_id} was stopped before it started", node=self._node)
+
+    def _own_placement(self, request: StartRequest) -> Placement:
+        own = [p for p in request.attempt.placements if p.node_id == self._node_id]
+        if len(own) != 1 or own[0].nproc < 1:
+            raise SpecError(
+                f"the attempt has {len(own)} places here, or one without processes",
+                fix="give every participant exactly one, with at least one process",
+                node=self._node,
+            )
+        return own[0]
+
+    def _refuse_unleased(self, request: StartRequest, placement: Placement, lease: Lease) -> None:
+        is_head = placement.node_rank == 0
+        if set(placement.gpus) <= set(lease.gpus) and (
+            not is_head or request.attempt.master_port == lease.port
+        ):
+            return
+        raise RefusedError(
+            f"job {request.job_id} was promised other GPUs or another port than it starts with",
+            fix="launch it again",
+            node=self._node,
+        )
+
+    def _spawn(
+        self, request: StartRequest, placement: Placement, previous: LocalJob | None
+    ) -> LocalJob:
         record = JobRecord(
             job_id=request.job_id,
             spec=request.spec,
@@ -147,11 +197,8 @@ class JobBook:
             part=new_part(self._node_id, self._node, placement.ranks),
             submitted_by=request.submitted_by,
         )
-        previous = self._jobs.pop(request.job_id, None)
-        if previous is not None:
-            previous.close()
         directory = self.directory / request.job_id
-        job = LocalJob.create(directory, record)
+        job = LocalJob(directory, record, journal=previous.journal if previous else None)
         command = torchrun_command(
             request.spec,
             request.attempt,
@@ -161,36 +208,43 @@ class JobBook:
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
         )
+        heading = topology_line(request.job_id, request.attempt)
         try:
-            job.attempt.prepare(request.spec.files, command)
+            job.attempt.prepare(request.spec.files, command, heading=heading)
+            # Kept before anything runs: an agent killed in between knows what to look for.
+            job.save()
             job.attempt.spawn()
         except BaseException:
-            job.remove()
+            shutil.rmtree(job.attempt.path if previous else directory, ignore_errors=True)
+            if previous is not None:
+                previous.save()
             raise
         job.launched()
         self._jobs[request.job_id] = job
-        self._publish(job)
+        self._tell(job)
         self._forget_oldest()
         log.info("job %s started by %s", request.job_id, request.submitted_by or "somebody")
         return job
 
-    def _publish(self, job: LocalJob) -> None:
-        self._hub.publish(JobChanged(record=job.record))
-
     def _forget_oldest(self) -> None:
-        ended = [job for job in self._jobs.values() if not job.is_active]
+        ended = [job for job in self._jobs.values() if job.is_settled]
         ended.sort(key=lambda job: job.record.attempt.submitted_s)
         for job in ended[: max(0, len(ended) - KEPT_JOBS)]:
             del self._jobs[job.record.job_id]
-            job.remove()
+            job.close()
+            shutil.rmtree(job.directory, ignore_errors=True)
 
-    def _lease_of(self, job: LocalJob) -> Lease:
-        """The lease of an adopted attempt; on the head its port is bound again."""
-        record, placement = job.record, job.placement
-        lease = Lease(record.job_id, record.attempt.number, placement.gpus, placement.address, None)
-        if placement.node_rank == 0:
-            try:
-                lease.holder = PortHolder.rebind(placement.address, record.attempt.master_port)
-            except OSError:
-                log.warning("port %s is not ours any more", record.attempt.master_port)
-        return lease
+
+def _lease_of(job: LocalJob) -> Lease:
+    """The lease of an adopted attempt; its port is bound anew if torchrun does not listen yet."""
+    record, placement = job.record, job.placement
+    is_head = placement.node_rank == 0
+    port = record.attempt.master_port if is_head else None
+    return Lease(
+        job_id=record.job_id,
+        attempt=record.attempt.number,
+        gpus=placement.gpus,
+        address=placement.address,
+        port=port,
+        holder=PortHolder.rebind(placement.address, port) if port else None,
+    )

@@ -2,8 +2,9 @@
 
 ``python -m jupyter_mntrain.agent.keeper ATTEMPT_DIR`` reads ``command.json``, owns ``log``, starts
 torchrun, adopts every process torchrun's ranks leave behind, and writes ``status.json`` when
-nothing of the attempt is left. SIGTERM ends the attempt; ``stop.json`` says with how much grace.
-It imports almost nothing: its start is part of every launch.
+nothing of the attempt is left. SIGTERM ends the attempt; ``stop.json`` says with how much grace,
+and a second SIGTERM makes it look again. It imports almost nothing: its start is part of every
+launch.
 """
 
 from __future__ import annotations
@@ -20,38 +21,101 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.agent.files import write_atomically
-from jupyter_mntrain.agent.identity import boot_id
-from jupyter_mntrain.agent.processes import end_all, reap_children, start_time
+from jupyter_mntrain.agent.processes import (
+    SCAN_INTERVAL_S,
+    Alive,
+    descendants,
+    kill_all,
+    marked,
+    signal_all,
+)
 
 PR_SET_CHILD_SUBREAPER = 36
 DEFAULT_GRACE_S = 2.0
 SWEEP_GRACE_S = 1.0
 """For what ranks left running after torchrun itself ended."""
 
+LINGER_S = 0.5
+"""For a torchrun that was asked to end and has no rank left: enough to pass on their last lines.
+Its own exit takes 1 to 2.5 s more (measured), and nobody needs that."""
+
+NOT_STARTED = 127
+"""What shells report of a command they cannot start."""
+
 
 def main(directory: Path) -> int:
     command = json.loads((directory / "command.json").read_bytes())
-    wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM)
+    # Handled, not ignored: an ignored signal would be ignored by torchrun and its ranks too.
+    wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         torchrun = _start(directory, command)
-    except OSError as error:
-        _finish(directory, exit_code=127, error=str(error), leftovers=[])
+    except (OSError, ValueError) as error:
+        _finish(directory, exit_code=NOT_STARTED, leftovers=[], error=str(error))
         return 1
-    _write(directory / "keeper.json", identity() | {"torchrun_pid": torchrun.pid})
-    exit_code, stopped = _supervise(wakeup, torchrun.pid, directory / "stop.json")
-    grace_s = _grace(directory / "stop.json") if stopped else SWEEP_GRACE_S
-    leftovers = end_all(directory, grace_s)
-    if exit_code is None:
-        exit_code = reap_children().get(torchrun.pid, -signal.SIGTERM)
-    _finish(directory, exit_code=exit_code, error=None, leftovers=leftovers)
+    children = Children(torchrun.pid, wakeup)
+    while children.exit_code is None and signal.SIGTERM not in children.wait():
+        pass
+    leftovers = _end(directory, children)
+    # Without an exit code torchrun is itself among the leftovers.
+    exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code
+    _finish(directory, exit_code=exit_code, leftovers=leftovers)
     return 0
 
 
-def identity() -> dict[str, object]:
-    """What makes a pid mean this process and no other."""
-    pid = os.getpid()
-    return {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()}
+class Children:
+    """Collects every child that ended, adopted ones too; keeps torchrun's exit code."""
+
+    def __init__(self, torchrun: int, wakeup: int) -> None:
+        self.torchrun = torchrun
+        self.exit_code: int | None = None
+        self._wakeup = wakeup
+
+    def wait(self, timeout_s: float | None = None) -> bytes:
+        """Until a signal comes; the numbers of the ones that came."""
+        ready = select.select([self._wakeup], [], [], timeout_s)[0]
+        signals = os.read(self._wakeup, 64) if ready else b""
+        self._reap()
+        return signals
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.torchrun:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+
+
+def _end(directory: Path, children: Children) -> list[dict[str, object]]:
+    """End every process of the attempt; what would not die.
+
+    torchrun is asked first and hands it on to its ranks in order. What is left without torchrun
+    is asked by us. After the grace everything is killed.
+    """
+
+    def find() -> Alive:
+        return descendants(os.getpid()) | marked(directory)
+
+    begun = time.monotonic()
+    if children.exit_code is None:
+        os.kill(children.torchrun, signal.SIGTERM)
+    asked: set[int] = set()
+    alone_since: float | None = None
+    while (alive := find()) and time.monotonic() - begun < _grace(directory / "stop.json"):
+        if set(alive) == {children.torchrun}:
+            alone_since = alone_since or time.monotonic()
+            if time.monotonic() - alone_since >= LINGER_S:
+                break
+        if children.exit_code is not None:
+            unasked = {pid: started for pid, started in alive.items() if pid not in asked}
+            signal_all(unasked, signal.SIGTERM)
+            asked.update(unasked)
+        children.wait(SCAN_INTERVAL_S)
+    return kill_all(find, lambda: children.wait(SCAN_INTERVAL_S))
 
 
 def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -66,20 +130,12 @@ def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
         )
 
 
-def _supervise(wakeup: int, torchrun: int, stop: Path) -> tuple[int | None, bool]:
-    """Wait for torchrun's end or for SIGTERM; (exit code if it ended by itself, stop asked)."""
-    while True:
-        ended = reap_children()
-        if torchrun in ended:
-            return ended[torchrun], stop.exists()
-        received = os.read(wakeup, 64) if select.select([wakeup], [], [], None)[0] else b""
-        if signal.SIGTERM in received:
-            return None, True
-
-
 def _grace(stop: Path) -> float:
+    """Seconds; asked anew at every look, so that a kill shortens a stop."""
     try:
         return float(json.loads(stop.read_bytes())["grace_s"])
+    except FileNotFoundError:
+        return SWEEP_GRACE_S
     except (OSError, ValueError, KeyError):
         return DEFAULT_GRACE_S
 
@@ -91,20 +147,19 @@ def _wake_on(*numbers: signal.Signals) -> int:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in numbers:
         signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return reading
 
 
 def _finish(
-    directory: Path, *, exit_code: int, error: str | None, leftovers: list[dict[str, object]]
+    directory: Path,
+    *,
+    exit_code: int,
+    leftovers: list[dict[str, object]],
+    error: str | None = None,
 ) -> None:
     result = {"exit_code": exit_code, "ended_s": time.time(), "leftovers": leftovers}
-    _write(directory / "status.json", result | ({"error": error} if error else {}))
-
-
-def _write(path: Path, content: dict[str, object]) -> None:
-    write_atomically(path, json.dumps(content).encode())
+    content = result | ({"error": error} if error else {})
+    write_atomically(directory / "status.json", json.dumps(content).encode())
 
 
 if __name__ == "__main__":

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
+from jupyter_mntrain.agent.ports import PortHolder
 from jupyter_mntrain.model.api import LeaseRequest
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.node import LeaseInfo
+
+MAX_EXPIRY_S = 300.0
+"""Longest a promise lasts without a start or a renewal, whatever was asked for."""
 
 Key = tuple[JobId, int]
 
@@ -22,12 +25,10 @@ class Lease:
     attempt: int
     gpus: tuple[int, ...]
     address: str
-    expires_s: float | None
+    port: int | None = None
     holder: PortHolder | None = None
-
-    @property
-    def port(self) -> int | None:
-        return self.holder.port if self.holder else None
+    expires_s: float | None = None
+    """``None`` = until it is released: the attempt has started."""
 
     def info(self, wall_minus_clock_s: float) -> LeaseInfo:
         expires = None if self.expires_s is None else self.expires_s + wall_minus_clock_s
@@ -46,35 +47,42 @@ class LeaseBook:
 
     Args:
         clock: monotonic seconds.
+        hold_port: ``(address, port, node) → holder``.
     """
 
     clock: Callable[[], float]
+    hold_port: Callable[[str, int, str], PortHolder] = PortHolder.hold
     _leases: dict[Key, Lease] = field(default_factory=dict)
 
     def grant(self, request: LeaseRequest, *, address: str, node: str) -> Lease:
         """Promise, or refuse naming who has it.
 
         Raises:
-            RefusedError: a GPU is promised to another attempt, or the port is taken.
+            RefusedError: something is promised to another attempt, or this attempt was promised
+                something else before.
+            PortTakenError: somebody else has the port.
         """
-        self.expire()
-        key = (request.job_id, request.attempt)
-        lease = self._leases.get(key)
+        lease = self.find(request.job_id, request.attempt)
         if lease is None:
-            self._refuse_conflicts(request, node)
-            lease = Lease(request.job_id, request.attempt, request.gpus, address, None)
-            if request.hold_port is not None:
-                lease.holder = PortHolder.hold(address, request.hold_port, node)
-            self._leases[key] = lease
-            lease.expires_s = self.clock() + request.expires_in_s
+            self.refuse_conflicts(request, node)
+            lease = self._new(request, address, node)
+        elif not _is_same(lease, request, address):
+            raise RefusedError(
+                f"job {request.job_id} was promised other GPUs, another port or another address",
+                fix="launch it again",
+                node=node,
+            )
         elif lease.expires_s is not None:
-            lease.expires_s = self.clock() + request.expires_in_s
+            lease.expires_s = self._expiry(request)
         return lease
+
+    def find(self, job_id: JobId, attempt: int) -> Lease | None:
+        self.expire()
+        return self._leases.get((job_id, attempt))
 
     def start(self, job_id: JobId, attempt: int) -> Lease | None:
         """Turn a lease into one that lasts until :meth:`release`; ``None`` if there is none."""
-        self.expire()
-        lease = self._leases.get((job_id, attempt))
+        lease = self.find(job_id, attempt)
         if lease is not None:
             lease.expires_s = None
         return lease
@@ -83,14 +91,22 @@ class LeaseBook:
         """Of an attempt that ran on while the agent was away."""
         self._leases[lease.job_id, lease.attempt] = lease
 
-    def is_unstarted(self, job_id: JobId, attempt: int) -> bool:
-        lease = self._leases.get((job_id, attempt))
-        return lease is not None and lease.expires_s is not None
-
-    def release(self, job_id: JobId, attempt: int) -> None:
+    def release(self, job_id: JobId, attempt: int) -> bool:
+        """True if there was one."""
         lease = self._leases.pop((job_id, attempt), None)
-        if lease and lease.holder:
+        if lease is not None and lease.holder is not None:
             lease.holder.close()
+        return lease is not None
+
+    def release_unstarted(self, job_id: JobId, attempt: int | None = None) -> None:
+        """Give back what was promised and not started; ``None`` = of every attempt."""
+        unstarted = [
+            key
+            for key, lease in self._leases.items()
+            if key[0] == job_id and attempt in (None, key[1]) and lease.expires_s is not None
+        ]
+        for key in unstarted:
+            self.release(*key)
 
     def expire(self) -> list[Key]:
         """Drop what nobody started in time."""
@@ -103,87 +119,49 @@ class LeaseBook:
     def all(self) -> Collection[Lease]:
         return self._leases.values()
 
-    def _refuse_conflicts(self, request: LeaseRequest, node: str) -> None:
-        wanted = set(request.gpus)
+    def refuse_conflicts(self, request: LeaseRequest, node: str) -> None:
+        """Raises RefusedError if another attempt was promised one of the GPUs."""
         for lease in self._leases.values():
-            taken = wanted & set(lease.gpus)
-            if taken:
+            taken = set(request.gpus) & set(lease.gpus)
+            if taken and lease is not self._leases.get((request.job_id, request.attempt)):
                 raise RefusedError(
                     f"GPU {_numbers(taken)} is promised to job {lease.job_id}",
                     fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
                     node=node,
                 )
 
+    def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
+        lease = Lease(request.job_id, request.attempt, request.gpus, address)
+        if request.hold_port is not None:
+            self._refuse_promised_port(address, request.hold_port, node)
+            lease.holder = self.hold_port(address, request.hold_port, node)
+            lease.port = lease.holder.port
+        lease.expires_s = self._expiry(request)
+        self._leases[request.job_id, request.attempt] = lease
+        return lease
 
-class PortHolder:
-    """A port that is bound but never listened on, for as long as the attempt lives.
+    def _expiry(self, request: LeaseRequest) -> float:
+        return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)
 
-    torchrun's store sets SO_REUSEADDR as we do, so Linux lets it listen on the same port, while
-    other programs and the kernel's own choice of ephemeral ports do not get it (measured).
-    """
-
-    def __init__(self, bound: socket.socket) -> None:
-        self._socket = bound
-        self.port: int = bound.getsockname()[1]
-
-    @classmethod
-    def hold(cls, address: str, port: int, node: str) -> PortHolder:
-        """Bind ``port``, 0 = any free one.
-
-        Raises:
-            RefusedError: it is taken, also by a listener that only torchrun would run into.
-        """
-        try:
-            if port:
-                with _reusable(address, port) as trial:
-                    trial.listen()
-            return cls(_reusable(address, port))
-        except OSError as error:
-            owner = port_owner(port)
-            raise RefusedError(
-                f"port {port} on {address} is taken" + (f" by {owner}" if owner else ""),
-                fix="leave the port out to get a free one, or choose another",
-                node=node,
-            ) from error
-
-    @classmethod
-    def rebind(cls, address: str, port: int) -> PortHolder:
-        """Of an attempt that runs already: torchrun listens, so binding may be refused."""
-        return cls(_reusable(address, port))
-
-    def close(self) -> None:
-        self._socket.close()
+    def _refuse_promised_port(self, address: str, port: int, node: str) -> None:
+        """The kernel would let two of our own holders have the same one: none of them listens."""
+        for lease in self._leases.values():
+            if lease.port == port and lease.address == address:
+                raise PortTakenError(
+                    f"port {port} on {address} is promised to job {lease.job_id}",
+                    fix="leave the port out to get a free one, or choose another",
+                    node=node,
+                )
 
 
-def _reusable(address: str, port: int) -> socket.socket:
-    bound = socket.socket()
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((address, port))
-    except OSError:
-        bound.close()
-        raise
-    return bound
+def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
+    same_port = (
+        lease.port is None
+        if request.hold_port is None
+        else lease.port is not None and request.hold_port in (0, lease.port)
+    )
+    return (lease.gpus, lease.address) == (request.gpus, address) and same_port
 
 
-def port_owner(port: int) -> str | None:
-    """Who listens on ``port``, where the system lets us see it."""
-    import psutil
-
-    try:
-        connections = psutil.net_connections("tcp")
-    except psutil.AccessDenied:
-        return None
-    for connection in connections:
-        if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,):
-            if connection.pid is None:
-                return None
-            try:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-            except psutil.NoSuchProcess:
-                return f"pid {connection.pid}"
-    return None
-
-
-def _numbers(indices: Collection[int]) -> str:
+def _numbers(indices: Iterable[int]) -> str:
     return ", ".join(str(index) for index in sorted(indices))

@@ -11,10 +11,10 @@ from jupyter_mntrain.agent.identity import boot_id
 from jupyter_mntrain.agent.inventory import InventoryReader
 from jupyter_mntrain.agent.jobs import JobBook
 from jupyter_mntrain.agent.leases import Lease, LeaseBook
-from jupyter_mntrain.model.api import PROTOCOL, LeaseRequest, NodeChanged
-from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.node import Interface, Inventory, NodeInfo
+from jupyter_mntrain.model.api import PROTOCOL, LeaseGrant, LeaseRequest, NodeChanged
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.ids import NodeId, is_job_id
+from jupyter_mntrain.model.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Node:
     jobs: JobBook
     hub: Hub
     started_s: float = field(default_factory=time.time)
+    _told: tuple[tuple[object, ...], ...] = ()
+    """What listeners know of our leases."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
-        self.leases.expire()
-        offset_s = time.time() - self.leases.clock()
         return NodeInfo(
             node_id=self.node_id,
             name=self.name,
@@ -48,68 +48,102 @@ class Node:
             protocol=PROTOCOL,
             addresses=tuple(f"{address}:{self.port}" for address in self.bound),
             inventory=inventory or self.inventory.read(),
-            leases=tuple(lease.info(offset_s) for lease in self.leases.all()),
+            leases=self._lease_infos(),
             started_s=self.started_s,
             boot_id=boot_id(),
             python=self.python,
             jobs_directory=str(self.jobs.directory),
         )
 
-    def lease(self, request: LeaseRequest) -> Lease:
+    def lease(self, request: LeaseRequest) -> LeaseGrant:
         """Promise what is asked, or refuse with the reason and what would do.
 
         Raises:
-            RefusedError: a GPU that is missing or busy, an interface that is missing, down or
-                without an IPv4 address, a port that is taken.
+            RefusedError: a GPU that is missing, promised or busy, an interface that is missing,
+                down or without an IPv4 address, a port that is taken.
         """
         inventory = self.inventory.read()
-        self._check_gpus(request, inventory)
+        if self.leases.find(request.job_id, request.attempt) is None:
+            self._check_request(request)
+            # Who promised it says more than which process happens to use it.
+            self.leases.refuse_conflicts(request, self.name)
+            self._check_gpus(request, inventory.gpus)
         address = self._address_on(request.interface, inventory.interfaces)
         lease = self.leases.grant(request, address=address, node=self.name)
-        self.changed()
-        return lease
+        self.tell_leases()
+        return self._granted(lease, request)
 
     def changed(self) -> None:
         """Tell listeners about this node anew; nothing is read when nobody listens."""
+        self._told = self._lease_keys()
         if self.hub.has_listeners:
             self.hub.publish(NodeChanged(node=self.info()))
 
-    def _check_gpus(self, request: LeaseRequest, inventory: Inventory) -> None:
-        by_index = {gpu.index: gpu for gpu in inventory.gpus}
+    def tell_leases(self) -> None:
+        """Tell listeners if what is promised has changed: granted, expired, given back."""
+        self.leases.expire()
+        if self._lease_keys() != self._told:
+            self.changed()
+
+    def _lease_keys(self) -> tuple[tuple[object, ...], ...]:
+        # A renewal alone is no news.
+        return tuple(
+            (lease.job_id, lease.attempt, lease.expires_s is None) for lease in self.leases.all()
+        )
+
+    def _lease_infos(self) -> tuple[LeaseInfo, ...]:
+        self.leases.expire()
+        offset_s = time.time() - self.leases.clock()
+        return tuple(lease.info(offset_s) for lease in self.leases.all())
+
+    def _granted(self, lease: Lease, request: LeaseRequest) -> LeaseGrant:
+        # A started lease does not end; the driver that asks again is told the time it asked for.
+        left_s = request.expires_in_s
+        if lease.expires_s is not None:
+            left_s = lease.expires_s - self.leases.clock()
+        return LeaseGrant(address=lease.address, port=lease.port, expires_s=time.time() + left_s)
+
+    def _check_request(self, request: LeaseRequest) -> None:
+        if not is_job_id(request.job_id):
+            raise SpecError(f"{request.job_id!r} is no job id", fix="job ids look like j-0123abcd")
+        if request.ranks < 1:
+            raise RefusedError(
+                f"a part of {request.ranks} processes is none",
+                fix="ask for one or more, or leave this node out",
+                node=self.name,
+            )
+        if len(set(request.gpus)) < len(request.gpus):
+            raise RefusedError(
+                f"GPUs {', '.join(map(str, request.gpus))} name one twice",
+                fix="give each process a GPU of its own",
+                node=self.name,
+            )
+
+    def _check_gpus(self, request: LeaseRequest, gpus: tuple[Gpu, ...]) -> None:
+        by_index = {gpu.index: gpu for gpu in gpus}
         for index in request.gpus:
             gpu = by_index.get(index)
             if gpu is None:
+                there = ", ".join(map(str, by_index)) or "none"
                 raise RefusedError(
-                    f"there is no GPU {index}, only {len(by_index)}",
+                    f"there is no GPU {index} (there: {there})",
                     fix="choose among the ones 'nodes' lists",
                     node=self.name,
                 )
-            own = self._pids_of(request)
-            foreign = [pid for pid in gpu.process_pids if pid not in own]
-            if foreign:
-                pids = ", ".join(str(pid) for pid in foreign)
+            if gpu.process_pids:
+                pids = ", ".join(str(pid) for pid in gpu.process_pids)
                 raise RefusedError(
                     f"GPU {index} is used by pid {pids}",
                     fix="end it, or choose other GPUs",
                     node=self.name,
                 )
 
-    def _pids_of(self, request: LeaseRequest) -> set[int]:
-        """Processes of the same job: a repeated lease must not run into its own ranks."""
-        return {
-            rank.pid
-            for job in self.jobs.active()
-            if job.record.job_id == request.job_id
-            for rank in job.record.part.ranks
-            if rank.pid is not None
-        }
-
     def _address_on(self, name: str | None, interfaces: tuple[Interface, ...]) -> str:
         if name is None:
             return self.bound[0]
         found = next((i for i in interfaces if i.name == name), None)
         usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind != "virtual"]
-        fix = f"choose one of {', '.join(usable)}"
+        fix = f"choose one of {', '.join(usable)}" if usable else "connect it to a network"
         if found is None:
             raise RefusedError(f"there is no interface {name!r}", fix=fix, node=self.name)
         if not found.is_up:

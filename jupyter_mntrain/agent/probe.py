@@ -19,14 +19,25 @@ WARM_UP_S = 0.4
 """Not counted: slow start, and the burst a shaped link grants at first."""
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
-MAX_SECONDS = 10.0
+MIN_SECONDS, MAX_SECONDS = 0.2, 10.0
 SIOCOUTQ = 0x5411
-"""Bytes accepted by the kernel but not yet sent, ``linux/sockios.h``."""
+"""Bytes accepted by the kernel but not yet acknowledged, ``linux/sockios.h``."""
 
 
-def open_sink(address: str) -> ProbeTicket:
-    """Listen for one sender, who must show the token; gone after it or after 10 s."""
-    listener = socket.create_server((address, 0))
+def open_sink(address: str, node: str) -> ProbeTicket:
+    """Listen for one sender, who must show the token; gone after it or after 10 s.
+
+    Raises:
+        RefusedError: ``address`` is not one of this machine's.
+    """
+    try:
+        listener = socket.create_server((address, 0))
+    except OSError as error:
+        raise RefusedError(
+            f"cannot listen on {address}: {error.strerror}",
+            fix="choose an interface that is up",
+            node=node,
+        ) from error
     listener.settimeout(TICKET_LIFE_S)
     token = secrets.token_hex(TOKEN_BYTES // 2)
     port = listener.getsockname()[1]
@@ -46,7 +57,8 @@ def _drain(listener: socket.socket, token: bytes) -> None:
         try:
             if not secrets.compare_digest(_receive(connection, TOKEN_BYTES), token):
                 return
-            while connection.recv_into(buffer):
+            end_s = time.monotonic() + WARM_UP_S + MAX_SECONDS + IO_TIMEOUT_S
+            while connection.recv_into(buffer) and time.monotonic() < end_s:
                 pass
         except OSError:
             return
@@ -63,12 +75,12 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def measure(request: ProbeSend, node: str) -> Capacity:
-    """Send for ``request.seconds`` and count what left, after a warm-up. Blocks; use a thread.
+    """Send for ``request.seconds`` and count what arrived, after a warm-up. Blocks; use a thread.
 
     Raises:
         RefusedError: the peer's sink cannot be reached over this interface.
     """
-    seconds = min(request.seconds, MAX_SECONDS)
+    seconds = min(max(request.seconds, MIN_SECONDS), MAX_SECONDS)
     try:
         with socket.create_connection(
             (request.address, request.port),
@@ -77,7 +89,7 @@ def measure(request: ProbeSend, node: str) -> Capacity:
         ) as connection:
             connection.sendall(request.token.encode())
             rate = _send(connection, seconds)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise RefusedError(
             f"no data from {request.source_address} ({request.interface}) to {request.peer} at "
             f"{request.address}: {error}",
@@ -95,11 +107,11 @@ def _send(connection: socket.socket, seconds: float) -> float:
         sent += connection.send(chunk)
         now = time.monotonic()
         if begin_bytes == 0 and now - start >= WARM_UP_S:
-            begin_s, begin_bytes = now, sent - _unsent(connection)
+            begin_s, begin_bytes = now, sent - _unacknowledged(connection)
         if now - start >= WARM_UP_S + seconds:
-            return (sent - _unsent(connection) - begin_bytes) / (now - begin_s)
+            return (sent - _unacknowledged(connection) - begin_bytes) / (now - begin_s)
 
 
-def _unsent(connection: socket.socket) -> int:
+def _unacknowledged(connection: socket.socket) -> int:
     answer = fcntl.ioctl(connection, SIOCOUTQ, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])

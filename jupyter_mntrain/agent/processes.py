@@ -3,7 +3,8 @@
 torchrun starts each rank in a session of its own, so neither its process group nor its session
 holds them all (measured). Every process of an attempt carries the attempt's own directory in its
 environment instead; nothing is ever matched by name. The job id would not do: two agents on one
-machine may both have a part of the job.
+machine may both have a part of the job. A process that changed its environment is still found as
+a descendant of the keeper, which adopts every orphan below it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
@@ -21,40 +23,46 @@ SCAN_INTERVAL_S = 0.05
 KILL_PATIENCE_S = 5.0
 """After SIGKILL a process is gone in milliseconds, or it sits in the kernel and is named."""
 
+Alive = dict[int, int]
+"""Living processes: pid → start time, which tells a process from a later one with its pid."""
+
 
 def environment_of(pid: int) -> dict[str, str]:
     """A process's initial environment; empty if it is gone, a zombie or somebody else's."""
-    try:
-        raw = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}
-    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
+    pairs = (item.partition(b"=") for item in _environment(pid) if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
 
 def start_time(pid: int) -> int | None:
-    """Clock ticks since boot at which ``pid`` started: with the boot id, it names a process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] == "Z" else int(fields[19])
+    """Clock ticks since boot at which ``pid`` started; ``None`` if it is gone or a zombie."""
+    stat = _stat(pid)
+    return None if stat is None else stat[1]
 
 
 def processes_of(directory: Path) -> dict[int, dict[str, str]]:
-    """Every living process of the attempt kept in ``directory``: pid → environment."""
+    """Every living process marked with the attempt in ``directory``: pid → environment."""
+    return {pid: environment_of(pid) for pid in marked(directory)}
+
+
+def marked(directory: Path) -> Alive:
+    """Every living process that carries the attempt's directory in its environment."""
     mark = f"{METRICS_VARIABLE}={metrics_of(directory)}".encode()
-    found = {}
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
-        try:
-            raw = Path(entry.path, "environ").read_bytes()
-        except OSError:
-            continue
-        if mark in raw.split(b"\0"):
-            found[int(entry.name)] = environment_of(int(entry.name))
+    found = ((pid, start_time(pid)) for pid in _pids() if mark in _environment(pid))
+    return {pid: started for pid, started in found if started is not None}
+
+
+def descendants(ancestor: int) -> Alive:
+    """Every living process below ``ancestor``, whatever its session."""
+    stats = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in stats.items():
+        children.setdefault(parent, []).append(pid)
+    found: Alive = {}
+    below = children.get(ancestor, [])
+    while below:
+        pid = below.pop()
+        found[pid] = stats[pid][1]
+        below += children.get(pid, [])
     return found
 
 
@@ -63,8 +71,11 @@ def metrics_of(directory: Path) -> Path:
     return directory / "metrics"
 
 
-def signal_all(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
+def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
+    """Signal processes that are still the ones they were."""
+    for pid, started in alive.items():
+        if start_time(pid) != started:
+            continue
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
@@ -72,44 +83,35 @@ def signal_all(pids: set[int], number: signal.Signals) -> None:
 
 
 def end_all(directory: Path, grace_s: float) -> list[dict[str, object]]:
-    """End every process of an attempt; returns what is left: pid, command and kernel state.
+    """End an attempt that has no keeper: SIGTERM, ``grace_s``, SIGKILL; what would not die."""
 
-    SIGTERM, ``grace_s`` to go in order, SIGKILL to whatever is there, then again until nothing is:
-    a process may fork between a look and a kill.
-    """
+    def find() -> Alive:
+        return marked(directory)
+
     deadline = time.monotonic() + grace_s
-    alive = set(processes_of(directory))
-    signal_all(alive, signal.SIGTERM)
-    while alive and time.monotonic() < deadline:
-        _pause()
-        alive = set(processes_of(directory))
+    signal_all(find(), signal.SIGTERM)
+    while time.monotonic() < deadline and find():
+        time.sleep(SCAN_INTERVAL_S)
+    return kill_all(find)
+
+
+def kill_all(
+    find: Callable[[], Alive], pause: Callable[[], object] = lambda: time.sleep(SCAN_INTERVAL_S)
+) -> list[dict[str, object]]:
+    """SIGKILL until nothing is found; what would not die: pid, command and kernel state.
+
+    Looks again and again, because a process may fork between a look and a kill.
+    """
     deadline = time.monotonic() + KILL_PATIENCE_S
-    while alive and time.monotonic() < deadline:
+    while (alive := find()) and time.monotonic() < deadline:
         signal_all(alive, signal.SIGKILL)
-        _pause()
-        alive = set(processes_of(directory))
-    return [_describe(pid) for pid in sorted(alive)]
+        pause()
+    return [describe(pid) for pid in sorted(alive)]
 
 
-def _pause() -> None:
-    reap_children()
-    time.sleep(SCAN_INTERVAL_S)
+def describe(pid: int) -> dict[str, object]:
+    """What a person needs to go after a process."""
 
-
-def reap_children() -> dict[int, int]:
-    """Collect every child that ended: pid → exit code (negative for a signal)."""
-    ended: dict[int, int] = {}
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended[pid] = os.waitstatus_to_exitcode(status)
-
-
-def _describe(pid: int) -> dict[str, object]:
     def read(name: str) -> str:
         try:
             return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
@@ -119,3 +121,27 @@ def _describe(pid: int) -> dict[str, object]:
     status = [line for line in read("status").splitlines() if line.startswith("State:")]
     command = read("cmdline").replace("\0", " ").strip()
     return {"pid": pid, "command": command, "status": status[0][7:] if status else "gone"}
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - thousands of them
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """(parent, start time); ``None`` of a zombie too."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            stat = file.read()
+    except OSError:
+        return None
+    # The name before the last ")" may hold spaces and brackets of its own.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))

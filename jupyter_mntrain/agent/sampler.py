@@ -19,7 +19,7 @@ class Sampler:
     """Takes counter differences; call :meth:`sample` every beat.
 
     Args:
-        read_gpus: all GPUs now.
+        read_gpus: all GPUs now; read only when somebody listens.
     """
 
     def __init__(
@@ -39,41 +39,44 @@ class Sampler:
         psutil.cpu_percent()
 
     def sample(self) -> None:
-        active = self._jobs.active()
-        if not active and not self._hub.has_listeners:
-            return
+        """Also at rest (0.1 ms): a job's first sample must not count what went before it."""
         counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
         interval_s, self._previous_s = now - self._previous_s, now
         previous, self._previous = self._previous, counters
+        # Counters of an interface that came anew begin at zero again: no difference to take.
         moved = {
             name: (
-                new.bytes_sent - previous[name].bytes_sent,
-                new.bytes_recv - previous[name].bytes_recv,
+                max(0, new.bytes_sent - previous[name].bytes_sent),
+                max(0, new.bytes_recv - previous[name].bytes_recv),
             )
             for name, new in counters.items()
             if name in previous
         }
-        capacities = self._capacities.known()
-        for job in active:
-            name = job.placement.interface
-            if name in moved:
-                sent, received = moved[name]
-                job.add_link_sample(
-                    LinkSample(
-                        time_s=time.time(),
-                        interface=name,
-                        interval_s=interval_s,
-                        sent_bytes=sent,
-                        received_bytes=received,
-                        capacity=capacities.get(name),
-                    )
-                )
+        self._sample_links(moved, interval_s)
         if self._hub.has_listeners:
             self._hub.publish(self._beat(moved, counters, interval_s))
 
+    def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
+        capacities = self._capacities.known()
+        for job in self._jobs.active():
+            name = job.placement.interface
+            if name not in moved:
+                continue
+            sent, received = moved[name]
+            job.add_link_sample(
+                LinkSample(
+                    time_s=time.time(),
+                    interface=name,
+                    interval_s=interval_s,
+                    sent_bytes=sent,
+                    received_bytes=received,
+                    capacity=capacities.get(name),
+                )
+            )
+
     def _beat(
         self,
-        moved: dict[str, tuple[int, int]],
+        moved: Mapping[str, tuple[int, int]],
         counters: Mapping[str, Any],
         interval_s: float,
     ) -> Beat:

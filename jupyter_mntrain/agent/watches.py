@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from jupyter_mntrain.agent.gang import GangWatch
+from jupyter_mntrain.agent.gang import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.job import LocalJob
 
 
@@ -16,6 +17,10 @@ class Watches:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
+        """Unless it ended so long ago that everybody knows."""
+        ended_s = job.record.part.ended_s
+        if ended_s is not None and time.time() - ended_s > GIVE_UP_AFTER_S:
+            return
         key = (job.record.job_id, job.record.attempt.number)
         if key in self._tasks:
             return

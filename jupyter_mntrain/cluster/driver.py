@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.discovery import Discovery
 from jupyter_mntrain.cluster.journal import JournalFollower
 from jupyter_mntrain.cluster.launcher import AgentLauncher
 from jupyter_mntrain.cluster.live_view import LiveView
-from jupyter_mntrain.cluster.loop import LoopThread
+from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.node_view import FoundBy
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.model.errors import JobNotFoundError
@@ -64,15 +64,16 @@ class Driver:
 
         Ctrl-C ends the waiting and nothing else.
         """
-        with self.live.changed:
-            return bool(self.live.changed.wait_for(is_true, timeout_s))
+        return self.live.changes.wait_until(is_true, timeout_s)
 
     def close(self) -> None:
+        """Stop watching and end the thread. Again, it does nothing."""
         try:
             self.loop.run(self._close())
-        except RuntimeError:
-            return  # closed before
-        self.loop.close()
+        except ClosedError:
+            pass
+        finally:
+            self.loop.close()
 
     async def _follow(self, job_id: JobId) -> JournalFollower:
         follower = self._followers.get(job_id)
@@ -81,7 +82,7 @@ class Driver:
                 job_id,
                 view=lambda: self.view(job_id),
                 client=self.live.client_of,
-                on_change=self.live.notify,
+                on_change=self.live.changes.notify,
             )
             self._followers[job_id] = follower
         follower.follow()

@@ -196,7 +196,7 @@ def refuse_unusable(view: NodeView) -> None:
     if view.is_conflict or view.liveness == "lost":
         cause, _, fix = (view.reason or "does not answer").partition(" Fix: ")
         raise NodeError(
-            cause.rstrip(".").removeprefix(f"{view.name}: "),
+            cause.rstrip("."),
             fix=fix.rstrip(".") or "start it again, or leave it out",
             node=view.name,
         )

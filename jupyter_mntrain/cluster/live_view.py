@@ -7,12 +7,12 @@ are immutable and may be read from any thread.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterable
 
 import httpx
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
+from jupyter_mntrain.cluster.changes import Changes
 from jupyter_mntrain.cluster.discovery import Discovery, Found
 from jupyter_mntrain.cluster.ledger import JobLedger
 from jupyter_mntrain.cluster.liveness import forgiven
@@ -39,8 +39,8 @@ class LiveView:
 
     def __init__(self, cluster: str, *, discovery: Discovery | None, clock: Clock) -> None:
         self.cluster = cluster
-        self.changed = threading.Condition()
-        """Notified after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
+        self.changes = Changes()
+        """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
         self.nodes: tuple[NodeView, ...] = ()
         self.jobs: dict[JobId, JobView] = {}
         """By id, newest first."""
@@ -107,11 +107,7 @@ class LiveView:
         """A record out of a reply; what the streams already said wins if it is newer."""
         if self._ledger.update(record):
             self._publish_jobs()
-            self.notify()
-
-    def notify(self) -> None:
-        with self.changed:
-            self.changed.notify_all()
+            self.changes.notify()
 
     def _begin(self, addresses: tuple[str, ...], found_by: FoundBy, node_id: NodeId | None) -> None:
         watch = AgentWatch(
@@ -144,7 +140,7 @@ class LiveView:
         }
         if self._ledger.set_reachable(reachable):
             self._publish_jobs()
-        self.notify()
+        self.changes.notify()
 
     def _publish_jobs(self) -> None:
         self.jobs = {view.job_id: view for view in self._ledger.views()}
@@ -170,7 +166,7 @@ class LiveView:
             self.discovery_problem = (
                 f"this machine cannot browse for nodes: {error}. Fix: add them by host:port."
             )
-            self.notify()
+            self.changes.notify()
 
     def _on_found(self, found: Found) -> None:
         if found.cluster not in (None, self.cluster):

@@ -17,6 +17,10 @@ CLOSE_S = 5.0
 """For tasks to end when the thread is closed; it is a daemon and never holds up the exit."""
 
 
+class ClosedError(RuntimeError):
+    """Asked of a thread that is closed."""
+
+
 class LoopThread:
     """Runs coroutines for other threads, also for one that runs an event loop itself.
 
@@ -36,12 +40,15 @@ class LoopThread:
         """The result of ``work``, waited for. Ctrl-C cancels it and waits until it has ended.
 
         Raises:
-            RuntimeError: the thread is closed, or it is this very thread, which would wait for
-                itself.
+            ClosedError: the thread is closed, or was while this was waited for.
+            RuntimeError: called from this very thread, which would wait for itself.
         """
-        if self._loop is None or threading.current_thread() is self._thread:
+        if self._loop is None:
             work.close()
-            raise RuntimeError("closed" if self._loop is None else "called from its own loop")
+            raise ClosedError("closed")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("called from its own loop")
         has_ended = threading.Event()
 
         async def tracked() -> T:
@@ -58,7 +65,7 @@ class LoopThread:
             has_ended.wait(INTERRUPT_S)
             raise
         except CancelledError:
-            raise RuntimeError("closed while this was waited for") from None
+            raise ClosedError("closed while this was waited for") from None
 
     def close(self) -> None:
         """End every task and the thread. Again, it does nothing."""

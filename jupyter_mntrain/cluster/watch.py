@@ -213,5 +213,6 @@ class AgentWatch:
         if self._goodbye is not None:
             return f"{self._goodbye}; its jobs go on. Fix: start it again with: mntrain agent run."
         if self._error is not None:
-            return str(self._error)
+            # The view says which node it is.
+            return str(MntrainError(self._error.cause, fix=self._error.fix))
         return "is silent" if self._info else None

@@ -69,6 +69,8 @@ def torchrun_command(
     )
     environment = {
         **network_environment(placement),
+        # NVML counts by bus address; CUDA, left alone, counts the fastest card first.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
         "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
         "PYTHONUNBUFFERED": "1",

@@ -4,6 +4,7 @@ MntrainError
 ├── SpecError          what was asked for is wrong in itself (exit code 2)
 ├── NodeError          a node is unknown, silent or of another cluster (exit code 3)
 ├── RefusedError       a participant refused a lease or a start (exit code 4)
+│   └── PortTakenError somebody else has the port that was asked for
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
 └── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
 """
@@ -74,6 +75,10 @@ class NodeError(MntrainError):
 class RefusedError(MntrainError):
     code = "refused"
     exit_code = 4
+
+
+class PortTakenError(RefusedError):
+    code = "port-taken"
 
 
 class JobNotFoundError(MntrainError):

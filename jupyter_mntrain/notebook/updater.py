@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextvars
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 INTERVAL_S = 2.0
 """Between two frames of a view."""
 
+MOST_INTERVAL_S = 10.0
+"""However long a frame takes to draw (research §3: 10 s is what a page can live with)."""
+
 DUTY = 0.05
-"""Drawing holds the interpreter's lock: at most this share of the time goes into it (research §3).
-A picture that takes 0.2 s is redrawn every 4 s."""
+"""Drawing holds the interpreter's lock: this share of the time may go into it. A picture that
+costs 0.2 s of processor time is redrawn every 4 s."""
 
 CLOSE_S = 5.0
 """For the thread to finish the frame it is drawing when the kernel ends."""
@@ -32,14 +36,20 @@ class Updater:
 
     Args:
         clock: monotonic seconds.
-        interval_s: between two frames of one view.
+        cost: seconds of processor time of the calling thread.
+        interval_s: between two frames of one view, at least.
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, interval_s: float = INTERVAL_S
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cost: Callable[[], float] = time.thread_time,
+        interval_s: float = INTERVAL_S,
     ) -> None:
         self._clock = clock
+        self._cost = cost
         self._interval_s = interval_s
+        self._seen: weakref.WeakSet[View] = weakref.WeakSet()
         self._changed = threading.Condition()
         self._due: dict[View, float] = {}
         self._drawing: View | None = None
@@ -89,17 +99,24 @@ class Updater:
 
     def _work(self) -> None:
         while (view := self._next()) is not None:
-            begun = self._clock()
+            begun, spent = self._clock(), self._cost()
             is_done = view.frame()
-            took = self._clock() - begun
+            wait = self._wait_s(view, self._cost() - spent)
             with self._changed:
                 self._drawing = None
                 if view in self._due:
                     if is_done:
                         del self._due[view]
                     else:
-                        self._due[view] = begun + max(self._interval_s, took / DUTY)
+                        self._due[view] = begun + wait
                 self._changed.notify_all()
+
+    def _wait_s(self, view: View, spent: float) -> float:
+        if view not in self._seen:
+            # The first frame also loads matplotlib.
+            self._seen.add(view)
+            return self._interval_s
+        return max(self._interval_s, min(spent / DUTY, MOST_INTERVAL_S))
 
     def _next(self) -> View | None:
         """The next view whose turn has come; ``None`` when there is none left."""

@@ -65,6 +65,7 @@ class Trainer:
         self.recipe = recipe
         self.world = world
         self.recorder = recorder
+        self._process = psutil.Process()
 
         # Data and model, agreed with the other ranks: nothing has been sent but hashes.
         ready = prepare(recipe, world)
@@ -140,7 +141,7 @@ class Trainer:
             "flops": self.flops_per_token * self.recipe.tokens_per_step,
             "sent_bytes": dict(self.meter.sent_bytes),
             "received_bytes": dict(self.meter.received_bytes),
-            "memory_bytes": _memory_bytes(self.world.device),
+            "memory_bytes": self._memory_bytes(),
         }
 
     def _introduce(self, ready: Prepared) -> None:
@@ -171,6 +172,13 @@ class Trainer:
             neighbours=layout.neighbours(rank, tied=ready.config.tie_word_embeddings),
         )
 
+    def _memory_bytes(self) -> int:
+        """The most a GPU held so far, or what a CPU process holds now."""
+        if self.world.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.world.device)
+        resident: int = self._process.memory_info().rss
+        return resident
+
     def _log(
         self, step: int, sample: dict[str, Any], learning_rate: float, times: list[float]
     ) -> None:
@@ -196,14 +204,6 @@ def _flops_per_token(recipe: Recipe, config: Any, layout: Layout, rank: int) -> 
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
-def _memory_bytes(device: torch.device) -> int:
-    """The most a GPU held so far, or what a CPU process holds now."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    resident: int = psutil.Process().memory_info().rss
-    return resident
 
 
 def _say(line: str) -> None:

@@ -80,8 +80,8 @@ def _named(context: Context, args: Namespace, verb: str) -> Job:
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
     named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
-    fix = f"name one that runs: {named}" if running else "no job is running"
-    raise SpecError(f"{verb} which job", fix=fix)
+    fix = f"name one that runs: {named}" if running else "nothing: no job is running"
+    raise SpecError(f"{verb}: no job is named", fix=fix)
 
 
 def _ended(job: Job, timeout_s: float, *, was_over: bool) -> Outcome:

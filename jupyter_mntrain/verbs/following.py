@@ -33,7 +33,9 @@ def ended_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     """The last table. Exit code 0 only when every rank succeeded."""
     outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
-    return Outcome(outcome.renderable, outcome.data, exit_code=code, job=job)
+    # A live view ends with the picture and the same numbers.
+    shown = "" if context.screen.in_background else outcome.renderable
+    return Outcome(shown, outcome.data, exit_code=code, job=job)
 
 
 def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.verbs.context import Screen
-from jupyter_mntrain.verbs.tables.job import status_view, progress_line
+from jupyter_mntrain.verbs.tables.job import progress_line, status_view
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -79,7 +79,7 @@ def from_cell(
         SpecError: it is neither; the reason is that of the one it is nearer to.
         RecipeError: a field of the recipe is wrong.
     """
-    if not text.strip():
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         raise SpecError(
             "the cell is empty", fix="put a recipe (TOML) or a Python training script below"
         )

@@ -107,19 +107,36 @@ class LiveAgent:
         return self.record(job_id)
 
 
-def launch(agents: list[LiveAgent], script: str, *, job_id: JobId | None = None) -> JobId:
+def launch(
+    agents: list[LiveAgent],
+    script: str,
+    *,
+    job_id: JobId | None = None,
+    attempt: int = 1,
+    port: int = 0,
+) -> JobId:
     """Lease and start by hand, one rank per agent, as a driver does."""
     job_id = job_id or new_job_id()
-    grants = []
-    for rank, agent in enumerate(agents):
-        request = LeaseRequest(
-            job_id=job_id, attempt=1, ranks=1, interface="lo", hold_port=0 if rank == 0 else None
-        )
-        answer = agent.send("POST", "/v1/leases", request)
+    grants = [lease(agent, job_id, attempt, None if n else port) for n, agent in enumerate(agents)]
+    request = start_request(agents, script, job_id, attempt, grants[0].port or 0)
+    for agent in agents:
+        answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/{attempt}", request)
         assert answer.status_code == 200, answer.text
-        grants.append(msgspec.json.decode(answer.content, type=LeaseGrant))
-    attempt = Attempt(
-        number=1,
+    return job_id
+
+
+def lease(agent: LiveAgent, job_id: JobId, attempt: int, port: int | None) -> LeaseGrant:
+    request = LeaseRequest(job_id=job_id, attempt=attempt, ranks=1, interface="lo", hold_port=port)
+    answer = agent.send("POST", "/v1/leases", request)
+    assert answer.status_code == 200, answer.text
+    return msgspec.json.decode(answer.content, type=LeaseGrant)
+
+
+def start_request(
+    agents: list[LiveAgent], script: str, job_id: JobId, attempt: int, port: int
+) -> StartRequest:
+    placed = Attempt(
+        number=attempt,
         placements=tuple(
             Placement(
                 node_id=agent.info().node_id,
@@ -135,7 +152,7 @@ def launch(agents: list[LiveAgent], script: str, *, job_id: JobId | None = None)
             for rank, agent in enumerate(agents)
         ),
         master_address=agents[0].address,
-        master_port=grants[0].port or 0,
+        master_port=port,
         submitted_s=time.time(),
     )
     spec = JobSpec(
@@ -143,8 +160,4 @@ def launch(agents: list[LiveAgent], script: str, *, job_id: JobId | None = None)
         files={"script.py": script},
         participants=tuple(Participant(node=agent.name) for agent in agents),
     )
-    for agent in agents:
-        request = StartRequest(job_id=job_id, spec=spec, attempt=attempt, submitted_by="a test")
-        answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", request)
-        assert answer.status_code == 200, answer.text
-    return job_id
+    return StartRequest(job_id=job_id, spec=spec, attempt=placed, submitted_by="a test")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
 import pytest
 
-from jupyter_mntrain.agent.processes import processes_of
+from jupyter_mntrain.agent.processes import environment_of, processes_of
 from jupyter_mntrain.model.api import LeaseRequest, StopRequest
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.metrics import RankEnd, RankStep, journal_decoder
-from tests.agent.live import launch, until
+from tests.agent.live import free_port, launch, start_request, until
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +127,7 @@ def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
     assert other.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
     part = head.ended(job_id).part
     assert part.state == "cancelled"
-    assert part.stop_reason.startswith("node2: rank 1: killed by SIGKILL")
+    assert part.stop_reason.startswith("node2 failed: rank 1: killed by SIGKILL")
     assert processes(head, job_id) == {}
 
 
@@ -137,7 +138,67 @@ def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
         running(agent, job_id)
     head.kill()
     os.kill(third.record(job_id).part.ranks[0].pid, signal.SIGKILL)
-    assert second.ended(job_id).part.stop_reason.startswith("node3: rank 2: killed")
+    assert second.ended(job_id).part.stop_reason.startswith("node3 failed: rank 2: killed")
+
+
+def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], "raise SystemExit(3)\n")
+    assert agent.ended(job_id).part.state == "failed"
+    before = journal(agent, job_id)
+    launch([agent], SHORT, job_id=job_id, attempt=2)
+    assert agent.ended(job_id).part.state == "succeeded"
+    lines = journal(agent, job_id)
+    assert lines[: len(before)] == before
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    assert {line.attempt for line in lines[len(before) :]} == {2}
+    # A start of the first one that comes only now changes nothing.
+    late = start_request([agent], SHORT, job_id, 1, 29400)
+    answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", late)
+    assert answer.status_code == 409
+    assert agent.record(job_id).attempt.number == 2
+
+
+def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(new_agent):
+    agent = new_agent()
+    port = free_port(agent.address)
+    job_id = launch([agent], "import time; time.sleep(600)", port=port)
+    until(lambda: agent.record(job_id).part.state == "running", "a rank seen without telemetry")
+    record = agent.record(job_id)
+    assert record.attempt.master_port == port
+    pid = record.part.ranks[0].pid
+    assert environment_of(pid)["RANK"] == "0"
+    log = agent.get(f"/v1/jobs/{job_id}/log?offset=0&limit=60").text
+    assert log.startswith(f"[mntrain] job {job_id} attempt 1: rank 0 on node1")
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough", grace_s=0.0))
+    assert agent.ended(job_id).part.state == "cancelled"
+
+
+def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    agent.process.terminate()
+    assert agent.process.wait(60) == 0
+    alive = processes(agent, job_id)
+    assert alive
+    agent.start()
+    assert processes(agent, job_id).keys() == alive.keys()
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
+    assert agent.ended(job_id).part.state == "cancelled"
+    assert processes(agent, job_id) == {}
+
+
+def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    keeper = json.loads((agent.state / "jobs" / job_id / "attempt-1/keeper.json").read_text())
+    os.kill(keeper["pid"], signal.SIGKILL)
+    part = agent.ended(job_id).part
+    assert (part.state, part.exit_code, part.leftovers) == ("failed", None, ())
+    assert "keeper was killed" in part.cause.summary
+    assert processes(agent, job_id) == {}
 
 
 def test_a_script_that_fails_at_import_is_named_with_its_line(new_agent):

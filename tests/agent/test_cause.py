@@ -103,4 +103,7 @@ def test_torchrun_s_own_end_is_told_when_no_rank_failed(attempt):
     assert downs == []
     assert "1/2 clients joined" in cause.summary
     assert "SIGTERM" in explain(attempt(""), RANKS, -15, now_s=5.0)[1].summary
-    assert "keeper" in explain(attempt(""), RANKS, None, now_s=5.0)[1].summary
+    heading = "[mntrain] job j-00000001 attempt 1: rank 0 on node1 (lo 127.0.0.1)\n"
+    assert explain(attempt(heading), RANKS, 1, now_s=5.0)[1].summary == (
+        "torchrun ended with exit code 1"
+    )

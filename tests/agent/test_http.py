@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,21 +16,44 @@ import pytest
 
 from jupyter_mntrain.model.api import (
     CLUSTER_HEADER,
+    Goodbye,
     Hello,
     LeaseRequest,
+    NodeChanged,
     StopRequest,
     stream_decoder,
 )
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.node import Beat
+from tests.agent.live import LiveAgent, free_port, start_request
+from tests.agent.live import lease as live_lease
 
 JOB = JobId("j-0000abcd")
 JSON = "application/json"
 
 
-@pytest.fixture
-def agent(new_agent):
-    return new_agent("--link-capacity", "lo=8gbit")
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory) -> Iterator[LiveAgent]:
+    """One for all requests that leave it as it was: starting takes a second."""
+    worker = 100 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    address = f"127.{worker}.1.1"
+    state = tmp_path_factory.mktemp("node1")
+    made = LiveAgent("node1", address, free_port(address), state)
+    try:
+        yield made.start("--link-capacity", "lo=8gbit")
+    finally:
+        made.end()
+
+
+@pytest.fixture(autouse=True)
+def nothing_promised(request):
+    """Whatever a test leased is given back."""
+    yield
+    if "agent" in request.fixturenames:
+        agent = request.getfixturevalue("agent")
+        if agent.process.poll() is None:
+            for one in agent.info().leases:
+                agent.send("DELETE", f"/v1/leases/{one.job_id}/{one.attempt}", {})
 
 
 def lease(**changes):
@@ -45,7 +71,8 @@ def test_it_says_what_it_is_without_torch(agent):
     assert "unauthenticated" in agent.log()
 
 
-def test_the_node_id_is_private_and_stays(agent, new_agent):
+def test_the_node_id_is_private_and_stays(new_agent):
+    agent = new_agent()
     path = agent.state / "node_id"
     assert path.stat().st_mode & 0o777 == 0o600
     before = agent.info().node_id
@@ -92,10 +119,98 @@ def test_leases_are_granted_shown_and_given_back(agent):
 
 
 def test_a_stop_that_overtakes_its_start_wins(agent):
-    agent.send("POST", "/v1/leases", lease())
+    job_id = new_job_id()
+    live_lease(agent, job_id, 1, None)
     stop = StopRequest(reason="rolled back", attempt=1)
-    assert agent.send("POST", f"/v1/jobs/{JOB}/stop", stop).status_code == 404
+    assert agent.send("POST", f"/v1/jobs/{job_id}/stop", stop).status_code == 404
     assert agent.info().leases == ()
+    # Even if the lease is asked for again by a driver that does not know yet.
+    request = start_request([agent], "", job_id, 1, live_lease(agent, job_id, 1, 0).port)
+    late = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", request)
+    assert (late.status_code, late.json()["code"]) == (409, "refused")
+    assert "was stopped before it started" in late.json()["message"]
+    assert agent.get("/v1/jobs").json() == []
+
+
+def test_nothing_starts_without_its_lease(agent):
+    def put(request, number=1):
+        return agent.send("PUT", f"/v1/jobs/{JOB}/attempts/{number}", request)
+
+    unleased = put(start_request([agent], "", JOB, 1, 29400))
+    assert (unleased.status_code, unleased.json()["code"]) == (409, "refused")
+    assert "holds no lease" in unleased.json()["message"]
+    granted = live_lease(agent, JOB, 1, 0)
+    request = start_request([agent], "", JOB, 1, granted.port + 1)
+    assert "promised other GPUs or another port" in put(request).json()["message"]
+    request = start_request([agent], "", JOB, 1, granted.port)
+    assert put(request, number=2).json()["message"].startswith("path and body name different")
+    files = {"../escape.py": ""}
+    spoilt = msgspec.structs.replace(
+        request, spec=msgspec.structs.replace(request.spec, files=files)
+    )
+    answer = put(spoilt)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad-spec")
+    assert agent.get("/v1/jobs").json() == []
+    assert list((agent.state / "jobs").iterdir()) == []
+    assert agent.info().leases == ()
+
+
+def test_a_port_that_is_taken_is_told_with_who_has_it(agent):
+    with socket.create_server((agent.address, 0)) as server:
+        port = server.getsockname()[1]
+        answer = agent.send("POST", "/v1/leases", lease(hold_port=port))
+    assert (answer.status_code, answer.json()["code"]) == (409, "port-taken")
+    assert f"(pid {os.getpid()})" in answer.json()["message"]
+
+
+def test_a_lease_frees_itself_and_listeners_are_told(agent):
+    headers = {CLUSTER_HEADER: "test"}
+    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+        lines = map(stream_decoder.decode, stream.iter_lines())
+        assert next(lines).node.leases == ()
+        agent.send("POST", "/v1/leases", lease(expires_in_s=0.5))
+        news = (line.node.leases for line in lines if isinstance(line, NodeChanged))
+        assert [one.job_id for one in next(news)] == [JOB]
+        assert next(news) == ()
+
+
+def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(new_agent):
+    agent = new_agent()
+    headers = {CLUSTER_HEADER: "test"}
+    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        agent.process.terminate()
+        *_, last = lines
+    assert isinstance(stream_decoder.decode(last), Goodbye)
+    assert agent.process.wait(20) == 0
+
+
+def test_a_body_that_is_too_long_is_refused_in_words(agent):
+    answer = agent.send("POST", "/v1/leases", {"padding": "x" * (9 << 20)})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
+    assert agent.get("/v1/node").status_code == 200
+
+
+def test_a_link_is_measured_between_two_agents_and_its_capacity_kept(new_agent):
+    one, two = new_agent(), new_agent()
+    ticket = two.send("POST", "/v1/probe/listen", {"address": two.address}).json()
+    request = {
+        "interface": "lo",
+        "source_address": one.address,
+        "address": two.address,
+        "peer": "node2",
+        "seconds": 0.2,
+        **ticket,
+    }
+    measured = one.send("POST", "/v1/probe/send", request).json()
+    assert measured["bytes_per_s"] > 1e7
+    one.process.terminate()
+    one.process.wait(20)
+    lo = next(i for i in one.start().info().inventory.interfaces if i.name == "lo")
+    assert (lo.capacity.source, lo.capacity.peer) == ("measured", "node2")
+    nowhere = one.send("POST", "/v1/probe/send", request | {"interface": "eth99"})
+    assert nowhere.json()["message"] == "there is no interface 'eth99'"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +220,11 @@ def test_a_stop_that_overtakes_its_start_wins(agent):
         ("GET", "/v1/jobs/../../etc/passwd", 404, "no-such-route"),
         ("GET", "/nothing", 404, "no-such-route"),
         ("GET", "/v1/jobs/j-12345678/journal", 404, "no-such-job"),
+        ("GET", "/v1/jobs/..%2F..%2Fetc", 404, "no-such-job"),
+        ("POST", "/v1/jobs/nonsense/stop", 400, "bad-request"),
+        ("DELETE", "/v1/leases/nonsense/1", 404, "no-such-job"),
+        ("PUT", "/v1/jobs/j-12345678/attempts/0", 404, "no-such-route"),
+        ("POST", "/v1/probe/listen", 400, "bad-request"),
         ("POST", "/v1/leases", 400, "bad-request"),
         ("PUT", "/v1/jobs/j-12345678/attempts/1", 400, "bad-request"),
         ("DELETE", "/v1/node", 405, "http-405"),
@@ -127,7 +247,9 @@ def test_another_cluster_a_web_page_and_a_rebound_name_are_refused(agent):
     form = post(**{CLUSTER_HEADER: "test", "Content-Type": "text/plain"})
     assert (form.status_code, form.json()["code"]) == (415, "not-json")
     rebound = post(**{CLUSTER_HEADER: "test", "Content-Type": JSON, "Host": "evil.example"})
-    assert (rebound.status_code, rebound.json()["code"]) == (421, "foreign-host")
+    assert (rebound.status_code, rebound.json()["code"]) == (403, "foreign-host")
+    elsewhere = post(**{CLUSTER_HEADER: "test", "Content-Type": JSON, "Host": "192.0.2.7:8765"})
+    assert (elsewhere.status_code, elsewhere.json()["code"]) == (403, "foreign-host")
     assert agent.info().leases == ()
 
 
@@ -138,9 +260,16 @@ def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
 
 def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
     taken = ["--address", agent.address, "--port", str(agent.port)]
+    free = ["--address", agent.address, "--port", str(free_port(agent.address))]
     cases = {
         ("--cluster", "my cluster!"): "cluster name 'my cluster!' has characters",
-        ("--link-capacity", "eth0=fast"): "'fast' is not a link rate",
+        (
+            "--python",
+            "/nowhere",
+            "--state-dir",
+            str(tmp_path / "y"),
+            *free,
+        ): "/nowhere does not run",
         ("--state-dir", str(agent.state), *taken): f"another agent (pid {agent.process.pid})",
         ("--state-dir", str(tmp_path / "x"), *taken): f"cannot listen on {agent.address}",
     }

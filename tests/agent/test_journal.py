@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 
 import pytest
 
 from jupyter_mntrain.agent.journal import Journal
-from jupyter_mntrain.agent.tail import MetricsTail
-from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import RankStep, encoder, journal_decoder
+from jupyter_mntrain.agent.tail import READ_BYTES, MetricsTail
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.metrics import PartChange, RankStep, encoder, journal_decoder
+from jupyter_mntrain.model.state import new_part
 
 
 def step(number: int) -> RankStep:
@@ -15,7 +17,7 @@ def step(number: int) -> RankStep:
 
 
 def numbers(journal: Journal, since: int = 0) -> list[int]:
-    lines = b"".join(journal.read(since)).splitlines()
+    lines = b"".join(journal.read(journal.position_after(since))).splitlines()
     return [journal_decoder.decode(line).seq for line in lines]
 
 
@@ -41,7 +43,8 @@ def test_lines_are_numbered_from_one_and_read_from_any_number(path):
 def test_opening_again_goes_on_with_the_numbers_and_the_sources(path):
     fill(Journal(path), 1, 3)
     again = Journal(path)
-    assert again.offsets == {(1, "rank-0.ndjson"): 300}
+    assert again.offsets(1) == {"rank-0.ndjson": 300}
+    assert again.offsets(2) == {}
     fill(again, 4, 4)
     assert numbers(again) == [1, 2, 3, 4]
 
@@ -63,6 +66,23 @@ def test_long_journals_are_read_in_blocks_of_whole_lines(path):
     assert len(blocks) > 1
     assert all(block.endswith(b"\n") for block in blocks)
     assert numbers(journal) == list(range(1, 8001))
+    for since in (1023, 1024, 1025, 7999):
+        assert numbers(journal, since=since) == list(range(since + 1, 8001))
+
+
+def test_a_disk_that_fills_up_in_the_middle_of_a_line_spoils_nothing(path):
+    journal = Journal(path)
+    fill(journal, 1, 2)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.size + 10, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            fill(journal, 3, 3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert numbers(journal) == [1, 2]
+    fill(journal, 3, 4)
+    assert numbers(journal) == numbers(Journal(path)) == [1, 2, 3, 4]
 
 
 @pytest.mark.anyio
@@ -94,6 +114,30 @@ def test_a_line_that_is_no_sample_does_not_hide_the_next(tmp_path):
     good = encoder.encode(step(1)) + b"\n"
     (tmp_path / "rank-0.ndjson").write_bytes(b'{"kind":"poem"}\nnot json\n' + good)
     assert [s.step for _, _, s in MetricsTail(tmp_path, {}).read()] == [1]
+
+
+def test_a_line_without_an_end_is_passed_over(tmp_path):
+    good = encoder.encode(step(1)) + b"\n"
+    (tmp_path / "rank-0.ndjson").write_bytes(b"x" * (READ_BYTES + 7) + b"\n" + good)
+    tail = MetricsTail(tmp_path, {})
+    steps = []
+    while tail.has_more():
+        steps += [sample.step for _, _, sample in tail.read()]
+    assert steps == [1]
+
+
+def test_a_rank_cannot_speak_for_its_node(tmp_path):
+    part = PartChange(time_s=1.0, part=new_part(NodeId("0" * 32), "node1", range(1)))
+    (tmp_path / "rank-0.ndjson").write_bytes(encoder.encode(part) + b"\n")
+    assert list(MetricsTail(tmp_path, {}).read()) == []
+
+
+def test_what_could_not_be_kept_is_read_again(tmp_path):
+    (tmp_path / "rank-0.ndjson").write_bytes(encoder.encode(step(1)) + b"\n")
+    tail = MetricsTail(tmp_path, {})
+    for _ in tail.read():
+        break  # as when the disk is full
+    assert [sample.step for _, _, sample in tail.read()] == [1]
 
 
 def test_no_directory_yet_is_no_lines(tmp_path):

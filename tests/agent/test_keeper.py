@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt import AttemptDirectory
-from jupyter_mntrain.agent.processes import end_all, processes_of, signal_all
+from jupyter_mntrain.agent.processes import end_all, processes_of, signal_all, start_time
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
@@ -22,6 +22,11 @@ from jupyter_mntrain.model.ids import JobId
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 20.0
+SHOWS_SIGNALS = """
+import signal as s
+is_default = s.getsignal(s.SIGHUP) is s.SIG_DFL, s.getsignal(s.SIGINT) is s.default_int_handler
+print("ready", *("default" if yes else "changed" for yes in is_default))
+"""
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -94,6 +99,51 @@ def test_a_grandchild_in_its_own_session_does_not_survive(start):
     assert processes_of(attempt.path) == {}
 
 
+def test_a_kill_shortens_a_stop_with_a_long_grace(start):
+    attempt = start(*program("waits_for_a_stubborn_child"))
+    attempt.stop(grace_s=3600.0)
+    until(lambda: "asked" in (attempt.path / "log").read_text(), "the stop to arrive")
+    assert attempt.status() is None
+    attempt.stop(grace_s=0.0)
+    assert ended(attempt).exit_code == -signal.SIGKILL
+    assert processes_of(attempt.path) == {}
+
+
+def test_a_torchrun_whose_ranks_are_gone_is_not_waited_for(start):
+    attempt = start(*program("ignores_term"))
+    attempt.stop(grace_s=3600.0)
+    assert ended(attempt).exit_code == -signal.SIGKILL
+
+
+def test_torchrun_is_asked_first_and_its_ranks_only_when_it_is_gone(start):
+    attempt = start(*program("asks_nobody"))
+    attempt.stop(grace_s=10.0)
+    assert ended(attempt).exit_code == 5
+    said = (attempt.path / "log").read_text().split()
+    assert said == ["ready", "torchrun", "rank"]
+
+
+def test_a_descendant_without_environment_and_session_does_not_survive(start):
+    attempt = start(*program("hides"))
+    hidden = int((attempt.path / "log").read_text().split()[1])
+    assert hidden not in processes_of(attempt.path)
+    attempt.stop(grace_s=0.2)
+    assert ended(attempt).leftovers == ()
+    assert start_time(hidden) is None
+
+
+def test_a_death_by_signal_is_told_as_one(start):
+    attempt = start(*program("kills_itself"))
+    assert ended(attempt).exit_code == -signal.SIGKILL
+
+
+def test_torchrun_can_be_interrupted_like_any_program(start):
+    # A keeper that ignored signals would hand that down to every rank.
+    attempt = start(sys.executable, "-c", SHOWS_SIGNALS)
+    ended(attempt)
+    assert (attempt.path / "log").read_text() == "ready default default\n"
+
+
 def test_innocents_survive_a_stop(start):
     # Named like the job's own program, but not of it.
     decoy = subprocess.Popen([*program("waits")], stdout=subprocess.DEVNULL)
@@ -128,9 +178,9 @@ def test_a_killed_keeper_is_noticed_and_its_processes_can_be_ended(start):
     attempt.keeper.kill()
     until(lambda: not attempt.keeper_is_alive(), "the keeper's end")
     assert attempt.status() is None
-    assert attempt.has_processes()
+    assert attempt.processes()
     assert end_all(attempt.path, grace_s=0.5) == []
-    assert not attempt.has_processes()
+    assert not attempt.processes()
 
 
 def test_another_process_with_the_keeper_s_pid_is_not_taken_for_it(start):
@@ -139,9 +189,9 @@ def test_another_process_with_the_keeper_s_pid_is_not_taken_for_it(start):
     until((attempt.path / "keeper.json").exists, "keeper.json")
     assert adopted.keeper_is_alive()
     identity = json.loads((attempt.path / "keeper.json").read_text())
-    identity["start_time"] += 1
-    (attempt.path / "keeper.json").write_text(json.dumps(identity))
-    assert not adopted.keeper_is_alive()
+    for lie in ({"start_time": identity["start_time"] + 1}, {"boot_id": "another"}):
+        (attempt.path / "keeper.json").write_text(json.dumps(identity | lie))
+        assert not AttemptDirectory(attempt.path, attempt.job_id, attempt.number).keeper_is_alive()
 
 
 def test_any_bytes_may_be_printed(start):
@@ -163,4 +213,15 @@ def test_files_stay_inside_the_job(tmp_path):
 def test_signals_to_processes_that_are_gone_are_harmless():
     gone = subprocess.Popen(["true"])
     gone.wait()
-    signal_all({gone.pid}, signal.SIGTERM)
+    signal_all({gone.pid: 1}, signal.SIGTERM)
+
+
+def test_a_process_that_took_over_a_pid_is_left_alone():
+    innocent = subprocess.Popen([*program("waits")], stdout=subprocess.PIPE)
+    innocent.stdout.readline()
+    started = start_time(innocent.pid)
+    signal_all({innocent.pid: started - 1}, signal.SIGKILL)
+    assert innocent.poll() is None
+    signal_all({innocent.pid: started}, signal.SIGKILL)
+    assert innocent.wait(PATIENCE_S) == -signal.SIGKILL
+    innocent.stdout.close()

@@ -4,9 +4,10 @@ import socket
 
 import pytest
 
-from jupyter_mntrain.agent.leases import LeaseBook
+from jupyter_mntrain.agent.leases import MAX_EXPIRY_S, LeaseBook
+from jupyter_mntrain.agent.stops import REMEMBERED_S, EarlyStops
 from jupyter_mntrain.model.api import LeaseRequest
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.ids import JobId
 
 ONE, TWO = JobId("j-00000001"), JobId("j-00000002")
@@ -88,7 +89,7 @@ def test_nobody_else_gets_a_held_port_but_a_listener_with_reuseaddr(book):
 def test_a_taken_port_is_refused_naming_who_listens(book):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(RefusedError) as refusal:
+        with pytest.raises(PortTakenError) as refusal:
             grant(book, hold_port=port)
     assert f"port {port} on 127.0.0.1 is taken by python" in str(refusal.value)
     assert list(book.all()) == []
@@ -100,3 +101,59 @@ def test_release_frees_the_port_and_may_be_repeated(book):
     book.release(ONE, 1)
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
+
+
+def test_two_attempts_never_hold_the_same_port(book):
+    # The kernel alone would allow it: neither of the two listens.
+    port = grant(book, hold_port=0).port
+    with pytest.raises(PortTakenError, match=f"port {port} .* is promised to job {ONE}"):
+        grant(book, TWO, hold_port=port)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 10**9])
+def test_what_is_no_port_is_refused(book, port):
+    with pytest.raises(RefusedError, match="is not a port number"):
+        grant(book, hold_port=port)
+    assert list(book.all()) == []
+
+
+def test_an_address_of_another_machine_is_refused_in_its_own_words(book):
+    request = LeaseRequest(job_id=ONE, attempt=1, ranks=1, hold_port=0)
+    with pytest.raises(RefusedError, match="cannot be used") as refusal:
+        book.grant(request, address="192.0.2.1", node="node1")
+    assert not isinstance(refusal.value, PortTakenError)
+
+
+@pytest.mark.parametrize("changes", [{"gpus": (1,)}, {"hold_port": None}, {"hold_port": 1}])
+def test_asking_again_for_something_else_is_refused(book, changes):
+    asked = {"gpus": (0,), "hold_port": 0}
+    grant(book, **asked)
+    with pytest.raises(RefusedError, match="was promised other"):
+        grant(book, **(asked | changes))
+
+
+def test_nobody_promises_for_ever(book, clock):
+    grant(book, gpus=(0,), expires_in_s=1e9)
+    clock.now += MAX_EXPIRY_S + 1
+    assert book.expire() == [(ONE, 1)]
+
+
+def test_only_what_has_not_started_is_given_back(book):
+    grant(book, gpus=(0,))
+    grant(book, TWO, gpus=(1,))
+    book.start(TWO, 1)
+    book.release_unstarted(ONE)
+    book.release_unstarted(TWO)
+    assert [lease.job_id for lease in book.all()] == [TWO]
+
+
+def test_a_stop_outlasts_every_request_that_was_on_its_way(clock):
+    stops = EarlyStops(clock)
+    stops.remember(ONE, 2)
+    stops.remember(ONE, 1)
+    assert [stops.includes(ONE, n) for n in (1, 2, 3)] == [True, True, False]
+    assert not stops.includes(TWO, 1)
+    stops.remember(TWO, None)
+    assert stops.includes(TWO, 99)
+    clock.now += REMEMBERED_S + 1
+    assert not stops.includes(ONE, 1)

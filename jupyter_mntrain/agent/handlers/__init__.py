@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tornado.httputil import HTTPServerRequest
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from jupyter_mntrain.agent.handlers.base import NotFound
+from jupyter_mntrain.agent.handlers.base import MAX_BODY_BYTES, NotFound, TooLarge
 from jupyter_mntrain.agent.handlers.jobs import Attempts, Job, JobJournal, JobLog, Jobs, JobStop
 from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases
 from jupyter_mntrain.agent.handlers.node import NodeItem, NodeStream
@@ -15,8 +16,28 @@ from jupyter_mntrain.agent.handlers.probe import ProbeListenHandler, ProbeSendHa
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.watches import Watches
 
-_JOB = r"/v1/jobs/(?P<job_id>j-[0-9a-f]{8})"
+_JOB = r"/v1/jobs/(?P<job_id>[^/]+)"
 _ATTEMPT = r"(?P<attempt>[1-9][0-9]{0,5})"
+
+__all__ = ["MAX_BODY_BYTES", "application"]
+
+
+class AgentApplication(Application):
+    """Sends a request whose body is too long to the one handler that does not keep it."""
+
+    def __init__(self, routes: list[URLSpec], own: dict[str, Any]) -> None:
+        super().__init__(
+            routes,
+            default_handler_class=NotFound,
+            default_handler_args=own,
+        )
+        self._own = own
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        length = request.headers.get("Content-Length", "0")
+        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+            return self.get_handler_delegate(request, TooLarge, self._own)
+        return super().find_handler(request, **kwargs)
 
 
 def application(node: Node, watches: Watches) -> Application:
@@ -26,7 +47,7 @@ def application(node: Node, watches: Watches) -> Application:
         (r"/v1/node", NodeItem),
         (r"/v1/stream", NodeStream),
         (r"/v1/leases", Leases),
-        (rf"/v1/leases/(?P<job_id>j-[0-9a-f]{{8}})/{_ATTEMPT}", LeaseItem),
+        (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
         (r"/v1/jobs", Jobs),
         (_JOB, Job),
         (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),
@@ -36,8 +57,4 @@ def application(node: Node, watches: Watches) -> Application:
         (r"/v1/probe/listen", ProbeListenHandler),
         (r"/v1/probe/send", ProbeSendHandler),
     ]
-    return Application(
-        [URLSpec(path, handler, own) for path, handler in routes],
-        default_handler_class=NotFound,
-        default_handler_args=own,
-    )
+    return AgentApplication([URLSpec(path, handler, own) for path, handler in routes], own)

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-from tornado.web import HTTPError, RequestHandler
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.watches import Watches
 from jupyter_mntrain.model.api import CLUSTER_HEADER, Problem
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
+from jupyter_mntrain.model.ids import JobId, is_job_id
 
 log = logging.getLogger("mntrain.agent")
 T = TypeVar("T")
 
-_STATUS: dict[type[MntrainError], int] = {RefusedError: 409, JobNotFoundError: 404}
+MAX_BODY_BYTES = 8 << 20
+"""Of a request: recipes and scripts, no data sets."""
+
+DRAINED_BYTES = 64 << 20
+"""Of a body that is too long: read and thrown away, or the sender never sees our answer."""
+
+SLOW_READER_S = 10.0
+"""A reader that takes nothing for this long is cut off; it resumes by number when it is back."""
 
 
 class AgentHandler(RequestHandler):
     """Checks cluster, Host and content type; answers errors as :class:`Problem`."""
+
+    has_hung_up = False
 
     def initialize(self, node: Node, watches: Watches) -> None:
         self.node = node
@@ -32,6 +45,16 @@ class AgentHandler(RequestHandler):
         self._refuse_other_cluster()
         if self.request.method in {"POST", "PUT", "DELETE"}:
             self._refuse_forms()
+
+    def on_connection_close(self) -> None:
+        self.has_hung_up = True
+
+    def job_id(self, text: str) -> JobId:
+        if not is_job_id(text):
+            raise self.problem(
+                404, "no-such-job", f"{text!r} is no job id", "job ids look like j-0123abcd"
+            )
+        return JobId(text)
 
     def body_as(self, kind: type[T]) -> T:
         """The validated body.
@@ -56,6 +79,19 @@ class AgentHandler(RequestHandler):
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(content))
 
+    async def send_block(self, block: bytes) -> None:
+        """Send and wait until it is on its way: no reader is buffered for without bound.
+
+        Raises:
+            StreamClosedError: the reader is gone, or so slow that it was let go.
+        """
+        self.write(block)
+        try:
+            await asyncio.wait_for(self.flush(), SLOW_READER_S)
+        except TimeoutError:
+            self.detach().close()
+            raise StreamClosedError from None
+
     def problem(self, status: int, code: str, message: str, hint: str | None = None) -> HTTPError:
         error = HTTPError(status)
         error.problem = Problem(code=code, message=message, hint=hint)  # type: ignore[attr-defined]
@@ -64,12 +100,12 @@ class AgentHandler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, MntrainError):
-            status_code = _STATUS.get(type(error), 400)
+            status_code = _status_of(error)
             where = f"{error.node}: " if error.node else ""
             problem = Problem(code=error.code, message=f"{where}{error.cause}", hint=error.fix)
         else:
             problem = getattr(error, "problem", None) or Problem(
-                code=f"http-{status_code}", message=self._reason
+                code=f"http-{status_code}", message=HTTPStatus(status_code).phrase
             )
         self.answer(problem, status_code)
 
@@ -78,34 +114,79 @@ class AgentHandler(RequestHandler):
             super().log_exception(typ, value, tb)
 
     def _refuse_foreign_host(self) -> None:
-        """Only names that are ours: a web page cannot rebind its own name to this port."""
+        """Only hosts that are ours: a web page cannot rebind its own name to this port."""
         host = self.request.host_name
-        try:
-            is_address = bool(ipaddress.ip_address(host))
-        except ValueError:
-            is_address = False
-        if not is_address and host != "localhost":
+        if host != "localhost" and host not in self.node.bound and not _is_loopback(host):
             raise self.problem(
-                421, "foreign-host", f"this agent is not {host!r}", "ask it by its IP address"
+                403,
+                "foreign-host",
+                f"this agent is not {host!r}",
+                f"ask it at {' or '.join(self.node.bound)}, or as localhost",
             )
 
     def _refuse_other_cluster(self) -> None:
         asked = self.request.headers.get(CLUSTER_HEADER)
-        if asked != self.node.cluster:
+        own = self.node.cluster
+        if asked is None:
+            message = f"the request names no cluster in {CLUSTER_HEADER}"
+            raise self.problem(421, "other-cluster", message, f"this is cluster {own!r}")
+        if asked != own:
             raise self.problem(
                 421,
                 "other-cluster",
-                f"{self.node.name} belongs to cluster {self.node.cluster!r}, not {asked!r}",
-                f"use --cluster {self.node.cluster}, or restart the agent with --cluster {asked}",
+                f"{self.node.name} belongs to cluster {own!r}, not {asked!r}",
+                f"use --cluster {own}, or restart the agent with --cluster {asked}",
             )
 
     def _refuse_forms(self) -> None:
         """A page in a browser can send forms anywhere, but JSON only with our permission."""
         content = self.request.headers.get("Content-Type", "")
-        if content.partition(";")[0].strip() != "application/json":
+        if content.partition(";")[0].strip().lower() != "application/json":
             raise self.problem(415, "not-json", "changing requests must be application/json")
 
 
 class NotFound(AgentHandler):
     def prepare(self) -> None:
         raise self.problem(404, "no-such-route", f"there is no {self.request.path}")
+
+
+@stream_request_body
+class TooLarge(AgentHandler):
+    """Answers a body that is over the limit, without keeping it."""
+
+    def prepare(self) -> None:
+        length = int(self.request.headers["Content-Length"])
+        if length > DRAINED_BYTES:
+            raise self._refusal()
+        self.request.connection.set_max_body_size(DRAINED_BYTES)  # type: ignore[union-attr]
+
+    def data_received(self, chunk: bytes) -> None:
+        pass
+
+    def put(self, *_: str, **__: str) -> None:
+        raise self._refusal()
+
+    get = post = delete = put
+
+    def _refusal(self) -> HTTPError:
+        limit = MAX_BODY_BYTES >> 20
+        return self.problem(
+            413,
+            "too-large",
+            f"the request has more than {limit} MiB",
+            "send small files along; put data sets and weights where every node can read them",
+        )
+
+
+def _status_of(error: MntrainError) -> int:
+    if isinstance(error, JobNotFoundError):
+        return 404
+    return 409 if isinstance(error, RefusedError) else 400
+
+
+def _is_loopback(host: str) -> bool:
+    """By number: a tunnel's end on the asker's own machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
+from pathlib import Path
 
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
 from jupyter_mntrain.model.api import LOG_SIZE_HEADER, StartRequest, StopRequest
-from jupyter_mntrain.model.ids import JobId
 
 MAX_LOG_BYTES = 1 << 20
 """Per request; a reader asks again for more."""
+
+GONE_CHECK_S = 5.0
+"""How often a follower of a silent journal is looked after: it may have hung up."""
 
 
 class Jobs(AgentHandler):
@@ -22,28 +26,29 @@ class Jobs(AgentHandler):
 
 class Job(AgentHandler):
     def get(self, job_id: str) -> None:
-        self.answer(self.node.jobs.get(JobId(job_id)).record)
+        self.answer(self.node.jobs.get(self.job_id(job_id)).record)
 
 
 class Attempts(AgentHandler):
     def put(self, job_id: str, attempt: str) -> None:
         request = self.body_as(StartRequest)
-        if request.job_id != job_id or request.attempt.number != int(attempt):
+        if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise self.problem(400, "bad-request", "path and body name different attempts")
-        if self.node.node_id not in {p.node_id for p in request.attempt.placements}:
-            raise self.problem(400, "bad-request", f"{self.node.name} is not a participant")
         job = self.node.jobs.start(request)
         self.watches.watch(job)
-        self.node.changed()
+        self.node.tell_leases()
         self.answer(job.record)
 
 
 class JobStop(AgentHandler):
     def post(self, job_id: str) -> None:
         request = self.body_as(StopRequest)
-        record = self.node.jobs.stop(
-            JobId(job_id), request.reason, request.grace_s, request.attempt
-        )
+        try:
+            record = self.node.jobs.stop(
+                self.job_id(job_id), request.reason, request.grace_s, request.attempt
+            )
+        finally:
+            self.node.tell_leases()  # a stop before its start gives back what was promised
         self.answer(record)
 
 
@@ -53,26 +58,26 @@ class JobJournal(AgentHandler):
     async def get(self, job_id: str) -> None:
         since = self.number_argument("since", 0)
         follow = self.get_query_argument("follow", "0") == "1"
-        job = self.node.jobs.get(JobId(job_id))
+        job = self.node.jobs.get(self.job_id(job_id))
+        journal = job.journal
+        position = journal.position_after(since)
         self.set_header("Content-Type", "application/x-ndjson")
-        try:
-            while True:
+        with suppress(StreamClosedError):
+            while not self.has_hung_up:
                 # Taken before reading: a line that comes meanwhile wakes the wait below.
-                grown, is_last = job.journal.grown, not (follow and job.is_active)
-                for block in job.journal.read(since):
-                    self.write(block)
-                    await self.flush()
-                    since += block.count(b"\n")
+                grown, is_last = journal.grown, not (follow and job.is_active)
+                for block in journal.read(position):
+                    await self.send_block(block)
+                    position += len(block)
                 if is_last:
                     return
-                await grown.wait()
-        except StreamClosedError:
-            return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(grown.wait(), GONE_CHECK_S)
 
 
 class JobLog(AgentHandler):
     async def get(self, job_id: str) -> None:
-        job = self.node.jobs.get(JobId(job_id))
+        job = self.node.jobs.get(self.job_id(job_id))
         offset = self.number_argument("offset", 0)
         limit = max(0, min(self.number_argument("limit", MAX_LOG_BYTES), MAX_LOG_BYTES))
         path = job.attempt.path / "log"
@@ -82,13 +87,10 @@ class JobLog(AgentHandler):
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
         if offset < size:
-            content = await asyncio.to_thread(_read, str(path), offset, limit)
-            self.write(content)
+            # Not beyond the size just told: the log grows while we read.
+            self.write(await asyncio.to_thread(_read, path, offset, min(limit, size - offset)))
 
 
-def _read(path: str, offset: int, limit: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.pread(descriptor, limit, offset)
-    finally:
-        os.close(descriptor)
+def _read(path: Path, offset: int, limit: int) -> bytes:
+    with path.open("rb") as file:
+        return os.pread(file.fileno(), limit, offset)

@@ -6,7 +6,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
-from jupyter_mntrain.model.api import Hello, StreamMessage
+from jupyter_mntrain.model.api import Hello
 
 
 class NodeItem(AgentHandler):
@@ -19,13 +19,10 @@ class NodeStream(AgentHandler):
         self.set_header("Content-Type", "application/x-ndjson")
         jobs = tuple(job.record for job in self.node.jobs.all())
         with self.node.hub.listen() as messages:
+            hello = Hello(node=self.node.info(), jobs=jobs)
             try:
-                await self._send(Hello(node=self.node.info(), jobs=jobs))
+                await self.send_block(msgspec.json.encode(hello) + b"\n")
                 while (message := await messages.get()) is not None:
-                    await self._send(message)
+                    await self.send_block(msgspec.json.encode(message) + b"\n")
             except StreamClosedError:
                 return
-
-    async def _send(self, message: StreamMessage) -> None:
-        self.write(msgspec.json.encode(message) + b"\n")
-        await self.flush()

@@ -11,12 +11,15 @@ from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 
 class ProbeListenHandler(AgentHandler):
     def post(self) -> None:
-        self.answer(probe.open_sink(self.body_as(ProbeListen).address))
+        self.answer(probe.open_sink(self.body_as(ProbeListen).address, self.node.name))
 
 
 class ProbeSendHandler(AgentHandler):
     async def post(self) -> None:
         request = self.body_as(ProbeSend)
+        known = {interface.name for interface in self.node.inventory.read().interfaces}
+        if request.interface not in known:
+            raise self.problem(400, "bad-request", f"there is no interface {request.interface!r}")
         capacity = await asyncio.to_thread(probe.measure, request, self.node.name)
         self.node.capacities.keep(request.interface, capacity)
         self.node.changed()

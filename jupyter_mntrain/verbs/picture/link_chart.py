@@ -118,12 +118,8 @@ def _sides(
         # Each direction by its sender: its own counters, its own capacity.
         one, other = placements
         return [
-            _side(
-                columns, one, f"to {other.node}", window, is_sent=True, is_above=True, by=by_ranks
-            ),
-            _side(
-                columns, other, f"to {one.node}", window, is_sent=True, is_above=False, by=by_ranks
-            ),
+            _side(columns, one, other.node, window, is_sent=True, is_above=True, by=by_ranks),
+            _side(columns, other, one.node, window, is_sent=True, is_above=False, by=by_ranks),
         ]
     return [
         _side(columns, placement, placement.node, window, is_sent=sent, is_above=sent, by=by_ranks)

@@ -5,21 +5,16 @@ All lengths are pixels of the page, from the top left corner.
 
 from __future__ import annotations
 
-import io
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from PIL import Image
 
+from jupyter_mntrain.verbs.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.verbs.picture.chart import Chart, Curve
 from jupyter_mntrain.verbs.picture.header import Header
 from jupyter_mntrain.verbs.picture.spread import spread
@@ -30,7 +25,6 @@ from jupyter_mntrain.verbs.picture.theme import (
     LEFT_PX,
     MEDIUM,
     RIGHT_PX,
-    SCALE,
     SMALL,
     TITLE,
     WIDTH_PX,
@@ -38,8 +32,6 @@ from jupyter_mntrain.verbs.picture.theme import (
     Theme,
 )
 
-DPI = 100
-POINTS_PER_PX = 72 / DPI
 SECONDS_PER_DAY = 86_400.0
 """matplotlib's dates are days since the epoch."""
 
@@ -51,8 +43,6 @@ GAP_PX = 8
 FOOT_PX = 26
 LEADER_PX = 8
 DASH_PX = 16
-FONT = "DejaVu Sans"
-"""Comes with matplotlib: the picture is the same on every machine."""
 
 
 class Painter:
@@ -61,15 +51,12 @@ class Painter:
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._shape: tuple[object, ...] | None = None
-        self._figure = Figure(dpi=DPI * SCALE, facecolor=theme.background)
-        self._canvas = FigureCanvasAgg(self._figure)
+        self._canvas = Canvas()
         self._axes: dict[str, Axes] = {}
-        self._height = 0.0
-        self._fonts: dict[tuple[float, bool], FontProperties] = {}
 
     @property
     def figure(self) -> Figure:
-        return self._figure
+        return self._canvas.figure
 
     def paint(
         self, header: Header, charts: list[Chart], span: tuple[float, float], mark_s: float | None
@@ -87,25 +74,14 @@ class Painter:
         if shape != self._shape:
             self._reshape(charts, heights, top, height)
             self._shape = shape
-        for artist in [*self._figure.texts, *self._figure.artists]:
-            artist.remove()
+        self._canvas.clear()
         self._paint_header(header)
         for chart in charts:
             self._paint_chart(chart, span, mark_s, is_last=chart is charts[-1])
-        return self._png()
-
-    def _png(self) -> bytes:
-        """256 colours are more than a chart has, and a third of the bytes."""
-        self._canvas.draw()
-        image = Image.fromarray(np.asarray(self._canvas.buffer_rgba()))
-        buffer = io.BytesIO()
-        image.quantize(256, method=Image.Quantize.FASTOCTREE).save(buffer, "png")
-        return buffer.getvalue()
+        return self._canvas.png()
 
     def _reshape(self, charts: list[Chart], heights: list[int], top: float, height: float) -> None:
-        self._figure.clear()
-        self._figure.set_size_inches(WIDTH_PX / DPI, height / DPI)
-        self._height = height
+        self._canvas.resize(height, self._theme.background)
         self._axes = {}
         plot_width = WIDTH_PX - LEFT_PX - RIGHT_PX
         at = top
@@ -113,7 +89,7 @@ class Painter:
             at += TITLE_PX
             bottom = 1 - (at + chart_height) / height
             box = (LEFT_PX / WIDTH_PX, bottom, plot_width / WIDTH_PX, chart_height / height)
-            axes = self._figure.add_axes(box)
+            axes = self._canvas.figure.add_axes(box)
             axes.patch.set_visible(False)
             for spine in axes.spines.values():
                 spine.set_visible(False)
@@ -137,10 +113,10 @@ class Painter:
             y = self._paint_cause(header)
         y += 20
         colour = theme.bad if header.state == "failed" else theme.fill
-        x = self._write(EDGE_PX, y, header.icon, LARGE, colour, bold=True) + 6
-        x = self._write(x, y, header.state, LARGE, theme.text) + 10
-        x = self._write(x, y, header.name, TITLE, theme.text, bold=True) + 10
-        self._write(x, y, header.identity, SMALL, theme.secondary)
+        x = self._canvas.write(EDGE_PX, y, header.icon, LARGE, colour, bold=True) + 6
+        x = self._canvas.write(x, y, header.state, LARGE, theme.text) + 10
+        x = self._canvas.write(x, y, header.name, TITLE, theme.text, bold=True) + 10
+        self._canvas.write(x, y, header.identity, SMALL, theme.secondary)
         if header.progress is not None:
             y += 18
             self._bar(y, header.progress)
@@ -148,33 +124,33 @@ class Painter:
             y += 20
             x = EDGE_PX
             for number, fact in enumerate(header.facts):
-                x = self._write(x, y, fact, MEDIUM, theme.text, bold=number == 0) + 24
+                x = self._canvas.write(x, y, fact, MEDIUM, theme.text, bold=number == 0) + 24
         if header.numbers:
             y += 24
             for number, (label, value) in enumerate(header.numbers):
                 x = EDGE_PX + number * (WIDTH_PX - 2 * EDGE_PX) / len(header.numbers)
-                self._write(x, y, label, SMALL, theme.secondary)
-                self._write(x, y + 20, value, TITLE, theme.strong, bold=True)
+                self._canvas.write(x, y, label, SMALL, theme.secondary)
+                self._canvas.write(x, y + 20, value, TITLE, theme.strong, bold=True)
             y += 20
         y += 10
         for who, what in header.waiting:
             y += 20
-            self._write(EDGE_PX, y, who, MEDIUM, theme.text, bold=True)
-            self._write(EDGE_PX + 180, y, what, MEDIUM, theme.text)
+            self._canvas.write(EDGE_PX, y, who, MEDIUM, theme.text, bold=True)
+            self._canvas.write(EDGE_PX + 180, y, what, MEDIUM, theme.text)
         if header.footer:
-            self._write(EDGE_PX, y + 24, header.footer, SMALL, theme.secondary)
+            self._canvas.write(EDGE_PX, y + 24, header.footer, SMALL, theme.secondary)
 
     def _paint_cause(self, header: Header) -> float:
         theme, lines = self._theme, self._cause_lines(header)
         bottom = 20.0 * len(lines) + 36
-        self._patch(EDGE_PX / 2, 4, WIDTH_PX - EDGE_PX, bottom - 8, edge=theme.bad)
+        self._canvas.patch(EDGE_PX / 2, 4, WIDTH_PX - EDGE_PX, bottom - 8, edge=theme.bad)
         y = 2.0
         for number, line in enumerate(lines):
             y += 20
             if number == 0:
-                self._write(EDGE_PX + 4, y, "✕", TITLE, theme.bad, bold=True)
-            self._write(EDGE_PX + 24, y, line, LARGE, theme.bad, bold=True)
-        self._write(EDGE_PX + 24, y + 20, header.hint or "", SMALL, theme.secondary)
+                self._canvas.write(EDGE_PX + 4, y, "✕", TITLE, theme.bad, bold=True)
+            self._canvas.write(EDGE_PX + 24, y, line, LARGE, theme.bad, bold=True)
+        self._canvas.write(EDGE_PX + 24, y + 20, header.hint or "", SMALL, theme.secondary)
         return bottom
 
     def _cause_lines(self, header: Header) -> list[str]:
@@ -183,7 +159,7 @@ class Painter:
         lines: list[str] = []
         for word in (header.cause or "").split():
             longer = f"{lines[-1]} {word}" if lines else word
-            if lines and self._width(longer, LARGE, bold=True) <= room:
+            if lines and self._canvas.width(longer, LARGE, bold=True) <= room:
                 lines[-1] = longer
             else:
                 lines.extend(self._broken(word, room))
@@ -191,14 +167,14 @@ class Painter:
 
     def _broken(self, word: str, room: float) -> list[str]:
         """A path longer than the picture is wide."""
-        width = max(1.0, self._width(word, LARGE, bold=True))
+        width = max(1.0, self._canvas.width(word, LARGE, bold=True))
         most = max(1, int(len(word) * room / width))
         return [word[at : at + most] for at in range(0, len(word), most)]
 
     def _bar(self, y: float, share: float) -> None:
         width = WIDTH_PX - 2 * EDGE_PX
-        self._patch(EDGE_PX, y, width, 5, face=self._theme.track)
-        self._patch(EDGE_PX, y, width * share, 5, face=self._theme.fill)
+        self._canvas.patch(EDGE_PX, y, width, 5, face=self._theme.track)
+        self._canvas.patch(EDGE_PX, y, width * share, 5, face=self._theme.fill)
 
     # charts
 
@@ -209,15 +185,15 @@ class Painter:
         for artist in [*axes.lines, *axes.collections, *axes.texts]:
             artist.remove()
         box = axes.get_position()
-        top = (1 - box.y1) * self._height
-        x = self._write(EDGE_PX, top - 12, chart.title, MEDIUM, theme.text, bold=True)
-        self._write(x + 8, top - 12, chart.subtitle, SMALL, theme.secondary)
+        top = (1 - box.y1) * self._canvas.height
+        x = self._canvas.write(EDGE_PX, top - 12, chart.title, MEDIUM, theme.text, bold=True)
+        self._canvas.write(x + 8, top - 12, chart.subtitle, SMALL, theme.secondary)
         axes.set_xlim(span[0] / SECONDS_PER_DAY, span[1] / SECONDS_PER_DAY)
         axes.set_ylim(*chart.limits)
         self._dress(axes, chart, span, is_last=is_last and not chart.note)
         if chart.note is not None:
             axes.set_yticks([])
-            self._write(LEFT_PX, top + 20, chart.note, MEDIUM, theme.secondary)
+            self._canvas.write(LEFT_PX, top + 20, chart.note, MEDIUM, theme.secondary)
             return
         for band in chart.bands:
             x_days = band.x / SECONDS_PER_DAY
@@ -234,7 +210,7 @@ class Painter:
 
     def _paint_curve(self, axes: Axes, curve: Curve) -> None:
         days = curve.x / SECONDS_PER_DAY
-        line = Line2D(days, curve.y, **_line_settings(curve.stroke))
+        line = Line2D(days, curve.y, **line_settings(curve.stroke))
         if curve.stroke.marker:
             line.set_markevery(max(1, len(days) // 12))
         if len(days) == 1:
@@ -251,7 +227,7 @@ class Painter:
         axes.xaxis.set_major_locator(locator)
         form = "%H:%M:%S" if span[1] - span[0] < SHORT_RUN_S else "%H:%M"
         axes.xaxis.set_major_formatter(DateFormatter(form, tz=zone))
-        height = axes.get_position().height * self._height
+        height = axes.get_position().height * self._canvas.height
         axes.yaxis.set_major_locator(MaxNLocator(max(2, int(height // 24)), steps=[1, 2, 5, 10]))
         spell = (lambda v: chart.spell(abs(v))) if chart.mirrored else chart.spell
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: spell(value)))
@@ -273,7 +249,7 @@ class Painter:
         """At the right end of every line: a leader, its dash, its name and its last value."""
         theme = self._theme
         box = axes.get_position()
-        bottom_px, top_px = (1 - box.y0) * self._height, (1 - box.y1) * self._height
+        bottom_px, top_px = (1 - box.y0) * self._canvas.height, (1 - box.y1) * self._canvas.height
         low, high = chart.limits
 
         def height_of(value: float) -> float:
@@ -292,108 +268,23 @@ class Painter:
         )
         edge = WIDTH_PX - RIGHT_PX
         for (wanted, name, value, stroke), place in zip(labels, places, strict=True):
-            self._stroke((edge, edge + LEADER_PX), (wanted, place), Stroke(theme.axis, width=0.8))
+            self._canvas.stroke(
+                (edge, edge + LEADER_PX), (wanted, place), Stroke(theme.axis, width=0.8)
+            )
             start = edge + LEADER_PX
-            self._stroke((start, start + DASH_PX), (place, place), stroke)
+            self._canvas.stroke((start, start + DASH_PX), (place, place), stroke)
             x: float = start + DASH_PX + 4
-            room = WIDTH_PX - 4 - x - self._width(f" {value}", SMALL, bold=True) - 4
-            x = self._write(x, place, self._shortened(name, room), SMALL, theme.secondary)
-            self._write(x + 4, place, value, SMALL, theme.strong, bold=True)
-
-    # primitives
-
-    def _write(
-        self, x: float, y: float, text: str, size: float, colour: str, *, bold: bool = False
-    ) -> float:
-        """Text with its middle at height ``y``; returns where it ends."""
-        self._figure.text(
-            x / WIDTH_PX,
-            1 - y / self._height,
-            text,
-            fontproperties=self._font(size, bold=bold),
-            color=colour,
-            va="center_baseline",
-            ha="left",
-            parse_math=False,
-        )
-        return x + self._width(text, size, bold=bold)
-
-    def _shortened(self, name: str, room: float) -> str:
-        """Names of nodes may be long; the value beside them is what counts."""
-        if self._width(name, SMALL, bold=False) <= room:
-            return name
-        while len(name) > 1 and self._width(f"{name}…", SMALL, bold=False) > room:
-            name = name[:-1]
-        return f"{name.rstrip()}…"
-
-    def _width(self, text: str, size: float, *, bold: bool) -> float:
-        if not text:
-            return 0.0
-        renderer: Any = self._canvas.get_renderer()
-        font = self._font(size, bold=bold)
-        width: float = renderer.get_text_width_height_descent(text, font, ismath=False)[0]
-        return width / SCALE
-
-    def _font(self, size: float, *, bold: bool) -> FontProperties:
-        key = (size, bold)
-        if key not in self._fonts:
-            weight = "bold" if bold else "normal"
-            self._fonts[key] = FontProperties(family=FONT, weight=weight, size=size * POINTS_PER_PX)
-        return self._fonts[key]
-
-    def _stroke(self, xs: tuple[float, float], ys: tuple[float, float], stroke: Stroke) -> None:
-        self._figure.add_artist(
-            Line2D(
-                [x / WIDTH_PX for x in xs],
-                [1 - y / self._height for y in ys],
-                **_line_settings(stroke),
+            room = WIDTH_PX - 4 - x - self._canvas.width(f" {value}", SMALL, bold=True) - 4
+            x = self._canvas.write(
+                x, place, self._canvas.shortened(name, room), SMALL, theme.secondary
             )
-        )
-
-    def _patch(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        *,
-        face: str = "none",
-        edge: str = "none",
-    ) -> None:
-        self._figure.add_artist(
-            Rectangle(
-                (x / WIDTH_PX, 1 - (y + height) / self._height),
-                width / WIDTH_PX,
-                height / self._height,
-                facecolor=face,
-                edgecolor=edge,
-                linewidth=1.0,
-                transform=self._figure.transFigure,
-            )
-        )
+            self._canvas.write(x + 4, place, value, SMALL, theme.strong, bold=True)
 
 
 def _height(chart: Chart) -> int:
     """Room for every label."""
     labels = len(chart.curves) + len(chart.levels)
     return 36 if chart.note else max(chart.height_px, LABEL_GAP_PX * labels)
-
-
-def _line_settings(stroke: Stroke) -> dict[str, Any]:
-    width = stroke.width
-    settings: dict[str, Any] = {
-        "color": stroke.colour,
-        "linewidth": width,
-        "solid_capstyle": "butt",
-        "dash_capstyle": "butt",
-        "marker": stroke.marker or None,
-        "markersize": 3.5,
-    }
-    if stroke.dash:
-        # matplotlib scales dashes by the line width; these are pixels.
-        scaled = tuple(length * POINTS_PER_PX / width for length in stroke.dash)
-        settings["linestyle"] = (0, scaled)
-    return settings
 
 
 def newest(charts: list[Chart]) -> float | None:

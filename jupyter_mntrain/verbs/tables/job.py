@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 DETAIL_LINES = 12
 """Of the traceback: its end says what happened."""
+
+NARROW_WIDTH = 78
+FULL_WIDTH = 104
+"""Columns that most of the rank table takes with short names, and all of it."""
 
 RECENT_STEPS = 50
 """What a step takes now, not what it took when the job began."""
@@ -51,8 +56,8 @@ def status_view(
     parts.extend(_endings(history.view) if history else ())
     if any(rank.step for rank in summary.ranks):
         parts += [Text(), _numbers(summary, step_seconds(history) if history else None)]
-    parts += [Text(), rank_table(summary.ranks)]
-    if summary.links:
+    parts += [Text(), RankTable(summary.ranks)]
+    if any(link.bytes_per_s is not None for link in summary.links):
         parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
     return Group(*parts)
 
@@ -126,29 +131,52 @@ def step_seconds(history: JobHistory) -> float | None:
     return max(medians, default=None)
 
 
-def rank_table(ranks: Sequence[RankSummary]) -> Table:
-    """One row per rank."""
-    numbers = ("step", "tok/s", "pace", "MFU", "compute", "memory")
-    table = plain_table(
-        "rank", "node", "state", "stage", "layers", *numbers, "device", right=numbers
-    )
-    slowest = slowest_rank(ranks)
-    for rank in ranks:
-        table.add_row(
-            f"r{rank.rank}",
-            rank.node,
-            state_text(rank.state),
-            ", ".join(map(str, rank.stages)) or formats.ABSENT,
-            _spans(rank.layers),
-            count(rank.step),
-            count(rank.tokens_per_s),
-            count(rank.pace_tokens_per_s) + (" ◀ slowest" if rank.rank == slowest else ""),
-            percent(rank.mfu),
-            percent(rank.compute_share),
-            formats.memory(rank.memory_bytes),
-            rank.device or formats.ABSENT,
-        )
-    return table
+class RankTable:
+    """One row per rank. Where there is little room, what matters least is left out."""
+
+    def __init__(self, ranks: Sequence[RankSummary]) -> None:
+        self._ranks = ranks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        slowest = slowest_rank(self._ranks)
+        room = options.max_width
+        columns = [column for column in RANK_COLUMNS if room >= column.from_width]
+        numbers = tuple(column.title for column in columns if column.is_number)
+        table = plain_table(*(column.title for column in columns), right=numbers)
+        for rank in self._ranks:
+            mark = "" if rank.rank != slowest else " ◀ slowest" if room >= FULL_WIDTH else " ◀"
+            cells = [column.cell(rank) for column in columns]
+            table.add_row(
+                *(
+                    f"{cell}{mark}" if column.title == "pace" else cell
+                    for column, cell in zip(columns, cells, strict=True)
+                )
+            )
+        yield table
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cell: Callable[[RankSummary], Text | str]
+    from_width: int = 0
+    is_number: bool = True
+
+
+RANK_COLUMNS: Final = (
+    _Column("rank", lambda one: f"r{one.rank}", is_number=False),
+    _Column("node", lambda one: one.node, is_number=False),
+    _Column("state", lambda one: state_text(one.state), is_number=False),
+    _Column("step", lambda one: count(one.step)),
+    _Column("tok/s", lambda one: count(one.tokens_per_s)),
+    _Column("pace", lambda one: count(one.pace_tokens_per_s), NARROW_WIDTH),
+    _Column("MFU", lambda one: percent(one.mfu)),
+    _Column("compute", lambda one: percent(one.compute_share), NARROW_WIDTH),
+    _Column("memory", lambda one: formats.memory(one.memory_bytes), NARROW_WIDTH),
+    _Column("stage", lambda one: _spans(one.stages), FULL_WIDTH, is_number=False),
+    _Column("layers", lambda one: _spans(one.layers), FULL_WIDTH, is_number=False),
+    _Column("device", lambda one: one.device or formats.ABSENT, FULL_WIDTH, is_number=False),
+)
 
 
 def slowest_rank(ranks: Sequence[RankSummary], margin: float = 0.03) -> int | None:

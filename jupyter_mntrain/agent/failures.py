@@ -1,0 +1,71 @@
+"""torchrun's own account of its ranks' ends, as it stands in its log. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+from jupyter_mntrain.model._record import Record
+
+TRUSTED_S = 120.0
+"""torchrun tells local times; one that is not shortly before the end is of another time zone."""
+
+_ENTRY = re.compile(
+    r"time +: (?P<time>\S+)\n +host +: .*\n +rank +: \d+ \(local_rank: (?P<local>\d+)\)\n"
+    r" +exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
+)
+"""Of the table torchrun ends with; the first failure comes last."""
+
+_LINE = re.compile(
+    r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)"
+)
+"""The one line before the table, all there is if torchrun did not get so far."""
+
+_ENDED = re.compile(r"Sending process (\d+) closing signal")
+
+
+class Failure(Record, frozen=True):
+    """A rank that did not end well.
+
+    Args:
+        exit_code: negative for a signal.
+        was_ended: by torchrun, because another rank had failed.
+        time_s: as torchrun saw it, to a second.
+    """
+
+    local_rank: int
+    exit_code: int
+    was_ended: bool = False
+    time_s: float | None = None
+
+    def time_before(self, end_s: float) -> float:
+        """Its time if that can be true of an attempt that ended at ``end_s``, else that."""
+        if self.time_s is None or not end_s - TRUSTED_S <= self.time_s <= end_s:
+            return end_s
+        return self.time_s
+
+
+def rank_failures(log: str) -> list[Failure]:
+    """Every failure torchrun tells of, the first one first."""
+    ended = set(_ENDED.findall(log))
+    found: dict[int, Failure] = {}
+    for match in [*reversed(list(_ENTRY.finditer(log))), *_LINE.finditer(log)]:
+        local, code = int(match["local"]), int(match["code"])
+        was_ended = match["pid"] in ended and code in (-signal.SIGTERM, -signal.SIGKILL)
+        stamp = match.groupdict().get("time")
+        failure = Failure(
+            local_rank=local,
+            exit_code=code,
+            was_ended=was_ended,
+            time_s=_seconds(stamp) if stamp else None,
+        )
+        found.setdefault(local, failure)
+    return list(found.values())
+
+
+def _seconds(stamp: str) -> float | None:
+    try:
+        return time.mktime(time.strptime(stamp, "%Y-%m-%d_%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None

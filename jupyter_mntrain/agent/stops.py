@@ -1,0 +1,36 @@
+"""Stops that came before the start they are meant for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jupyter_mntrain.model.ids import JobId
+
+REMEMBERED_S = 60.0
+"""Longer than any request is on its way: drivers give up after seconds."""
+
+
+@dataclass
+class EarlyStops:
+    """Remembers up to which attempt a job must not start any more.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    clock: Callable[[], float]
+    _stops: dict[JobId, tuple[float, float]] = field(default_factory=dict)
+    """Job → (last attempt that must not start, until when)."""
+
+    def remember(self, job_id: JobId, attempt: int | None) -> None:
+        """``None`` = the whole job, whatever attempt comes."""
+        now = self.clock()
+        self._stops = {job: stop for job, stop in self._stops.items() if stop[1] > now}
+        last = float("inf") if attempt is None else float(attempt)
+        before = self._stops.get(job_id, (0.0, 0.0))[0]
+        self._stops[job_id] = (max(last, before), now + REMEMBERED_S)
+
+    def includes(self, job_id: JobId, attempt: int) -> bool:
+        last, until = self._stops.get(job_id, (0.0, 0.0))
+        return attempt <= last and self.clock() < until

@@ -1,0 +1,38 @@
+"""A bell between threads: rung after every change, waited for with a condition."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Changes:
+    """Rung by one thread, waited for by any number of others."""
+
+    def __init__(self) -> None:
+        self._bell = threading.Condition()
+        self._count = 0
+
+    def notify(self) -> None:
+        """Something has changed."""
+        with self._bell:
+            self._count += 1
+            self._bell.notify_all()
+
+    def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
+        """Wait until ``is_true``, asked again after every change; ``False`` after ``timeout_s``.
+
+        It is asked without any lock held, so it may itself ask the thread that rings.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            seen = self._count
+            if is_true():
+                return True
+            rest_s = None if deadline is None else deadline - time.monotonic()
+            if rest_s is not None and rest_s <= 0:
+                return False
+            with self._bell:
+                if self._count == seen:
+                    self._bell.wait(rest_s)

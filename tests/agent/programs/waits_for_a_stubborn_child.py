@@ -1,0 +1,10 @@
+"""Waits for its child when asked to end, as torchrun does; the child never ends when asked."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+child = subprocess.Popen([sys.executable, str(Path(__file__).with_name("ignores_term.py"))])
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+child.wait()

@@ -1,0 +1,111 @@
+"""Fake agents that run until the test ends, on the test's own loop or on one in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.cluster.loop import LoopThread
+from tests.cluster.fake_agent import FakeAgent
+
+DEADLINE_S = 20.0
+"""For anything that should happen at once, on a machine that is busy with other tests."""
+
+
+class FakeClock:
+    """Stands still until told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1_700_000_000.0 + self.now
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def until(is_true: Callable[[], Any]) -> None:
+    """Wait for a condition, never for a time."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_true():
+        assert time.monotonic() < deadline, "never came true"
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def agent_here(
+    anyio_backend: str, loopback_addresses: Iterator[str]
+) -> AsyncIterator[Callable[..., Awaitable[FakeAgent]]]:
+    """Makes agents on the test's own event loop."""
+    made: list[FakeAgent] = []
+
+    async def make(name: str = "node1", **fields: Any) -> FakeAgent:
+        agent = FakeAgent(name, **({"address": next(loopback_addresses)} | fields))
+        await agent.start()
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        await agent.die()
+
+
+class Elsewhere:
+    """Agents in a thread of their own, as they are to the synchronous face."""
+
+    def __init__(self, addresses: Iterator[str]) -> None:
+        self._addresses = addresses
+        self._thread = LoopThread("fake agents")
+        self._agents: list[FakeAgent] = []
+
+    def agent(self, name: str = "node1", **fields: Any) -> FakeAgent:
+        basis: dict[str, Any] = {"address": next(self._addresses), "beat_every_s": 0.2}
+
+        async def make() -> FakeAgent:
+            agent = FakeAgent(name, **(basis | fields))
+            await agent.start()
+            return agent
+
+        agent = self._thread.run(make())
+        self._agents.append(agent)
+        return agent
+
+    def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call something of an agent where the agent lives; await it if it is to be awaited."""
+
+        async def call() -> Any:
+            result = work(*arguments)
+            return await result if asyncio.iscoroutine(result) else result
+
+        return self._thread.run(call())
+
+    def close(self) -> None:
+        for agent in self._agents:
+            self.do(agent.die)
+        self._thread.close()
+
+
+@pytest.fixture
+def elsewhere(loopback_addresses: Iterator[str]) -> Iterator[Elsewhere]:
+    agents = Elsewhere(loopback_addresses)
+    yield agents
+    agents.close()
+
+
+def wait_for(is_true: Callable[[], Any]) -> Any:
+    """The first true value, waited for."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not (value := is_true()):
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.005)
+    return value

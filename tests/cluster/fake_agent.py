@@ -1,0 +1,447 @@
+"""A small real HTTP server that speaks the agents' protocol over state in memory.
+
+For our own unit tests only: it starts no process. Every route can be made to refuse, to act and
+then lose the reply, to lose the request, to be slow or to hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from tornado.httpserver import HTTPServer
+from tornado.iostream import StreamClosedError
+from tornado.netutil import bind_sockets
+from tornado.web import Application, RequestHandler
+
+from jupyter_mntrain.model import api
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.job import JobRecord, JobState, PartStatus
+from jupyter_mntrain.model.metrics import JournalLine, PartChange, RankStep, Sample, encoder
+from jupyter_mntrain.model.node import Beat, Capacity, Interface, NodeInfo
+from jupyter_mntrain.model.state import Exited, Launched, RankUp, StopAsked, apply, new_part
+from tests.plan.nodes import LO, node
+
+PORTS = itertools.count(30001)
+
+
+@dataclass
+class Refuse:
+    """Say no and do nothing."""
+
+    message: str = "not today"
+    code: str = "refused"
+    status: int = 409
+    hint: str | None = "come back tomorrow"
+
+
+@dataclass
+class LoseReply:
+    """Do it, then break the connection: the driver cannot know."""
+
+
+@dataclass
+class LoseRequest:
+    """Break the connection without having done anything."""
+
+
+@dataclass
+class Slow:
+    seconds: float
+
+
+@dataclass
+class Hang:
+    """Never answer."""
+
+
+Fault = Refuse | LoseReply | LoseRequest | Slow | Hang
+
+
+@dataclass
+class FakeAgent:
+    """One node. Everything is readable and writable from the test, on the agent's own loop."""
+
+    name: str
+    address: str = "127.0.0.1"
+    cluster: str = "default"
+    node_id: str = ""
+    hostname: str = ""
+    boot_id: str = "boot"
+    interfaces: tuple[Interface, ...] = ()
+    protocol: int = api.PROTOCOL
+    beat_every_s: float | None = None
+    """``None`` = no beats but those the test sends."""
+    started_s: float = 0.0
+    leases: dict[tuple[JobId, int], api.LeaseRequest] = field(default_factory=dict)
+    stopped_early: set[tuple[JobId, int]] = field(default_factory=set)
+    jobs: dict[JobId, JobRecord] = field(default_factory=dict)
+    journals: dict[JobId, list[JournalLine]] = field(default_factory=lambda: defaultdict(list))
+    logs: dict[JobId, bytes] = field(default_factory=dict)
+    log_limit: int = 1 << 20
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
+    ends_streams_of_finished_jobs: bool = True
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self.node_id = self.node_id or f"id-of-{self.name}"
+        self._listeners: set[asyncio.Queue[bytes | None]] = set()
+        self._grown = asyncio.Event()
+        self._server: HTTPServer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def where(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    @property
+    def info(self) -> NodeInfo:
+        basis = node(
+            self.name,
+            *self.interfaces,
+            agent=self.where,
+            node_id=self.node_id,
+            hostname=self.hostname or None,
+            boot_id=self.boot_id,
+        )
+        return msgspec.structs.replace(
+            basis,
+            cluster=self.cluster,
+            protocol=self.protocol,
+            started_s=self.started_s,
+            python="/usr/bin/python3",
+            jobs_directory=f"/state/{self.name}/jobs",
+        )
+
+    async def start(self) -> None:
+        sockets = bind_sockets(self.port, self.address)
+        self.port = sockets[0].getsockname()[1]
+        self._server = HTTPServer(_application(self))
+        self._server.add_sockets(sockets)
+        if self.beat_every_s is not None:
+            self._tasks.add(asyncio.create_task(self._beat(self.beat_every_s)))
+
+    async def die(self) -> None:
+        """As if killed: connections break, nothing listens."""
+        for task in self._tasks:
+            task.cancel()
+        for queue in self._listeners:
+            queue.put_nowait(None)
+        if self._server is not None:
+            self._server.stop()
+            await self._server.close_all_connections()
+            self._server = None
+
+    def say(self, message: api.StreamMessage) -> None:
+        """To everybody on the stream."""
+        for queue in self._listeners:
+            queue.put_nowait(msgspec.json.encode(message) + b"\n")
+
+    def beat(self) -> None:
+        self.say(Beat(time_s=time.time(), interfaces=()))
+
+    def count(self, route: str) -> int:
+        return sum(1 for _, asked in self.requests if asked == route)
+
+    def finish(self, job_id: JobId, exit_code: int = 0) -> None:
+        """The part ends by itself."""
+        self.change(job_id, Exited(time_s=time.time(), exit_code=exit_code))
+
+    def change(self, job_id: JobId, *events: Any) -> None:
+        record = self.jobs[job_id]
+        part = record.part
+        for event in events:
+            part = apply(part, event)
+        self.set_part(job_id, part)
+
+    def set_part(self, job_id: JobId, part: PartStatus) -> None:
+        self.jobs[job_id] = msgspec.structs.replace(self.jobs[job_id], part=part)
+        self.write(job_id, PartChange(time_s=time.time(), part=part))
+        self.say(api.JobChanged(record=self.jobs[job_id]))
+
+    def write(self, job_id: JobId, *samples: Sample) -> None:
+        """Append to the journal."""
+        journal = self.journals[job_id]
+        for sample in samples:
+            number = self.jobs[job_id].attempt.number if job_id in self.jobs else 1
+            journal.append(JournalLine(seq=len(journal) + 1, attempt=number, body=sample))
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def steps(self, job_id: JobId, rank: int, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.write(
+                job_id,
+                RankStep(time_s=float(number), rank=Rank(rank), step=number, step_s=1.0, tokens=10),
+            )
+
+    # What a real agent does, in as few lines as the protocol allows.
+
+    def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
+        self.leases[request.job_id, request.attempt] = request
+        port = None if request.hold_port is None else request.hold_port or next(PORTS)
+        return api.LeaseGrant(address=self.address, port=port, expires_s=time.time() + 15)
+
+    def start_part(self, request: api.StartRequest) -> JobRecord:
+        key = (request.job_id, request.attempt.number)
+        if request.job_id in self.jobs:
+            return self.jobs[request.job_id]
+        if key not in self.leases or key in self.stopped_early:
+            raise _RefusedError(Refuse(message="holds no lease here"))
+        place = next(p for p in request.attempt.placements if p.node_id == self.node_id)
+        part = new_part(NodeId(self.node_id), self.name, place.ranks)
+        self.jobs[request.job_id] = JobRecord(
+            job_id=request.job_id,
+            spec=request.spec,
+            attempt=request.attempt,
+            part=part,
+            submitted_by=request.submitted_by,
+        )
+        ups = [RankUp(rank=status.rank, pid=100 + status.rank) for status in part.ranks]
+        self.change(request.job_id, Launched(time_s=time.time()), *ups)
+        return self.jobs[request.job_id]
+
+    def stop_part(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
+        if request.attempt is not None and job_id not in self.jobs:
+            self.stopped_early.add((job_id, request.attempt))
+            self.leases.pop((job_id, request.attempt), None)
+        if job_id not in self.jobs:
+            raise _RefusedError(
+                Refuse(message="job is not known here", code="no-such-job", status=404)
+            )
+        end = Exited(time_s=time.time(), exit_code=-15)
+        self.change(job_id, StopAsked(reason=request.reason), end)
+        self.leases.pop((job_id, self.jobs[job_id].attempt.number), None)
+        return self.jobs[job_id]
+
+    async def _beat(self, every_s: float) -> None:
+        while True:
+            self.beat()
+            await asyncio.sleep(every_s)
+
+
+class _RefusedError(Exception):
+    def __init__(self, fault: Refuse) -> None:
+        self.fault = fault
+
+
+class _Handler(RequestHandler):
+    route = ""
+
+    def initialize(self, agent: FakeAgent) -> None:
+        self.agent = agent
+        self._loses_reply = False
+
+    async def prepare(self) -> None:
+        self.agent.requests.append((self.request.method or "", self.route))
+        if self.request.headers.get(api.CLUSTER_HEADER) != self.agent.cluster:
+            self.refuse(
+                Refuse(
+                    message=f"{self.agent.name} belongs to cluster {self.agent.cluster!r}",
+                    code="other-cluster",
+                    status=421,
+                )
+            )
+            return
+        faults = self.agent.faults[self.route]
+        match faults.pop(0) if faults else None:
+            case Refuse() as fault:
+                self.refuse(fault)
+            case LoseReply():
+                self._loses_reply = True
+            case LoseRequest():
+                self.break_off()
+            case Slow(seconds=seconds):
+                await asyncio.sleep(seconds)
+            case Hang():
+                await asyncio.Event().wait()
+
+    def body_as(self, kind: Any) -> Any:
+        assert self.request.headers["Content-Type"] == "application/json"
+        return msgspec.json.decode(self.request.body, type=kind)
+
+    def answer(self, content: Any) -> None:
+        if self._loses_reply:
+            self.break_off()
+        else:
+            self.finish(msgspec.json.encode(content))
+
+    def refuse(self, fault: Refuse) -> None:
+        self.set_status(fault.status)
+        problem = api.Problem(code=fault.code, message=fault.message, hint=fault.hint)
+        self.finish(msgspec.json.encode(problem))
+
+    def break_off(self) -> None:
+        self.request.connection.stream.close()  # type: ignore[union-attr, attr-defined]
+        self._finished = True
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs["exc_info"][1]
+        if isinstance(error, _RefusedError):
+            self.refuse(error.fault)
+        else:
+            super().write_error(status_code, **kwargs)
+
+    def log_exception(self, *args: Any) -> None:
+        if not isinstance(args[1], _RefusedError):
+            super().log_exception(*args)
+
+
+class _Node(_Handler):
+    route = "node"
+
+    def get(self) -> None:
+        self.answer(self.agent.info)
+
+
+class _Stream(_Handler):
+    route = "stream"
+
+    async def get(self) -> None:
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        hello = api.Hello(node=self.agent.info, jobs=tuple(self.agent.jobs.values()))
+        queue.put_nowait(msgspec.json.encode(hello) + b"\n")
+        self.agent._listeners.add(queue)
+        try:
+            with contextlib.suppress(StreamClosedError):
+                while (line := await queue.get()) is not None:
+                    self.write(line)
+                    await self.flush()
+        finally:
+            self.agent._listeners.discard(queue)
+
+
+class _Leases(_Handler):
+    route = "lease"
+
+    def post(self) -> None:
+        self.answer(self.agent.lease(self.body_as(api.LeaseRequest)))
+
+
+class _Lease(_Handler):
+    route = "release"
+
+    def delete(self, job: str, attempt: str) -> None:
+        assert self.request.headers["Content-Type"] == "application/json"
+        if JobId(job) not in self.agent.jobs:
+            self.agent.leases.pop((JobId(job), int(attempt)), None)
+        self.answer({})
+
+
+class _Jobs(_Handler):
+    route = "jobs"
+
+    def get(self) -> None:
+        self.answer(list(self.agent.jobs.values()))
+
+
+class _Job(_Handler):
+    route = "job"
+
+    def get(self, job: str) -> None:
+        if JobId(job) not in self.agent.jobs:
+            raise _RefusedError(Refuse(message="unknown", code="no-such-job", status=404))
+        self.answer(self.agent.jobs[JobId(job)])
+
+
+class _Start(_Handler):
+    route = "start"
+
+    def put(self, job: str, attempt: str) -> None:
+        self.answer(self.agent.start_part(self.body_as(api.StartRequest)))
+
+
+class _Stop(_Handler):
+    route = "stop"
+
+    def post(self, job: str) -> None:
+        self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)))
+
+
+class _Journal(_Handler):
+    route = "journal"
+
+    async def get(self, job: str) -> None:
+        agent, job_id = self.agent, JobId(job)
+        since = int(self.get_query_argument("since"))
+        follow = self.get_query_argument("follow", "0") == "1"
+        with contextlib.suppress(StreamClosedError):
+            while True:
+                grown = agent._grown
+                is_over = self._is_over(job_id)
+                for line in agent.journals[job_id][since:]:
+                    self.write(encoder.encode(line) + b"\n")
+                    await self.flush()
+                    since = line.seq
+                    if self._loses_reply:
+                        self.break_off()
+                        return
+                if not follow or is_over:
+                    return
+                await grown.wait()
+
+    def _is_over(self, job_id: JobId) -> bool:
+        record = self.agent.jobs.get(job_id)
+        over: tuple[JobState, ...] = ("succeeded", "failed", "cancelled")
+        return record is None or record.part.state in over
+
+
+class _Log(_Handler):
+    route = "log"
+
+    def get(self, job: str) -> None:
+        log = self.agent.logs.get(JobId(job), b"")
+        offset = int(self.get_query_argument("offset"))
+        limit = min(int(self.get_query_argument("limit")), self.agent.log_limit)
+        begin = max(0, len(log) + offset) if offset < 0 else offset
+        self.set_header(api.LOG_SIZE_HEADER, str(len(log)))
+        self.finish(log[begin : begin + limit])
+
+
+class _Listen(_Handler):
+    route = "listen"
+
+    def post(self) -> None:
+        request = self.body_as(api.ProbeListen)
+        self.answer(
+            api.ProbeTicket(port=next(PORTS), token=f"to {self.agent.name} {request.address}")
+        )
+
+
+class _Send(_Handler):
+    route = "send"
+
+    def post(self) -> None:
+        request = self.body_as(api.ProbeSend)
+        assert request.token.startswith(f"to {request.peer}")
+        self.answer(Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, peer=request.peer))
+
+
+def _application(agent: FakeAgent) -> Application:
+    job = r"/v1/jobs/(?P<job>[^/]+)"
+    routes: list[tuple[str, type[_Handler]]] = [
+        (r"/v1/node", _Node),
+        (r"/v1/stream", _Stream),
+        (r"/v1/leases", _Leases),
+        (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),
+        (r"/v1/jobs", _Jobs),
+        (job, _Job),
+        (rf"{job}/attempts/(?P<attempt>\d+)", _Start),
+        (rf"{job}/stop", _Stop),
+        (rf"{job}/journal", _Journal),
+        (rf"{job}/log", _Log),
+        (r"/v1/probe/listen", _Listen),
+        (r"/v1/probe/send", _Send),
+    ]
+    return Application([(path, handler, {"agent": agent}) for path, handler in routes])
+
+
+__all__ = ["LO", "FakeAgent", "Hang", "LoseReply", "LoseRequest", "Refuse", "Slow"]

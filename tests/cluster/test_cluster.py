@@ -1,0 +1,420 @@
+"""The public face over agents in another thread, as a notebook or a script uses it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import jupyter_mntrain
+from jupyter_mntrain import cluster as room
+from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook, StaticDiscovery
+from jupyter_mntrain.cluster import cluster as cluster_module
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    NodeError,
+    RefusedError,
+    SpecError,
+)
+from jupyter_mntrain.model.job import JobSpec, Participant
+from tests.cluster.conftest import Elsewhere, wait_for
+from tests.cluster.fake_agent import FakeAgent, Refuse
+
+Open = Callable[..., Cluster]
+
+
+@pytest.fixture
+def open_cluster() -> Iterator[Open]:
+    opened: list[Cluster] = []
+
+    def open_it(*agents: FakeAgent, **fields: Any) -> Cluster:
+        addresses = [agent.where for agent in agents]
+        made = Cluster(**({"addresses": addresses, "discovery": StaticDiscovery()} | fields))
+        opened.append(made)
+        return made
+
+    yield open_it
+    for made in opened:
+        made.close()
+
+
+@pytest.fixture
+def two(elsewhere: Elsewhere) -> list[FakeAgent]:
+    return [elsewhere.agent("node1"), elsewhere.agent("node2")]
+
+
+@pytest.fixture
+def cluster(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
+    made = open_cluster(*two)
+    made.wait_for_nodes(2, 20)
+    return made
+
+
+def spec(*nodes: str, **fields: Any) -> JobSpec:
+    names = nodes or ("node1", "node2")
+    participants = tuple(Participant(node=name) for name in names)
+    return JobSpec(entry=("-m", "trainer"), participants=participants, **fields)
+
+
+@pytest.fixture
+def job(cluster: Cluster) -> Job:
+    return cluster.launch(spec())
+
+
+def test_the_package_offers_the_same_names() -> None:
+    assert jupyter_mntrain.Cluster is Cluster
+    assert jupyter_mntrain.Job is Job
+    assert sorted(room.__all__) == room.__all__
+    assert all(hasattr(room, name) for name in room.__all__)
+
+
+def test_nodes_are_there_as_soon_as_they_answer(cluster: Cluster) -> None:
+    assert [(node.name, node.liveness, node.found_by) for node in cluster.nodes()] == [
+        ("node1", "up", "typed"),
+        ("node2", "up", "typed"),
+    ]
+    assert repr(cluster) == "<Cluster 'default': 2 nodes>"
+
+
+def test_waiting_for_more_nodes_than_there_are_ends_with_what_there_is(cluster: Cluster) -> None:
+    assert len(cluster.wait_for_nodes(3, 0.05)) == 2
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ü", "-x", "a/b", "x" * 64])
+def test_a_name_with_odd_characters_is_one_line(name: str) -> None:
+    with pytest.raises(SpecError, match="is not a cluster name"):
+        Cluster(name)
+
+
+def test_discovered_agents_of_another_cluster_are_never_shown(
+    open_cluster: Open, elsewhere: Elsewhere
+) -> None:
+    ours, theirs = elsewhere.agent("ours"), elsewhere.agent("theirs", cluster="theirs")
+    both = [ours.where, theirs.where]
+    made = open_cluster(discovery=StaticDiscovery(both))
+    wait_for(lambda: any("theirs" in (node.reason or "") for node in made.nodes()))
+    wait_for(lambda: any(node.liveness == "up" for node in made.nodes()))
+    assert [node.name for node in made.nodes() if node.info] == ["ours"]
+
+
+# Adding and forgetting
+
+
+def test_a_node_added_is_up_and_remembered_by_the_next_cluster(
+    open_cluster: Open, elsewhere: Elsewhere
+) -> None:
+    agent = elsewhere.agent("node9")
+    first = open_cluster()
+    view = first.add(agent.where)
+    assert (view.name, view.liveness, view.found_by) == ("node9", "up", "typed")
+    assert PeerBook().addresses("default") == (agent.where,)
+    second = open_cluster()
+    (again,) = second.wait_for_nodes(1, 20)
+    assert (again.name, again.found_by) == ("node9", "remembered")
+
+
+def test_adding_twice_or_by_another_address_is_still_one_node(
+    open_cluster: Open, elsewhere: Elsewhere
+) -> None:
+    agent = elsewhere.agent("node9", address="0.0.0.0")
+    made = open_cluster()
+    for host in ("127.0.0.1", "127.0.0.1", "localhost"):
+        assert made.add(f"{host}:{agent.port}").name == "node9"
+    assert [node.name for node in made.nodes()] == ["node9"]
+
+
+def test_adding_says_what_is_wrong_and_remembers_nothing(
+    open_cluster: Open, elsewhere: Elsewhere
+) -> None:
+    dead = elsewhere.agent("dead")
+    elsewhere.do(dead.die)
+    foreign = elsewhere.agent("foreign", cluster="theirs")
+    old = elsewhere.agent("old", protocol=0)
+    odd = elsewhere.agent("odd")
+    odd.faults["node"].append(Refuse(status=503, code="http-503", message="starting"))
+    made = open_cluster()
+    for agent, reason, said in (
+        (dead, "refused", "connection refused"),
+        (foreign, "wrong cluster", "'theirs'"),
+        (old, "protocol", "protocol 0"),
+        (odd, None, "starting"),
+    ):
+        with pytest.raises(NodeError) as caught:
+            made.add(agent.where)
+        assert caught.value.reason == reason
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(SpecError, match="HOST:PORT"):
+        made.add("not an address")
+    assert made.nodes() == ()
+    assert PeerBook().addresses("default") == ()
+
+
+def test_forgetting_by_address_and_by_name(open_cluster: Open, two: list[FakeAgent]) -> None:
+    made = open_cluster()
+    for agent in two:
+        made.add(agent.where)
+    made.forget("node1")
+    made.forget(two[1].where)
+    assert made.nodes() == ()
+    assert PeerBook().addresses("default") == ()
+    with pytest.raises(NodeError, match="is known"):
+        made.forget("10.0.0.1")
+
+
+# Choosing
+
+
+def test_nobody_named_is_everybody(cluster: Cluster) -> None:
+    assert cluster.participants() == (Participant(node="node1"), Participant(node="node2"))
+
+
+def test_members_are_checked_against_the_nodes(cluster: Cluster) -> None:
+    assert cluster.participants(["node2:3:lo", "node1:1"]) == (
+        Participant(node="node2", nproc=3, interface="lo"),
+        Participant(node="node1"),
+    )
+    with pytest.raises(SpecError, match="did you mean node"):
+        cluster.participants(["node3:1"])
+    with pytest.raises(SpecError, match="HOST:N"):
+        cluster.participants(["node1:x"])
+
+
+def test_a_cluster_just_opened_gives_the_named_nodes_time_to_be_found(
+    open_cluster: Open, two: list[FakeAgent]
+) -> None:
+    assert len(open_cluster(*two).participants(["node1:1", "node2:1"])) == 2
+
+
+def test_a_lost_node_cannot_be_chosen_and_says_why(
+    cluster: Cluster, elsewhere: Elsewhere, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jupyter_mntrain.cluster import liveness
+
+    monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
+    monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
+    elsewhere.do(two[1].die)
+    wait_for(lambda: cluster.nodes()[1].liveness == "lost")
+    with pytest.raises(NodeError, match="node2: connection refused"):
+        cluster.participants(["node1:1", "node2:1"])
+    assert cluster.participants() == (Participant(node="node1"),)
+
+
+# Jobs
+
+
+def test_a_job_launched_is_known_at_once_and_to_every_cluster(
+    cluster: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent]
+) -> None:
+    assert job.state == "running"
+    assert [view.job_id for view in cluster.jobs()] == [job.id]
+    assert two[0].jobs[job.id].submitted_by.count("@") == 1
+    other = open_cluster(two[1])
+    seen = other.job(job.id)
+    assert [part.state for part in seen.view().parts] == ["unknown", "running"]
+    assert seen.state == "running"
+
+
+def test_a_job_is_found_by_the_beginning_of_its_id(cluster: Cluster, job: Job) -> None:
+    assert cluster.job(job.id[:6]).id == job.id
+    assert cluster.job(job.id[2:7]).id == job.id
+    second = cluster.launch(spec("node1"))
+    assert [view.job_id for view in cluster.jobs()] == [second.id, job.id]
+    with pytest.raises(SpecError, match="2 jobs begin with 'j-'"):
+        cluster.job("j-")
+    with pytest.raises(JobNotFoundError, match="mntrain jobs"):
+        cluster.job("j-nothere")
+    with pytest.raises(JobNotFoundError):
+        cluster.job("")
+
+
+def test_two_jobs_of_one_cluster_do_not_disturb_each_other(
+    cluster: Cluster, job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
+) -> None:
+    other = cluster.launch(spec("node1"))
+    elsewhere.do(two[0].finish, other.id)
+    assert other.wait(20).state == "succeeded"
+    assert job.state == "running"
+
+
+def test_waiting_ends_when_every_part_has_ended_and_not_before(
+    job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
+) -> None:
+    elsewhere.do(two[0].finish, job.id)
+    wait_for(lambda: job.view().parts[0].state == "succeeded")
+    assert job.wait(0.1).state == "running"
+    elsewhere.do(two[1].finish, job.id, 1)
+    assert job.wait(20).state == "failed"
+
+
+def test_the_part_of_a_node_that_went_silent_is_unknown_and_never_done(
+    cluster: Cluster,
+    job: Job,
+    elsewhere: Elsewhere,
+    two: list[FakeAgent],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from jupyter_mntrain.cluster import liveness
+
+    monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
+    monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
+    elsewhere.do(two[0].finish, job.id)
+    elsewhere.do(two[1].die)
+    wait_for(lambda: job.view().parts[1].state == "unknown")
+    assert job.wait(0.1).state == "unknown"
+    elsewhere.do(two[1].start)
+    wait_for(lambda: job.view().parts[1].state == "running")
+
+
+def test_ctrl_c_while_waiting_stops_the_waiting_and_not_the_job(
+    job: Job, two: list[FakeAgent]
+) -> None:
+    main = threading.main_thread().ident
+    assert main
+    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        job.wait()
+    timer.join()
+    assert [agent.count("stop") for agent in two] == [0, 0]
+    assert job.state == "running"
+
+
+def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
+    job: Job, elsewhere: Elsewhere, two: list[FakeAgent], open_cluster: Open
+) -> None:
+    assert job.history().ranks == {}
+    for rank, agent in enumerate(two):
+        elsewhere.do(agent.steps, job.id, rank, range(1, 11))
+    wait_for(lambda: [len(s.steps) for s in job.history().ranks.values()] == [10, 10])
+    assert not job.history().is_complete
+    assert job.summary().steps == 10
+    assert job.summary().tokens_per_s == 20.0
+    for agent in two:
+        elsewhere.do(agent.finish, job.id)
+    assert job.wait_for_history(20).is_complete
+
+    later = open_cluster(*two).job(job.id)
+    history = later.wait_for_history(20)
+    assert history.is_complete
+    assert history.ranks == job.history().ranks
+    assert later.summary().state == "succeeded"
+
+
+def test_logs_are_merged_by_node_and_chosen_by_rank(
+    job: Job, two: list[FakeAgent], elsewhere: Elsewhere
+) -> None:
+    two[0].logs[job.id] = b"torchrun says\n[node1 rank 0] one\n[node1 rank 0] two\n"
+    two[1].logs[job.id] = b"[node2 rank 1] three\n"
+    assert job.logs(tail=2) == (
+        LogLine(node="node1", rank=0, text="one"),  # type: ignore[arg-type]
+        LogLine(node="node1", rank=0, text="two"),  # type: ignore[arg-type]
+        LogLine(node="node2", rank=1, text="three"),  # type: ignore[arg-type]
+    )
+    assert [line.text for line in job.logs(rank=1)] == ["three"]
+    assert [line.text for line in job.logs(node="node1")] == ["torchrun says", "one", "two"]
+    with pytest.raises(SpecError, match="no rank 7"):
+        job.logs(rank=7)
+    with pytest.raises(SpecError, match="does not run on 'node3'"):
+        job.logs(node="node3")
+    elsewhere.do(two[1].die)
+    assert "no log: node2:" in job.logs()[-1].text
+
+
+@pytest.mark.parametrize(("end", "grace_s"), [("stop", 2.0), ("kill", 0.0)])
+def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) -> None:
+    view = getattr(job, end)()
+    assert view.state == "cancelled"
+    assert {part.stop_reason for part in view.parts} == {
+        f"{'stopped' if end == 'stop' else 'killed'} by user"
+    }
+    assert job.state == "cancelled"
+
+
+def test_a_refused_launch_leaves_nothing_and_no_job(cluster: Cluster, two: list[FakeAgent]) -> None:
+    two[1].faults["lease"].append(Refuse(message="GPU 0 is promised"))
+    with pytest.raises(RefusedError, match="node2: GPU 0 is promised"):
+        cluster.launch(spec())
+    assert [agent.leases for agent in two] == [{}, {}]
+    assert cluster.jobs() == ()
+
+
+def test_a_dry_run_shows_every_node_and_touches_none(
+    cluster: Cluster, two: list[FakeAgent]
+) -> None:
+    commands = cluster.dry_run(spec(environment={"A": "1"}))
+    assert [command.node for command in commands] == ["node1", "node2"]
+    assert all(command.environment["A"] == "1" for command in commands)
+    assert [agent.leases for agent in two] == [{}, {}]
+
+
+def test_measuring_every_ordered_pair_one_after_the_other(
+    cluster: Cluster, elsewhere: Elsewhere, open_cluster: Open, two: list[FakeAgent]
+) -> None:
+    third = elsewhere.agent("node3")
+    cluster.add(third.where)
+    measured = cluster.measure()
+    assert [(link.source, link.destination) for link in measured] == [
+        ("node1", "node2"),
+        ("node1", "node3"),
+        ("node2", "node1"),
+        ("node2", "node3"),
+        ("node3", "node1"),
+        ("node3", "node2"),
+    ]
+    assert measured[0].address == two[1].address
+    assert {link.capacity.source for link in measured} == {"measured"}
+    some = cluster.measure([Participant(node="node3"), Participant(node="node1")])
+    assert len(some) == 2
+
+
+def test_reading_nodes_and_jobs_asks_nobody(
+    cluster: Cluster, job: Job, two: list[FakeAgent]
+) -> None:
+    before = [len(agent.requests) for agent in two]
+    for _ in range(100):
+        cluster.nodes()
+        cluster.jobs()
+        job.view()
+    assert [len(agent.requests) for agent in two] == before
+
+
+def test_it_may_be_used_from_many_threads(cluster: Cluster, job: Job) -> None:
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            for _ in range(5):
+                cluster.nodes()
+                job.history()
+                job.logs()
+                cluster.participants()
+        except BaseException as error:  # noqa: BLE001  # handed to the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_closing_twice_is_once_and_the_job_goes_on(
+    open_cluster: Open, two: list[FakeAgent], job: Job
+) -> None:
+    with open_cluster(*two) as made:
+        made.wait_for_nodes(2, 20)
+    made.close()
+    assert [agent.count("stop") for agent in two] == [0, 0]
+    assert job.state == "running"
+
+
+def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> None:
+    begun = time.monotonic()
+    open_cluster(addresses=["127.0.0.1:9"])
+    assert time.monotonic() - begun < cluster_module.SETTLE_S

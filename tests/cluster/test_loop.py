@@ -1,0 +1,130 @@
+"""The thread behind the synchronous face."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_mntrain.cluster.loop import LoopThread
+
+
+@pytest.fixture
+def loop() -> Iterator[LoopThread]:
+    made = LoopThread("test")
+    yield made
+    made.close()
+
+
+async def answer(value: int) -> int:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_results_and_errors_come_back(loop: LoopThread) -> None:
+    assert loop.run(answer(7)) == 7
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        loop.run(fail())
+
+
+def test_many_threads_at_once(loop: LoopThread) -> None:
+    results: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(loop.run(answer(n)))) for n in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == list(range(20))
+
+
+def test_it_works_where_a_loop_is_running_as_in_a_notebook(loop: LoopThread) -> None:
+    async def cell() -> int:
+        return loop.run(answer(3))
+
+    assert asyncio.run(cell()) == 3
+
+
+def test_waiting_for_itself_is_an_error_and_not_a_hang(loop: LoopThread) -> None:
+    async def inside() -> None:
+        loop.run(answer(1))
+
+    with pytest.raises(RuntimeError, match="own loop"):
+        loop.run(inside())
+
+
+def test_closing_ends_what_runs_and_closing_again_does_nothing(loop: LoopThread) -> None:
+    ended = threading.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def wait() -> None:
+        with pytest.raises(RuntimeError, match="closed"):
+            loop.run(forever())
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    loop.run(answer(1))
+    loop.close()
+    waiter.join(10)
+    assert ended.is_set()
+    assert not waiter.is_alive()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.run(answer(1))
+
+
+def test_ctrl_c_cancels_the_work_and_waits_for_it_to_clean_up(loop: LoopThread) -> None:
+    trail: list[str] = []
+    main = threading.get_ident()
+
+    async def work() -> None:
+        trail.append("began")
+        # To the thread that waits, as the terminal does.
+        signal.pthread_kill(main, signal.SIGINT)
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await asyncio.sleep(0.05)
+            trail.append("cleaned up")
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(work())
+    assert trail == ["began", "cleaned up"]
+
+
+EXIT = """
+from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+cluster = Cluster(addresses=["127.0.0.1:9"], discovery=StaticDiscovery())
+cluster.wait_for_nodes(1, 0.1)
+print("left open")
+"""
+
+
+def test_a_process_that_forgets_to_close_ends_cleanly_and_at_once() -> None:
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXIT],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "left open\n"), done.stderr
+    assert done.stderr == ""
+    assert time.monotonic() - begun < 30

@@ -1,0 +1,198 @@
+"""The exact command and environment of every participant."""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
+from jupyter_mntrain.launch.torchrun import network_environment
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.job import Attempt, JobSpec, Participant, Placement
+
+JOB = JobId("j-0000abcd")
+
+
+def placement(node_rank: int = 0, *, nproc: int = 1, gpus: tuple[int, ...] = ()) -> Placement:
+    return Placement(
+        node_id=NodeId(f"{node_rank:032x}"),
+        node=f"node{node_rank + 1}",
+        node_rank=node_rank,
+        first_rank=Rank(node_rank),
+        nproc=nproc,
+        gpus=gpus,
+        interface="eno1",
+        address=f"10.77.2.{node_rank + 1}",
+        agent=(f"10.77.2.{node_rank + 1}:8765",),
+    )
+
+
+def spec(**fields: object) -> JobSpec:
+    participants = (Participant(node="node1"), Participant(node="node2", nproc=2))
+    basis = {"entry": ("train.py", "--lr", "1"), "participants": participants}
+    return msgspec.convert(basis | fields, JobSpec, from_attributes=True)
+
+
+def render(spec: JobSpec, own: Placement, *, cpu_count: int = 8, nodes: int = 2) -> NodeCommand:
+    places = tuple(own if n == own.node_rank else placement(n) for n in range(nodes))
+    attempt = Attempt(
+        number=1,
+        placements=places,
+        master_address=places[0].address,
+        master_port=29411,
+        submitted_s=0.0,
+    )
+    return torchrun_command(
+        spec,
+        attempt,
+        own,
+        job_id=JOB,
+        python="/opt/venv/bin/python",
+        directory="/var/jobs/j-0000abcd/attempt-1",
+        cpu_count=cpu_count,
+    )
+
+
+def test_the_command_of_the_second_of_two_nodes_with_two_ranks() -> None:
+    command = render(spec(), placement(1, nproc=2))
+    assert command.argv == (
+        "/opt/venv/bin/python",
+        "-m",
+        "torch.distributed.run",
+        "--nnodes=2",
+        "--node-rank=1",
+        "--nproc-per-node=2",
+        "--master-addr=10.77.2.1",
+        "--master-port=29411",
+        "--max-restarts=0",
+        "--rdzv-conf=timeout=60",
+        "--log-dir=/var/jobs/j-0000abcd/attempt-1/ranks",
+        "--tee=3",
+        "train.py",
+        "--lr",
+        "1",
+    )
+    assert command.node == "node2"
+    assert command.directory == "/var/jobs/j-0000abcd/attempt-1/work"
+
+
+def test_the_environment_says_which_card_which_job_and_where_samples_go() -> None:
+    environment = render(spec(), placement(1, nproc=2)).environment
+    assert environment["NCCL_SOCKET_IFNAME"] == "=eno1", "exact: a bare eno1 would match eno10"
+    assert environment["GLOO_SOCKET_IFNAME"] == environment["TP_SOCKET_IFNAME"] == "eno1"
+    assert environment["MNTRAIN_JOB"] == JOB
+    assert environment["MNTRAIN_ATTEMPT"] == "1"
+    assert environment["MNTRAIN_NODE"] == "node2"
+    assert environment["MNTRAIN_METRICS_DIR"] == "/var/jobs/j-0000abcd/attempt-1/metrics"
+    assert environment["OMP_NUM_THREADS"] == "4"
+    assert environment["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize(("devices", "expected"), [((), "1"), (("mlx5_0",), None)])
+def test_infiniband_is_off_where_there_is_none_and_exact_where_there_is(
+    devices: tuple[str, ...], expected: str | None
+) -> None:
+    own = msgspec.structs.replace(placement(), rdma_devices=devices)
+    environment = network_environment(own)
+    assert environment.get("NCCL_IB_DISABLE") == expected
+    assert environment.get("NCCL_IB_HCA") == ("=mlx5_0" if devices else None)
+
+
+def test_devices_are_the_granted_ones_in_order() -> None:
+    command = render(spec(), placement(nproc=2, gpus=(2, 0)))
+    assert command.environment["CUDA_VISIBLE_DEVICES"] == "2,0"
+
+
+def test_threads_are_shared_among_ranks_and_never_none() -> None:
+    assert render(spec(), placement(nproc=3), cpu_count=2).environment["OMP_NUM_THREADS"] == "1"
+
+
+def test_torchrun_arguments_of_the_user_come_last_so_that_they_win_and_before_the_entry() -> None:
+    command = render(spec(torchrun_arguments=("--rdzv-conf=timeout=9", "--no-python")), placement())
+    assert command.argv[-5:] == ("--rdzv-conf=timeout=9", "--no-python", "train.py", "--lr", "1")
+
+
+def test_environment_of_the_user_wins_but_for_what_the_keeper_finds_the_job_by() -> None:
+    given = {"OMP_NUM_THREADS": "7", "NCCL_DEBUG": "INFO", "MNTRAIN_JOB": "j-ffffffff"}
+    environment = render(spec(environment=given), placement()).environment
+    assert environment["OMP_NUM_THREADS"] == "7"
+    assert environment["NCCL_DEBUG"] == "INFO"
+    assert environment["MNTRAIN_JOB"] == JOB
+
+
+def test_the_log_prefix_names_node_and_rank_once_torchrun_has_filled_it_in() -> None:
+    template = render(spec(), placement()).environment["TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"]
+    filled = string.Template(template).safe_substitute(role_name="default", rank=3, local_rank=1)
+    assert filled == "[node1 rank 3] "
+
+
+def test_a_single_node_is_rendered_like_any_other() -> None:
+    alone = spec(participants=(Participant(node="node1"),))
+    argv = render(alone, placement(), nodes=1).argv
+    assert {"--nnodes=1", "--node-rank=0", "--master-addr=10.77.2.1"} <= set(argv)
+
+
+def test_rendering_touches_nothing_and_says_the_same_again() -> None:
+    before = dict(os.environ)
+    assert render(spec(), placement()) == render(spec(), placement())
+    assert dict(os.environ) == before
+
+
+def test_a_launcher_promises_four_things() -> None:
+    assert Launcher.__abstractmethods__ == {"render", "launch", "status", "stop"}
+
+
+SCRIPT = """
+import os
+keys = "RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR MASTER_PORT MNTRAIN_JOB NCCL_SOCKET_IFNAME"
+print("says " + " ".join(f"{k}={os.environ[k]}" for k in keys.split()), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_torchrun_takes_the_command_and_ranks_get_what_scripts_expect(tmp_path: Path) -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    own = msgspec.structs.replace(placement(nproc=2), address="127.0.0.1", interface="lo")
+    attempt = Attempt(
+        number=1, placements=(own,), master_address="127.0.0.1", master_port=port, submitted_s=0.0
+    )
+    alone = spec(entry=("s.py",), participants=(Participant(node="node1", nproc=2),))
+    command = torchrun_command(
+        alone,
+        attempt,
+        own,
+        job_id=JOB,
+        python=sys.executable,
+        directory=str(tmp_path),
+        cpu_count=2,
+    )
+    work = Path(command.directory)
+    work.mkdir()
+    (work / "s.py").write_text(SCRIPT)
+    done = subprocess.run(
+        command.argv,
+        cwd=work,
+        env={**os.environ, **command.environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    said = sorted(re.findall(r"^\[node1 rank (\d)\] says (.*)$", done.stdout, re.MULTILINE))
+    assert [rank for rank, _ in said] == ["0", "1"], done.stdout
+    for rank, values in said:
+        assert values == (
+            f"RANK={rank} LOCAL_RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
+            f"MASTER_PORT={port} MNTRAIN_JOB={JOB} NCCL_SOCKET_IFNAME==lo"
+        )

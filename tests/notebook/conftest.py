@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from jupyter_mntrain.notebook.extension import Extension
+from tests.verbs.conftest import cluster, failed_cluster
+
+__all__ = ["cluster", "failed_cluster"]
+
+
+class KernelLike(InteractiveShell):
+    """A shell that says it belongs to a kernel, so that outputs can be replaced."""
+
+    kernel = object()
+
+
+class Notebook:
+    """A shell with the extension, and what its cells put on the page."""
+
+    def __init__(self, cluster: Any, shell_class: type[InteractiveShell] = KernelLike) -> None:
+        shell_class.clear_instance()
+        self.shell = shell_class.instance()
+        self.opened: list[tuple[str, tuple[str, ...]]] = []
+
+        def connect(name: str, addresses: tuple[str, ...]) -> Any:
+            self.opened.append((name, addresses))
+            return cluster
+
+        self.extension = Extension(self.shell, connect)
+
+    def load(self) -> str:
+        with capture_output() as captured:
+            self.extension.load()
+        return captured.stdout
+
+    def run(self, code: str) -> Any:
+        """The result of a cell, with ``outputs``, ``stdout`` and ``stderr`` beside it."""
+        with capture_output() as captured:
+            result = self.shell.run_cell(code, store_history=True)
+        result.outputs = captured.outputs
+        result.stdout, result.stderr = captured.stdout, captured.stderr
+        return result
+
+    def words(self, code: str) -> str:
+        """Everything a cell shows, as plain text."""
+        result = self.run(code)
+        assert result.success, result.stdout + result.stderr
+        return "\n".join(output.data.get("text/plain", "") for output in result.outputs)
+
+    def close(self) -> None:
+        self.extension.close()
+        type(self.shell).clear_instance()
+
+
+@pytest.fixture
+def notebook(cluster, monkeypatch, tmp_path) -> Iterator[Notebook]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
+    book = Notebook(cluster)
+    book.load()
+    try:
+        yield book
+    finally:
+        book.close()

@@ -1,0 +1,179 @@
+"""Real kernels, real agents, real torchrun: launched in one notebook, seen and ended in another."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Iterator
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+from PIL import Image
+
+from tests.agent.live import LiveAgent, free_port
+
+pytestmark = [
+    pytest.mark.slow,
+    # ipykernel says so of every kernel that is started over TCP, whoever starts it.
+    pytest.mark.filterwarnings("ignore::RuntimeWarning:zmq"),
+]
+
+CELL_TIMEOUT_S = 180
+
+ENDLESS = """%%mntrain launch --env OMP_NUM_THREADS=1
+[model]
+preset = "llama-tiny"
+[pipeline]
+microbatches = 4
+[train]
+steps = 100000
+batch_size = 8"""
+
+SHORT = ENDLESS.replace("100000", "12")
+
+WAIT_FOR_STEPS = """import time
+deadline = time.monotonic() + 150
+while time.monotonic() < deadline and not (job.summary().steps >= 4):
+    time.sleep(0.2)
+print(job.id, job.summary().steps)"""
+
+FAILING = """%%mntrain launch
+import os
+raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    state = tmp_path_factory.mktemp("state")
+    made = []
+    for number in (1, 2):
+        address = f"127.93.0.{number}"
+        port = free_port(address)
+        made.append(LiveAgent(f"node{number}", address, port, state / f"node{number}", "books"))
+    try:
+        yield [agent.start() for agent in made]
+    finally:
+        for agent in made:
+            agent.end()
+
+
+@pytest.fixture
+def execute(agents, tmp_path, monkeypatch):
+    """Run cells in a kernel of their own; what they show stays in the notebook, as when saved."""
+    monkeypatch.setenv("MNTRAIN_CLUSTER", "books")
+    monkeypatch.setenv("MNTRAIN_AGENTS", " ".join(f"{a.address}:{a.port}" for a in agents))
+
+    def run(*cells: str) -> list[nbformat.NotebookNode]:
+        book = new_notebook(cells=[new_code_cell(cell) for cell in cells])
+        NotebookClient(
+            book,
+            timeout=CELL_TIMEOUT_S,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": str(tmp_path)}},
+        ).execute()
+        return book.cells
+
+    return run
+
+
+def picture(cell: nbformat.NotebookNode) -> tuple[Image.Image, str]:
+    """The last picture of a cell, with its words."""
+    data = [output.data for output in cell.outputs if "image/png" in output.get("data", {})][-1]
+    return Image.open(io.BytesIO(base64.b64decode(data["image/png"]))), data["text/plain"]
+
+
+def error(cell: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    (found,) = [output for output in cell.outputs if output.output_type == "error"]
+    return found
+
+
+def text(cell: nbformat.NotebookNode) -> str:
+    return "\n".join(
+        output.get("text") or output.get("data", {}).get("text/plain", "")
+        for output in cell.outputs
+    )
+
+
+def test_a_job_is_launched_in_one_kernel_and_ended_in_another(execute, agents):
+    first = execute(
+        "%load_ext jupyter_mntrain",
+        ENDLESS,
+        "job = %mntrain attach",
+        WAIT_FOR_STEPS,
+        "time.sleep(6)",
+    )
+    job_id, steps = text(first[3]).split()
+    assert int(steps) >= 4, text(first[1])
+    # The kernel that launched it has ended; its output went on changing while it lived.
+    assert "running" in picture(first[1])[1]
+
+    second = execute(
+        "%load_ext jupyter_mntrain",
+        f"job = %mntrain attach {job_id}",
+        "import time; time.sleep(6)",
+        "print(min(step.step for series in job.history().ranks.values() for step in series.steps))",
+        f"%mntrain stop {job_id}",
+        f"%mntrain attach {job_id} --wait",
+    )
+    assert text(second[3]).strip() == "1"  # the whole history, from its first step on
+    assert "no process of it is left" in text(second[4])
+    image, words = picture(second[5])
+    assert "cancelled" in words
+    assert image.height > 600  # with its charts
+    assert "cancelled" in error(second[5]).evalue
+    for agent in agents:
+        assert agent.info().leases == ()
+
+
+def test_the_final_picture_stays_in_the_saved_notebook(execute):
+    cells = execute("%load_ext jupyter_mntrain", SHORT, "%mntrain attach --wait", "%mntrain status")
+    for cell in cells[1:3]:
+        image, words = picture(cell)
+        assert re.search(r"✓ succeeded\s+llama-tiny", words)
+        assert "step 12 of 12" in words
+        assert image.height > 600
+    assert not [output for output in cells[2].outputs if output.output_type == "error"]
+    assert "✓ succeeded" in text(cells[3])
+
+
+def test_a_script_that_fails_names_node_and_cause_first(execute, agents):
+    cells = execute("%load_ext jupyter_mntrain", FAILING, "%mntrain attach --wait")
+    words = picture(cells[2])[1]
+    assert words.splitlines()[0].startswith("✕ node")
+    assert "ValueError: no data on node" in words.splitlines()[0]
+    found = error(cells[2])
+    assert "ValueError: no data on node" in found.evalue
+    assert len(found.traceback) == 1
+    for agent in agents:
+        assert agent.info().leases == ()
+
+
+def test_an_interrupted_wait_leaves_the_job_running(execute):
+    interrupt = "import _thread, threading; threading.Timer(8, _thread.interrupt_main).start()"
+    cells = execute(
+        "%load_ext jupyter_mntrain",
+        ENDLESS,
+        f"{interrupt}\njob = %mntrain attach --wait",
+        "print(job.state)",
+        "%mntrain kill $job.id",
+    )
+    assert "goes on" in text(cells[2])
+    assert text(cells[3]).strip() in {"running", "starting"}
+    assert "cancelled" in text(cells[4])
+
+
+def test_bad_input_is_one_line_in_a_real_kernel(execute):
+    cells = execute(
+        "%load_ext jupyter_mntrain",
+        "%mntrain launch gone.toml",
+        "%%mntrain launch\n[train]\nstesp = 3",
+        "%mntrain status j-nope",
+    )
+    for cell in cells[1:]:
+        found = error(cell)
+        assert len(found.traceback) == 1
+        assert "Fix: " in found.evalue

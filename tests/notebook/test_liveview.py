@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
+from tests.verbs.samples import SCENES, Sample
+from tests.verbs.stand_in import StandInJob, StillClock
+
+
+class Page:
+    """A display handle that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.frames: list[dict[str, Any]] = []
+
+    def display(self, obj: Any, **kwargs: Any) -> None:
+        self.frames.append(obj)
+
+    def update(self, obj: Any, **kwargs: Any) -> None:
+        self.frames.append(obj)
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.frames[-1]
+
+
+@pytest.fixture
+def job() -> StandInJob:
+    return StandInJob(SCENES["starting"]())
+
+
+def make(job: StandInJob) -> tuple[LiveView, Page, StillClock]:
+    clock = StillClock()
+    view, page = LiveView(job, clock), Page()
+    view.attach(page)
+    return view, page, clock
+
+
+def test_every_frame_has_a_picture_and_words(job):
+    view, page, _ = make(job)
+    assert not view.frame()
+    assert set(page.last) == {"image/png", "text/plain"}
+    assert "starting" in page.last["text/plain"]
+    assert "\x1b" not in page.last["text/plain"]
+
+
+def test_the_same_frame_is_not_sent_twice(job):
+    view, page, _ = make(job)
+    for _ in range(4):
+        view.frame()
+    assert len(page.frames) == 2
+
+
+def test_the_last_frame_lands_when_the_history_is_complete(job):
+    view, page, _ = make(job)
+    view.frame()
+    job.become("succeeded")
+    assert view.frame()
+    assert view.done.is_set()
+    assert "✓ succeeded" in page.last["text/plain"]
+
+
+def test_a_silent_nodes_last_lines_are_waited_for_but_not_for_ever(job):
+    view, page, clock = make(job)
+    job.become("failed")
+    history = job._sample.history
+    object.__setattr__(history, "is_complete", False)
+    job._sample = Sample(history, job._sample.summary, job._sample.now_s)
+    assert not view.frame()
+    clock.sleep(LAST_SAMPLES_S + 1)
+    assert view.frame()
+    assert "failed" in page.last["text/plain"]
+
+
+def test_a_problem_is_said_once_and_then_forgotten(job):
+    view, page, clock = make(job)
+    view.frame()
+    whole, job.history = job.history, raising(NodeError("does not answer", node="wopr"))
+    for _ in range(3):
+        assert not view.frame()
+    told = [frame for frame in page.frames if "wopr: does not answer" in frame["text/plain"]]
+    assert len(told) == 1
+    job.history = whole
+    clock.sleep(9)
+    view.frame()
+    assert "does not answer" not in page.last["text/plain"]
+    assert "image/png" in page.last
+
+
+def test_a_bug_in_drawing_ends_with_the_job_and_never_raises(job):
+    view, page, _ = make(job)
+    job.summary = raising(ZeroDivisionError("by zero"))
+    assert not view.frame()
+    job.become("failed")
+    assert view.frame()
+    assert view.done.is_set()
+    assert "ZeroDivisionError: by zero" in page.last["text/plain"]
+
+
+def test_a_second_output_shows_the_same_and_a_third_replaces_the_first(job):
+    view, first, _ = make(job)
+    view.frame()
+    others = [Page() for _ in range(MOST_OUTPUTS)]
+    for page in others:
+        view.attach(page)
+        assert "image/png" in page.last
+    assert "newer cell" in first.last["text/plain"]
+    assert "image/png" not in first.last
+    job.become("succeeded")
+    view.frame()
+    assert all("✓ succeeded" in page.last["text/plain"] for page in others)
+    assert "newer cell" in first.last["text/plain"]
+
+
+def test_publishing_again_sends_the_newest_frame(job):
+    view, page, _ = make(job)
+    view.frame()
+    count = len(page.frames)
+    view.publish()
+    assert len(page.frames) == count + 1
+    assert page.frames[-1] == page.frames[-2]
+
+
+def raising(error: Exception):
+    def do():
+        raise error
+
+    return do

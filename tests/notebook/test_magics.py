@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from tests.notebook.conftest import Notebook
+from tests.verbs.stand_in import StandInCluster
+
+RECIPE = '[model]\npreset = "llama-tiny"\n'
+
+
+@pytest.fixture
+def plain_shell():
+    InteractiveShell.clear_instance()
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_loading_says_one_line_and_begins_to_look(cluster, monkeypatch):
+    monkeypatch.setenv("MNTRAIN_CLUSTER", "lab")
+    monkeypatch.setenv("MNTRAIN_AGENTS", "10.0.0.1:8765")
+    book = Notebook(cluster)
+    said = book.load()
+    assert len(said.splitlines()) == 1
+    assert "of cluster lab" in said
+    assert book.opened == [("lab", ("10.0.0.1:8765",))]
+    book.close()
+
+
+def test_a_bad_cluster_name_does_not_stop_the_extension_from_loading(monkeypatch):
+    def connect(name, addresses):
+        raise SpecError(f"{name!r} is not a cluster name", fix="use letters")
+
+    from jupyter_mntrain.notebook.extension import Extension
+
+    monkeypatch.setenv("MNTRAIN_CLUSTER", "a b!")
+    book = Notebook(StandInCluster())
+    book.extension = Extension(book.shell, connect)
+    assert "'a b!' is not a cluster name" in book.load()
+    assert "usage" in book.words("%mntrain --help")
+    book.close()
+
+
+def test_the_magic_and_the_command_line_say_the_same(notebook):
+    assert "eno1 10.0.0.1/24" in notebook.words("%mntrain nodes")
+    assert "launch" in notebook.words("%mntrain")
+
+
+def test_tables_are_html_and_text(notebook):
+    (output,) = notebook.run("%mntrain jobs").outputs
+    assert set(output.data) == {"text/html", "text/plain"}
+    assert "<script" not in output.data["text/html"]
+
+
+def test_json_is_data_on_the_page(notebook):
+    (output,) = notebook.run("%mntrain status --json").outputs
+    assert "'state': 'running'" in output.data["text/plain"]
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("%mntrain nodse", "did you mean nodes"),
+        ("%mntrain launch gone.toml", "gone.toml: no such recipe or script"),
+        ("%mntrain status j-nope", "j-nope"),
+        ("%%mntrain launch\n[model]\nlayerz = 3", "model.layerz"),
+        ("%%mntrain launch\nimport os\ndef f(:\n  pass", "line 3"),
+        ("%%mntrain launch\n# nothing yet", "empty"),
+        ("%%mntrain nodes\nx", "takes no cell"),
+    ],
+)
+def test_bad_input_is_one_line_without_a_traceback(notebook, cluster, code, says):
+    result = notebook.run(code)
+    assert isinstance(result.error_in_exec, MntrainError)
+    shown = result.stdout + result.stderr
+    assert says in shown
+    assert "Traceback" not in shown
+    assert len(shown.strip().splitlines()) == 1
+    assert cluster.launches == []
+
+
+def test_the_traceback_is_shown_when_it_is_asked_for(notebook):
+    result = notebook.run("%mntrain status j-nope --traceback")
+    assert "Traceback" in result.stdout + result.stderr
+
+
+def test_a_program_can_catch_the_error(notebook):
+    code = (
+        "from jupyter_mntrain import MntrainError\n"
+        "try:\n    get_ipython().run_line_magic('mntrain', 'nodse')\n"
+        "except MntrainError as error:\n    print('caught', error.fix)"
+    )
+    assert "caught did you mean nodes" in notebook.run(code).stdout
+
+
+def test_a_cell_launches_and_returns_at_once(notebook, cluster):
+    result = notebook.run(f"%%mntrain launch --name mine\n{RECIPE}")
+    assert result.success
+    (spec,) = cluster.launches
+    assert spec.name == "mine"
+    assert spec.files == {"recipe.toml": f"\n{RECIPE}"}
+    assert "the cell as a recipe" in result.outputs[0].data["text/plain"]
+    assert notebook.extension.updater.views
+    assert result.result is cluster.to_launch
+
+
+def test_a_comment_above_the_cell_magic_is_no_obstacle(notebook, cluster):
+    assert notebook.run(f"# a note\n\n%%mntrain launch\n{RECIPE}").success
+    assert len(cluster.launches) == 1
+
+
+def test_code_above_the_cell_magic_stays_ipythons_own_error(notebook):
+    assert not notebook.run("x = 1\n%%mntrain launch\n[train]").success
+
+
+def test_the_job_is_kept_in_a_variable_or_assigned(notebook, cluster):
+    notebook.run(f"%%mntrain launch -o mine\n{RECIPE}")
+    notebook.run("other = %mntrain attach j-7f3a")
+    assert notebook.shell.user_ns["mine"] is cluster.to_launch
+    assert notebook.shell.user_ns["other"] is cluster.job("j-7f3a")
+
+
+def test_attach_in_the_notebook_returns_at_once_and_wait_stays(notebook, cluster):
+    assert notebook.run("%mntrain attach").success
+    (job,) = cluster._jobs.values()
+    job.become("succeeded")
+    result = notebook.run("%mntrain attach --wait")
+    assert result.success, result.stdout
+    pictures = [output for output in result.outputs if "image/png" in output.data]
+    assert pictures
+    assert "✓ succeeded" in pictures[-1].data["text/plain"]
+
+
+def test_waiting_for_a_job_that_failed_stops_run_all(cluster, failed_cluster, monkeypatch):
+    book = Notebook(failed_cluster)
+    book.load()
+    result = book.run("%mntrain attach --wait")
+    assert isinstance(result.error_in_exec, MntrainError)
+    shown = result.stdout + result.stderr
+    assert "muthur: j-7f3a9c21 failed: eno1 lost its link" in shown
+    assert any("image/png" in output.data for output in result.outputs)
+    book.close()
+
+
+def test_plot_is_a_picture_under_the_cell(notebook):
+    (output,) = notebook.run("%mntrain plot").outputs
+    assert "image/png" in output.data
+
+
+def test_unloading_takes_everything_away(cluster):
+    book = Notebook(cluster)
+    shell = book.shell
+
+    def state():
+        return (
+            "mntrain" in shell.magics_manager.magics["line"],
+            "mntrain" in shell.magics_manager.magics["cell"],
+            len(shell.Completer.custom_matchers),
+            len(shell.input_transformers_cleanup),
+            len(shell.events.callbacks["pre_run_cell"]),
+            len(shell.display_formatter.ipython_display_formatter.type_printers),
+        )
+
+    before = state()
+    for _ in range(2):
+        book.load()
+        book.run("%mntrain attach")
+        book.extension.unload()
+        assert state() == before
+    assert cluster.closed == 2
+    assert not [t for t in threading.enumerate() if t.name == "mntrain-live-view"]
+    book.close()
+
+
+def test_load_ext_twice_is_once(plain_shell, monkeypatch):
+    import jupyter_mntrain
+    from jupyter_mntrain.notebook import extension
+
+    monkeypatch.setattr(extension, "connect", lambda *_: StandInCluster())
+    monkeypatch.setattr(
+        extension.Extension.__init__, "__defaults__", (lambda *_: StandInCluster(),)
+    )
+    for _ in range(2):
+        jupyter_mntrain.load_ipython_extension(plain_shell)
+    assert len(plain_shell.Completer.custom_matchers) == 1
+    jupyter_mntrain.unload_ipython_extension(plain_shell)
+    jupyter_mntrain.unload_ipython_extension(plain_shell)
+    assert plain_shell.Completer.custom_matchers == []
+
+
+def test_a_terminal_gets_words_and_is_told_why(cluster):
+    book = Notebook(cluster, InteractiveShell)
+    book.load()
+    result = book.run(f"%%mntrain launch\n{RECIPE}")
+    assert result.success
+    assert "attach" in result.stdout
+    assert not book.extension.updater.views
+    result = book.run("%mntrain plot")
+    assert "a terminal shows no pictures" in result.stdout + result.stderr
+    book.close()
+
+
+def test_importing_the_room_is_quick_and_draws_nothing():
+    code = (
+        "import sys; import jupyter_mntrain.notebook, jupyter_mntrain.notebook.extension;"
+        "assert not {'torch', 'matplotlib', 'numpy', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

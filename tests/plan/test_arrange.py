@@ -1,0 +1,94 @@
+"""A spec on real nodes: what is refused before any node is asked for anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.plan import arrange, check_spec, find_participants
+from tests.plan.nodes import gpu, nic, node
+
+
+def spec(**fields: Any) -> JobSpec:
+    basis: dict[str, Any] = {"entry": ("-m", "trainer"), "participants": (Participant(node="a"),)}
+    return JobSpec(**(basis | fields))
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        spec(),
+        spec(entry=("t.py", "--x"), files={"t.py": ""}),
+        spec(entry=("./t.py",), files={"t.py": ""}),
+        spec(entry=("sub/t.py",), files={"sub/t.py": ""}),
+        spec(entry=("/opt/t.py",)),
+        spec(entry=("bash", "-c", "true"), torchrun_arguments=("--no-python",)),
+        spec(port=29400, link_capacity_bytes_per_s=1.25e8),
+        spec(participants=(Participant(node="a", nproc=2, gpus=(3, 1)),)),
+    ],
+)
+def test_what_can_work(good: JobSpec) -> None:
+    check_spec(good)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (spec(entry=()), "nothing to run"),
+        (spec(entry=("-m",)), "-m without a module"),
+        (spec(entry=("--nproc", "t.py")), "not a script"),
+        (spec(entry=("t.py",)), "script 't.py' is not sent with the job"),
+        (spec(entry=("t.py",), files={"u.py": ""}), "script 't.py' is not sent"),
+        (spec(files={"../t.py": ""}), "outside of the job's directory"),
+        (spec(files={"/etc/passwd": ""}), "outside of the job's directory"),
+        (spec(files={"big": "x" * (9 << 20)}), "9.0 MiB"),
+        (spec(participants=()), "no participant"),
+        (spec(participants=(Participant(node="a", nproc=0),)), "a: 0 processes"),
+        (spec(participants=(Participant(node="a", nproc=2, gpus=(0,)),)), "a: 2 processes and 1"),
+        (spec(participants=(Participant(node="a", nproc=2, gpus=(0, 0)),)), "a: the same GPU"),
+        (spec(participants=(Participant(node="a"),) * 2), "a: takes part 2 times"),
+        (spec(port=70000), "port 70000"),
+        (spec(port=0), "port 0"),
+        (spec(link_capacity_bytes_per_s=0.0), "link capacity"),
+        (spec(link_capacity_bytes_per_s=float("nan")), "link capacity"),
+        (spec(version=99), "version 99"),
+    ],
+)
+def test_what_cannot(bad: JobSpec, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        check_spec(bad)
+    assert said in str(caught.value)
+    assert caught.value.fix
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_that_is_not_there() -> None:
+    nodes = [node("a", gpus=(gpu(0), gpu(1))), node("b")]
+    with pytest.raises(SpecError, match="a: has GPUs 0, 1, not GPU 5"):
+        arrange([Participant(node="a", gpus=(5,))], nodes[:1])
+    with pytest.raises(SpecError, match="b: has no GPU, not GPU 0"):
+        arrange([Participant(node="b", gpus=(0,))], nodes[1:])
+
+
+def test_one_node_under_two_names_takes_part_twice() -> None:
+    nodes = [node("a")]
+    with pytest.raises(SpecError, match="takes part 2 times"):
+        find_participants([Participant(node="a"), Participant(node="id-of-a")], nodes)
+
+
+def test_two_nodes_of_one_name_cannot_be_in_one_job() -> None:
+    """Logs, plots and links go by name."""
+    twins = [node("a", node_id="1" * 32), node("a", node_id="2" * 32)]
+    with pytest.raises(SpecError, match="--name"):
+        find_participants([Participant(node="1" * 32), Participant(node="2" * 32)], twins)
+
+
+def test_nodes_come_back_in_the_order_of_participants() -> None:
+    nodes = [node("a", nic("eth0", "10.0.0.1/24")), node("b", nic("eth0", "10.0.0.2/24"))]
+    participants = [Participant(node="b"), Participant(node="a")]
+    chosen = find_participants(participants, nodes)
+    assert [one.name for one in chosen] == ["b", "a"]
+    assert [place.node for place in arrange(participants, chosen)] == ["b", "a"]

@@ -1,0 +1,172 @@
+"""Who takes part, and every way of asking for what is not there."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import Participant
+from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
+from tests.plan.nodes import gpu, node
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        ("node1:2", Member(node="node1", nproc=2)),
+        ("node1:2:eth1", Member(node="node1", nproc=2, interface="eth1")),
+        ("node1:1:eth0:1", Member(node="node1", nproc=1, interface="eth0:1")),
+        (" node1:2 ", Member(node="node1", nproc=2)),
+        ("node1", Member(node="node1")),
+        ("node1::eth1", Member(node="node1", interface="eth1")),
+    ],
+)
+def test_the_forms_of_a_member(text: str, member: Member) -> None:
+    assert parse_member(text) == member
+
+
+@pytest.mark.parametrize("text", ["", ":2", "n:0", "n:-1", "n:two", "n:2:", "n:1.5", "n:²", "::e"])
+def test_what_is_no_member_says_the_form(text: str) -> None:
+    with pytest.raises(SpecError, match="HOST:N") as caught:
+        parse_member(text)
+    assert "\n" not in str(caught.value)
+    assert caught.value.fix
+
+
+@given(NAMES, st.integers(1, 10**6), st.none() | NAMES)
+def test_every_member_comes_back_as_it_was_written(
+    name: str, nproc: int, interface: str | None
+) -> None:
+    text = f"{name}:{nproc}" + (f":{interface}" if interface else "")
+    assert parse_member(text) == Member(node=name, nproc=nproc, interface=interface)
+
+
+@given(st.text())
+def test_any_text_is_a_member_or_one_clean_line(text: str) -> None:
+    with contextlib.suppress(SpecError):
+        member = parse_member(text)
+        assert member.node
+        assert member.nproc is None or member.nproc >= 1
+
+
+def test_the_one_and_two_layout_on_nodes_without_gpus() -> None:
+    chosen = choose_participants(
+        [Member(node="b", nproc=1), Member(node="a", nproc=2, interface="eth1")],
+        [node("a"), node("b"), node("c")],
+    )
+    assert chosen == (Participant(node="b"), Participant(node="a", nproc=2, interface="eth1"))
+
+
+def test_nobody_named_and_no_gpus_is_one_process_on_every_node() -> None:
+    assert choose_participants([], [node("b"), node("a")]) == (
+        Participant(node="a"),
+        Participant(node="b"),
+    )
+
+
+def test_nobody_named_takes_all_idle_gpus_and_leaves_out_nodes_without() -> None:
+    chosen = choose_participants(
+        [],
+        [
+            node("busy", gpus=(gpu(0, process_pids=(7,)),)),
+            node("cpu"),
+            node("one", gpus=(gpu(0, process_pids=(7,)), gpu(1))),
+            node("two", gpus=(gpu(0), gpu(1))),
+        ],
+    )
+    assert chosen == (
+        Participant(node="one", nproc=1, gpus=(1,)),
+        Participant(node="two", nproc=2, gpus=(0, 1)),
+    )
+
+
+def test_two_agents_of_one_machine_share_its_gpus_out() -> None:
+    cards = (gpu(0), gpu(1), gpu(2))
+    chosen = choose_participants(
+        [], [node("a", gpus=cards, gpu_prefix="m"), node("b", gpus=cards, gpu_prefix="m")]
+    )
+    assert [p.nproc for p in chosen] == [2, 1]
+    taken = [index for p in chosen for index in p.gpus]
+    assert sorted(taken) == [0, 1, 2]
+
+
+def test_named_agents_of_one_machine_do_not_get_the_same_gpu_twice() -> None:
+    cards = (gpu(0),)
+    nodes = [node("a", gpus=cards, gpu_prefix="m"), node("b", gpus=cards, gpu_prefix="m")]
+    with pytest.raises(SpecError, match=r"b: .*taken by an earlier member"):
+        choose_participants([Member(node="a", nproc=1), Member(node="b", nproc=1)], nodes)
+
+
+def test_a_number_takes_the_first_idle_ones() -> None:
+    cards = (gpu(0, process_pids=(7,)), gpu(1), gpu(2), gpu(3))
+    nodes = [node("a", gpus=cards, leased={"j-00000001": (1,)})]
+    (chosen,) = choose_participants([Member(node="a", nproc=1)], nodes)
+    assert chosen.gpus == (2,)
+    (chosen,) = choose_participants([Member(node="a")], nodes)
+    assert chosen.gpus == (2, 3)
+
+
+def refusal(members: list[Member], *nodes: object) -> str:
+    with pytest.raises(SpecError) as caught:
+        choose_participants(members, nodes)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert caught.value.fix
+    return str(caught.value)
+
+
+def test_more_gpus_than_there_are() -> None:
+    text = refusal([Member(node="a", nproc=3)], node("a", gpus=(gpu(0), gpu(1))))
+    assert text == "a: has 2 GPUs, 3 were asked for. Fix: ask for a:2 at most."
+
+
+def test_more_gpus_than_are_idle_names_who_has_them() -> None:
+    cards = (
+        gpu(0, process_pids=(41, 42)),
+        gpu(1),
+        gpu(2),
+        gpu(3, memory_used_bytes=3 << 30),
+    )
+    text = refusal([Member(node="a", nproc=2)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
+    assert text.startswith("a: 2 idle GPUs were asked for, 1 of 4 are")
+    for reason in ("GPU 0 busy with pid 41, 42", "GPU 1 leased to j-00000001", "GPU 3 3.0 GiB"):
+        assert reason in text
+    assert text.endswith("Fix: ask for a:1.")
+
+
+def test_no_idle_gpu_anywhere() -> None:
+    text = refusal([], node("a", gpus=(gpu(0, process_pids=(41,)),)), node("b"))
+    assert "a: GPU 0 busy with pid 41" in text
+
+
+def test_an_unknown_node_is_answered_with_the_likely_one() -> None:
+    nodes = (node("workstation"), node("laptop"))
+    assert "did you mean workstation" in refusal([Member(node="workstaton", nproc=1)], *nodes)
+    assert "use one of laptop, workstation" in refusal([Member(node="xyz", nproc=1)], *nodes)
+    assert "mntrain agent run" in refusal([Member(node="x", nproc=1)])
+    assert "mntrain agent run" in refusal([])
+
+
+def test_a_node_named_twice_also_by_its_id() -> None:
+    members = [Member(node="a", nproc=1), Member(node="id-of-a", nproc=1)]
+    assert "named twice" in refusal(members, node("a"))
+
+
+def test_two_nodes_of_one_name_are_told_apart_by_id() -> None:
+    twins = (node("a", node_id="1" * 32), node("a", node_id="2" * 32))
+    text = refusal([Member(node="a", nproc=1)], *twins)
+    assert "1" * 32 in text
+    assert "2" * 32 in text
+    (chosen,) = choose_participants([Member(node="2" * 32, nproc=1)], twins)
+    assert chosen.node == "2" * 32
+
+
+def test_a_node_answers_to_its_host_name_if_to_nothing_else() -> None:
+    nodes = [node("a", hostname="box"), node("box", hostname="other")]
+    assert find_node("box", nodes).name == "box"
+    assert find_node("other", nodes).name == "box"

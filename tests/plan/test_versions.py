@@ -1,0 +1,55 @@
+"""Which node is the odd one out."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.plan import Divergence, divergences
+from tests.plan.nodes import node
+
+
+def with_versions(name: str, **versions: str | None) -> NodeInfo:
+    return node(name, versions=versions)
+
+
+def test_nodes_that_agree() -> None:
+    assert divergences([with_versions(n, torch="2.13.0") for n in "abc"]) == ()
+    assert divergences([]) == ()
+    assert divergences([with_versions("a", torch="2.13.0")]) == ()
+
+
+def test_the_one_against_the_majority() -> None:
+    nodes = [with_versions(n, torch=v) for n, v in zip("abc", ("2.13", "2.9", "2.13"), strict=True)]
+    assert divergences(nodes) == (Divergence(node="b", key="torch", value="2.9", majority="2.13"),)
+
+
+def test_without_a_majority_everybody_is_named() -> None:
+    nodes = [with_versions("a", torch="2.13"), with_versions("b", torch="2.9")]
+    assert divergences(nodes) == (
+        Divergence(node="a", key="torch", value="2.13", majority=None),
+        Divergence(node="b", key="torch", value="2.9", majority=None),
+    )
+
+
+def test_torch_missing_is_a_divergence_a_driver_missing_is_not() -> None:
+    nodes = [
+        with_versions("a", torch="2.13", driver="580.1", cuda="13.0", nccl="2.28"),
+        with_versions("b", torch="2.13", driver="580.1", cuda="13.0", nccl="2.28"),
+        with_versions("c", torch=None, driver=None, cuda=None, nccl=None),
+    ]
+    assert divergences(nodes) == (Divergence(node="c", key="torch", value=None, majority="2.13"),)
+
+
+def test_the_odd_one_where_the_others_have_none() -> None:
+    nodes = [with_versions("a"), with_versions("b"), with_versions("c", transformers="5.0")]
+    assert divergences(nodes) == (
+        Divergence(node="c", key="transformers", value="5.0", majority="not installed"),
+    )
+
+
+def test_python_differs_by_its_minor_version_only() -> None:
+    nodes = [with_versions("a", python="3.11.7"), with_versions("b", python="3.11.9")]
+    assert divergences(nodes) == ()
+    nodes.append(with_versions("c", python="3.12.1"))
+    assert divergences(nodes) == (
+        Divergence(node="c", key="python", value="3.12.1", majority="3.11"),
+    )

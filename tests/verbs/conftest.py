@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from jupyter_mntrain.verbs import Outcome, run_words
+from tests.verbs.samples import LOST_LINK, sample_job
+from tests.verbs.stand_in import StandInCluster, StandInJob, make_context, node, silent
+
+
+@pytest.fixture
+def cluster() -> StandInCluster:
+    return StandInCluster(
+        nodes=[
+            node("muthur", 2, torch="2.12.0"),
+            node("wopr", 1),
+            node("hal", 3),
+            silent("10.0.0.9:8765", "10.0.0.9:8765: connection refused. Fix: start its agent."),
+        ],
+        jobs=[
+            StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded"),
+        ],
+    )
+
+
+@pytest.fixture
+def failed_cluster() -> StandInCluster:
+    sample = sample_job(
+        {"wopr": 2, "muthur": 1}, state="failed", cause=LOST_LINK, cause_node="muthur"
+    )
+    return StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
+
+
+@pytest.fixture
+def do(cluster):
+    def run(*words: str, on: StandInCluster | None = None, **changes: Any) -> Outcome:
+        return run_words(words, make_context(on or cluster, **changes))
+
+    return run
+
+
+@pytest.fixture
+def text():
+    """What a person reads, at a given width."""
+
+    def render(renderable: Any, width: int = 140) -> str:
+        console = Console(
+            file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False
+        )
+        console.print(renderable, soft_wrap=True)
+        return console.file.getvalue()
+
+    return render
+
+
+@pytest.fixture
+def as_json():
+    """Through JSON and back: whatever ``--json`` prints must survive it."""
+
+    def through(outcome: Outcome) -> Any:
+        return json.loads(json.dumps(outcome.data))
+
+    return through

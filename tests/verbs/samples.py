@@ -1,0 +1,240 @@
+"""Jobs as they could be, for tables and pictures: real records, made-up numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
+from jupyter_mntrain.cluster.summary import summarise
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.job import (
+    Attempt,
+    Cause,
+    JobSpec,
+    JobState,
+    JobView,
+    Participant,
+    PartStatus,
+    Placement,
+    RankStatus,
+)
+from jupyter_mntrain.model.metrics import LinkSample, RankStart, RankStep
+from jupyter_mntrain.model.node import Capacity
+
+BEGIN_S = 1_795_200_000.0
+GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)
+
+
+@dataclass(frozen=True)
+class Sample:
+    history: JobHistory
+    summary: JobSummary
+    now_s: float
+
+
+def sample_job(
+    layout: dict[str, int],
+    *,
+    steps: int = 60,
+    step_s: float = 1.2,
+    state: JobState = "running",
+    capacity: Capacity | None = GIGABIT,
+    cause: Cause | None = None,
+    cause_node: str | None = None,
+    peak: float | None = 7.1e13,
+    total_steps: int = 80,
+    loopback: bool = False,
+    microbatches: int | None = 8,
+    started: bool = True,
+    replicas: int = 1,
+) -> Sample:
+    """A pipeline with one stage per rank, ranks in node order."""
+    placements = _placements(layout, loopback=loopback)
+    spec = JobSpec(
+        entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
+        participants=tuple(Participant(node=name, nproc=n) for name, n in layout.items()),
+        name="samantha-7b",
+        files={"recipe.toml": ""},
+    )
+    attempt = Attempt(
+        number=1,
+        placements=placements,
+        master_address="10.0.0.1",
+        master_port=29500,
+        submitted_s=BEGIN_S - 9,
+    )
+    end_s = BEGIN_S + steps * step_s
+    terminal = state in ("failed", "succeeded", "cancelled")
+    parts = tuple(
+        PartStatus(
+            node_id=p.node_id,
+            node=p.node,
+            state=state if not cause or p.node == cause_node else "cancelled",
+            ranks=tuple(
+                RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
+                for r in p.ranks
+            ),
+            started_s=BEGIN_S - 8,
+            ended_s=end_s + 1 if terminal else None,
+            cause=cause if p.node == cause_node else None,
+        )
+        for p in placements
+    )
+    view = JobView(
+        job_id=JobId("j-7f3a9c21"),
+        spec=spec,
+        attempt=attempt,
+        state=state,
+        parts=parts,
+        cause=cause,
+        cause_node=cause_node,
+    )
+    world = spec.world_size
+    ranks = {
+        Rank(r): _series(r, world, steps, step_s, peak, total_steps, microbatches, replicas)
+        for r in range(world)
+    }
+    history = JobHistory(
+        view=view,
+        ranks=ranks if started else {},
+        links={p.node: _link(p, int(steps * step_s), capacity) for p in placements}
+        if steps
+        else {},
+        is_complete=terminal,
+    )
+    now_s = end_s + 0.4 if steps else BEGIN_S - 5
+    return Sample(history, summarise(history, now_s=now_s), now_s)
+
+
+def _placements(layout: dict[str, int], *, loopback: bool) -> tuple[Placement, ...]:
+    placements, first = [], 0
+    for number, (name, nproc) in enumerate(layout.items()):
+        address = f"127.0.0.{number + 2}" if loopback else f"10.0.0.{number + 1}"
+        placements.append(
+            Placement(
+                node_id=NodeId(f"{number:032x}"),
+                node=name,
+                node_rank=number,
+                first_rank=Rank(first),
+                nproc=nproc,
+                gpus=(),
+                interface="lo" if loopback else "eno1",
+                address=address,
+                agent=(f"{address}:8765",),
+            )
+        )
+        first += nproc
+    return tuple(placements)
+
+
+def _series(
+    rank: int,
+    world: int,
+    steps: int,
+    step_s: float,
+    peak: float | None,
+    total_steps: int,
+    microbatches: int | None,
+    replicas: int,
+) -> RankSeries:
+    stage = rank // replicas
+    start = RankStart(
+        time_s=BEGIN_S - 2,
+        rank=Rank(rank),
+        local_rank=0,
+        world_size=world,
+        pid=1000 + rank,
+        host="host",
+        device="cuda:0" if peak else "cpu",
+        peak_flops_per_s=peak,
+        peak_source="table" if peak else None,
+        stages=(stage,),
+        layers=tuple(range(stage * 4, stage * 4 + 4)),
+        tokens_per_step=65536,
+        total_steps=total_steps,
+        schedule="1f1b",
+        microbatches=microbatches,
+    )
+    share = 0.84 + 0.02 * math.sin(rank * 1.7)
+    slow = 0.9 if rank == 37 else 1.0
+    return RankSeries(
+        start=start,
+        steps=[
+            _step(rank, number, step_s, share / slow, peak, replicas, world)
+            for number in range(1, steps + 1)
+        ],
+        end=None,
+    )
+
+
+def _step(
+    rank: int,
+    number: int,
+    step_s: float,
+    share: float,
+    peak: float | None,
+    replicas: int,
+    world: int,
+) -> RankStep:
+    wobble = 1 + 0.02 * math.sin(number * 0.9 + rank) + (0.15 if 20 <= number < 28 else 0)
+    seconds = step_s * wobble * (3 if number == 1 else 1)
+    boundary = 16 * 33_550_000 * step_s / 35.3
+    peers = [p for p in (rank - replicas, rank + replicas) if 0 <= p < world]
+    return RankStep(
+        time_s=BEGIN_S + number * step_s,
+        rank=Rank(rank),
+        step=number,
+        step_s=seconds,
+        tokens=round(1857 * step_s),
+        loss=0.7 + 2.2 * math.exp(-number / 25) + 0.03 * math.sin(number * 2.1),
+        compute_s=min(share, 0.97) * step_s * (1 + 0.01 * math.sin(number + rank * 2)),
+        flops=None if peak is None else 0.41 * peak * step_s * (1 - 0.02 * (rank % 5)),
+        sent_bytes=dict.fromkeys(peers, int(boundary)),
+        received_bytes=dict.fromkeys(peers, int(boundary)),
+        memory_bytes=18 * 2**30,
+    )
+
+
+def _link(placement: Placement, seconds: int, capacity: Capacity | None) -> list[LinkSample]:
+    rate = 122e6 / 8
+    return [
+        LinkSample(
+            time_s=BEGIN_S + second,
+            interface=placement.interface,
+            interval_s=1.0,
+            sent_bytes=int(rate * (1 + 0.3 * math.sin(second + placement.node_rank))),
+            received_bytes=int(rate * (1 + 0.3 * math.cos(second))),
+            capacity=capacity,
+        )
+        for second in range(1, seconds + 1)
+    ]
+
+
+NOMINAL = msgspec.structs.replace(GIGABIT, bytes_per_s=1.25e9, source="nominal")
+
+LOST_LINK = Cause(
+    summary="eno1 lost its link at 14:40:52. Plug the cable back in, then launch again",
+    time_s=BEGIN_S + 73,
+    rank=Rank(2),
+    detail='Traceback (most recent call last):\n  File "loop.py", line 88, in step\n'
+    "RuntimeError: Connection closed by peer",
+)
+
+SCENES = {
+    "two": lambda: sample_job({"wopr": 1, "muthur": 1}, loopback=True),
+    "three": lambda: sample_job({"wopr": 2, "muthur": 1}, state="succeeded", total_steps=60),
+    "six": lambda: sample_job({"wopr": 2, "muthur": 2, "a-node-with-a-very-long-name": 2}),
+    "many": lambda: sample_job({f"n{i:02}": 8 for i in range(1, 9)}, replicas=8),
+    "failed": lambda: sample_job(
+        {"wopr": 2, "muthur": 1}, state="failed", cause=LOST_LINK, cause_node="muthur"
+    ),
+    "starting": lambda: sample_job(
+        {"wopr": 2, "muthur": 1}, steps=0, state="starting", started=False
+    ),
+    "no-capacity": lambda: sample_job({"wopr": 1, "muthur": 1}, capacity=NOMINAL, peak=None),
+    "one-step": lambda: sample_job({"wopr": 1, "muthur": 1}, steps=1),
+    "one-node": lambda: sample_job({"wopr": 8}, microbatches=None),
+}

@@ -1,0 +1,268 @@
+"""A cluster in memory, for parsing, wording and exit codes. Real ones are in tests/e2e."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import RenderableType
+
+from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
+from jupyter_mntrain.cluster.summary import summarise
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.job import TERMINAL, JobSpec, JobState, JobView, Participant
+from jupyter_mntrain.model.node import (
+    Capacity,
+    Gpu,
+    Interface,
+    Inventory,
+    NodeInfo,
+    Versions,
+)
+from jupyter_mntrain.plan import choose_participants, parse_member
+from jupyter_mntrain.verbs import Clusters, Context, Screen
+from tests.verbs.samples import BEGIN_S, GIGABIT, Sample, sample_job
+
+VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
+
+
+def node(
+    name: str,
+    number: int,
+    *,
+    gpus: int = 0,
+    torch: str = "2.13.0",
+    liveness: Any = "up",
+    reason: str | None = None,
+    capacity: Capacity | None = GIGABIT,
+) -> NodeView:
+    info = NodeInfo(
+        node_id=NodeId(f"{number:032x}"),
+        name=name,
+        cluster="lab",
+        protocol=1,
+        addresses=(f"10.0.0.{number}:8765",),
+        inventory=Inventory(
+            hostname=name,
+            cpu_model="Ryzen 9",
+            cpu_count=16,
+            memory_total_bytes=64 << 30,
+            memory_available_bytes=48 << 30,
+            interfaces=(
+                Interface(name="lo", kind="loopback", is_up=True, addresses=("127.0.0.1/8",)),
+                Interface(
+                    name="eno1",
+                    kind="ethernet",
+                    is_up=True,
+                    addresses=(f"10.0.0.{number}/24",),
+                    speed_mbit_per_s=1000,
+                    capacity=capacity,
+                ),
+                Interface(name="eno2", kind="ethernet", is_up=False),
+                Interface(name="docker0", kind="virtual", is_up=True, addresses=("172.17.0.1/16",)),
+            ),
+            gpus=tuple(
+                Gpu(
+                    index=index,
+                    uuid=f"GPU-{number}-{index}",
+                    name="RTX 3090",
+                    memory_total_bytes=24 << 30,
+                    memory_used_bytes=0,
+                )
+                for index in range(gpus)
+            ),
+            versions=msgspec.structs.replace(VERSIONS, torch=torch),
+            gpu_note=None if gpus else "no NVIDIA driver",
+        ),
+    )
+    return NodeView(
+        address=info.addresses[0],
+        found_by="mdns",
+        liveness=liveness,
+        info=info,
+        last_seen_s=BEGIN_S,
+        reason=reason,
+    )
+
+
+def silent(address: str, reason: str) -> NodeView:
+    return NodeView(address=address, found_by="typed", liveness="lost", reason=reason)
+
+
+class StandInJob:
+    """Ends when it is waited for, in the state it was made with."""
+
+    def __init__(self, sample: Sample, *, ends_as: JobState | None = None) -> None:
+        self._sample = sample
+        self._ends_as = ends_as
+        self.id = sample.history.view.job_id
+        self.calls: list[tuple[str, Any]] = []
+        self.interrupts_wait = False
+        self.lines = [
+            LogLine(node="wopr", rank=None, text="torchrun is up"),
+            LogLine(node="wopr", rank=0, text="step 1 loss 7.1"),
+            LogLine(node="muthur", rank=1, text="step 1"),
+        ]
+
+    @property
+    def state(self) -> JobState:
+        return self._sample.history.view.state
+
+    def view(self) -> JobView:
+        return self._sample.history.view
+
+    def watch(self) -> None:
+        self.calls.append(("watch", None))
+
+    def history(self) -> JobHistory:
+        return self._sample.history
+
+    def summary(self) -> JobSummary:
+        return summarise(self._sample.history, now_s=self._sample.now_s)
+
+    def become(self, state: JobState) -> None:
+        history = self._sample.history
+        view = history.view
+        ended_s = self._sample.now_s if state in TERMINAL else None
+        parts = tuple(
+            msgspec.structs.replace(part, state=state, ended_s=ended_s) for part in view.parts
+        )
+        view = msgspec.structs.replace(view, state=state, parts=parts)
+        history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
+        self._sample = Sample(history, self._sample.summary, self._sample.now_s)
+
+    def wait(self, timeout_s: float | None = None) -> JobView:
+        if self.interrupts_wait:
+            raise KeyboardInterrupt
+        if self._ends_as:
+            self.become(self._ends_as)
+        return self.view()
+
+    def logs(
+        self, *, rank: int | None = None, node: str | None = None, tail: int = 200
+    ) -> tuple[LogLine, ...]:
+        self.calls.append(("logs", (rank, node, tail)))
+        return tuple(
+            line
+            for line in self.lines
+            if (rank is None or line.rank == rank) and (node is None or line.node == node)
+        )[-tail:]
+
+    def stop(self, *, reason: str = "stopped by user", grace_s: float = 2.0) -> JobView:
+        self.calls.append(("stop", (reason, grace_s)))
+        return self.view()
+
+    def kill(self) -> JobView:
+        self.calls.append(("kill", None))
+        return self.view()
+
+
+class StandInCluster:
+    def __init__(self, nodes: Sequence[NodeView] = (), jobs: Sequence[StandInJob] = ()) -> None:
+        self.name = "lab"
+        self._nodes = tuple(nodes)
+        self._jobs = {job.id: job for job in jobs}
+        self.launches: list[JobSpec] = []
+        self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
+        self.closed = 0
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return self._nodes
+
+    def participants(self, members: Sequence[str] = ()) -> tuple[Participant, ...]:
+        infos = [view.info for view in self._nodes if view.info and view.liveness == "up"]
+        return choose_participants([parse_member(member) for member in members], infos)
+
+    def dry_run(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
+        return tuple(
+            NodeCommand(
+                node=participant.node,
+                argv=("python", "-m", "torch.distributed.run", *spec.entry),
+                environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words"},
+                directory="/state/jobs/j-00000000/attempt-1/work",
+            )
+            for participant in spec.participants
+        )
+
+    def launch(self, spec: JobSpec, *, submitted_by: str = "") -> StandInJob:
+        self.launches.append(spec)
+        return self.to_launch
+
+    def jobs(self) -> tuple[JobView, ...]:
+        return tuple(job.view() for job in self._jobs.values())
+
+    def job(self, job_id: str) -> StandInJob:
+        for known, job in self._jobs.items():
+            if known.startswith(job_id):
+                return job
+        raise JobNotFoundError(f"no reachable node knows a job {job_id!r}", fix="see: mntrain jobs")
+
+    def measure(self, participants: Any = None) -> tuple[LinkMeasurement, ...]:
+        return tuple(
+            LinkMeasurement(
+                source=one.node, destination=other.node, interface="eno1", address="10.0.0.9",
+                capacity=GIGABIT,
+            )
+            for one in participants
+            for other in participants
+            if one is not other
+        )  # fmt: skip
+
+    def add(self, address: str) -> NodeView:
+        return node("added", 9)
+
+    def forget(self, address: str) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Paper(Screen):
+    """Keeps what it is shown."""
+
+    def __init__(self, *, in_background: bool = False) -> None:
+        self.in_background = in_background
+        self.has_variables = in_background
+        self.said: list[RenderableType] = []
+        self.shown: list[Any] = []
+        self.followed: list[Any] = []
+
+    def say(self, renderable: RenderableType) -> None:
+        self.said.append(renderable)
+
+    def show(self, job: Any) -> None:
+        self.shown.append(job)
+
+    def follow(self, job: Any) -> None:
+        self.followed.append(job)
+        job.wait()
+
+
+class StillClock:
+    """Time passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN_S + 100
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def make_context(cluster: StandInCluster, **changes: Any) -> Context:
+    clock = StillClock()
+    connect: Callable[..., Any] = lambda name, addresses: cluster  # noqa: E731
+    settings: dict[str, Any] = {
+        "clusters": Clusters(connect, clock),
+        "screen": Paper(),
+        "environment": {},
+        "clock": clock,
+        "sleep": clock.sleep,
+    }
+    return Context(**(settings | changes))

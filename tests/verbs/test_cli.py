@@ -1,0 +1,121 @@
+"""``mntrain``: what goes to stdout, what to stderr, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import jupyter_mntrain.cli as cli
+from jupyter_mntrain.cli import main
+from tests.verbs.stand_in import StandInCluster
+
+
+@pytest.fixture
+def run(cluster, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
+    monkeypatch.setattr(cli, "connect", lambda name, addresses: cluster)
+    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
+
+    def run(*words: str):
+        code = main(list(words))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_tables_go_to_stdout_and_are_not_folded_in_a_pipe(run):
+    code, out, err = run("nodes")
+    assert (code, err) == (0, "")
+    assert "wopr" in out
+    assert max(map(len, out.splitlines())) > 80
+
+
+def test_json_is_all_that_stdout_holds(run):
+    for words in (["nodes"], ["jobs"], ["status"], ["logs"], ["measure"], ["stop", "j-7f3a"]):
+        code, out, err = run(*words, "--json")
+        assert err == ""
+        json.loads(out)
+    code, out, _ = run("launch", "r.toml", "--wait", "--json")
+    assert code == 0
+    assert json.loads(out)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["nodse"], 2),
+        (["launch", "gone.toml"], 2),
+        (["launch", "r.toml", "--set", "train.stesp=1"], 2),
+        (["status", "j-nope"], 5),
+    ],
+)
+def test_an_error_is_one_line_on_stderr_with_its_own_exit_code(run, words, code):
+    got, out, err = run(*words)
+    assert got == code
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("mntrain: ")
+    assert "Traceback" not in err
+
+
+def test_the_traceback_is_shown_when_it_is_asked_for(run):
+    _, _, err = run("status", "j-nope", "--traceback")
+    assert "Traceback" in err
+
+
+def test_ctrl_c_while_waiting_detaches(run, cluster):
+    cluster.to_launch.interrupts_wait = True
+    code, out, _ = run("launch", "r.toml", "--wait")
+    assert code == 130
+    assert "goes on" in out
+
+
+def test_a_failed_job_is_exit_code_one_with_its_cause_first(run, cluster, failed_cluster):
+    (job,) = failed_cluster._jobs.values()
+    cluster.to_launch = job
+    code, out, _ = run("launch", "r.toml", "--wait")
+    assert code == 1
+    assert "✕ muthur: rank 2: eno1 lost its link" in out
+
+
+def test_plot_writes_the_picture(run, tmp_path):
+    code, out, _ = run("plot", "-o", "p.png", "--theme", "dark")
+    assert code == 0
+    assert "wrote" in out
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_cluster_is_closed_whatever_happens(run, cluster: StandInCluster):
+    run("nodes")
+    run("status", "j-nope")
+    assert cluster.closed == 2
+
+
+def test_help_is_no_error(run):
+    code, out, err = run("--help")
+    assert (code, err) == (0, "")
+    assert "dry-run" in out
+
+
+def test_agent_needs_run(run):
+    code, _, err = run("agent", "walk")
+    assert code == 2
+    assert "agent run" in err
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m jupyter_mntrain.cli --help | head -1; exit ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.verbs import TABLE, HelpWanted, parse, split_line
+
+
+def args_of(line: str):
+    return parse(split_line(line), program="%mntrain").args
+
+
+def test_the_table_has_every_promised_verb():
+    promised = "nodes add forget launch dry-run jobs status attach logs plot stop kill measure"
+    assert set(TABLE) == set(promised.split())
+
+
+def test_common_options_stand_before_and_after_the_verb():
+    for line in ("--cluster lab --json nodes", "nodes --cluster lab --json"):
+        args = args_of(line)
+        assert (args.cluster, args.json) == ("lab", True)
+
+
+def test_typed_in_agents_add_up_from_both_places():
+    assert args_of("--agent a:1 nodes --agent b:2").agent == ["a:1", "b:2"]
+
+
+def test_options_may_stand_on_both_sides_of_the_recipe():
+    args = args_of("launch --member a:1 recipe.toml --member b:2:eth0 --wait")
+    assert args.target == "recipe.toml"
+    assert args.member == ["a:1", "b:2:eth0"]
+    assert args.wait
+
+
+def test_what_follows_two_dashes_is_the_scripts():
+    command = parse(["launch", "train.py", "-m", "a:1", "--", "--lr", "3", "--json"], program="x")
+    assert command.arguments == ("--lr", "3", "--json")
+    assert not command.args.json
+
+
+def test_quotes_are_a_shells():
+    assert args_of('launch r.toml --env "A=two words"').env == [("A", "two words")]
+
+
+def test_torchrun_arguments_begin_with_dashes():
+    assert args_of("launch r.toml --torchrun=--max-restarts=1").torchrun == ["--max-restarts=1"]
+
+
+def test_rates_are_bytes_per_second_inside():
+    assert args_of("launch r.toml --link-capacity 1gbit").link_capacity == 125e6
+
+
+@pytest.mark.parametrize("line", ["", "--help", "nodes --help", "launch -h", "add --help"])
+def test_help_is_text_and_nobody_exits(line):
+    with pytest.raises(HelpWanted) as wanted:
+        args_of(line)
+    assert "%mntrain" in wanted.value.text
+
+
+def test_help_lists_every_verb():
+    with pytest.raises(HelpWanted) as wanted:
+        args_of("--help")
+    for name in TABLE:
+        assert f"\n  {name} " in wanted.value.text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("nodse", ["'nodse'", "nodes"]),
+        ("zzz", ["'zzz'", "use one of", "launch"]),
+        ("nodes --jsno", ["--jsno", "--json"]),
+        ("nodes extra", ["'extra'", "too many"]),
+        ("launch r.toml --port 0", ["--port", "'0'", "65535"]),
+        ("launch r.toml --port 70000", ["70000"]),
+        ("launch r.toml --port", ["--port", "expected one argument"]),
+        ("launch r.toml --env NOVALUE", ["NOVALUE", "NAME=VALUE"]),
+        ("launch r.toml --link-capacity fast", ["'fast'", "1gbit"]),
+        ("logs --tail many", ["'many'"]),
+        ("logs --rank -1", ["-1"]),
+        ("plot --theme pink", ["pink", "dark"]),
+        ("add", ["HOST[:PORT]"]),
+        ("status -- x", ["status", "'x'"]),
+        ('launch "r.toml', ["quote"]),
+        ("launch r.toml --wai", ["--wai", "--wait"]),
+    ],
+)
+def test_bad_lines_are_one_line_with_the_thing_and_the_fix(line, says):
+    with pytest.raises(SpecError) as caught:
+        args_of(line)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert "Fix: " in message
+    for word in says:
+        assert word in message
+
+
+@pytest.mark.parametrize("name", list(TABLE))
+def test_no_verb_ever_exits_the_interpreter(name):
+    for words in ([name, "--no-such-option"], [name, "a", "b", "c"]):
+        with pytest.raises(MntrainError):
+            parse(words, program="mntrain")

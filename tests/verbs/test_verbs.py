@@ -1,0 +1,306 @@
+"""Every verb on a cluster in memory: what it says, what its data is, how it exits."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.job import Leftover
+from jupyter_mntrain.verbs.workload import from_cell
+from tests.verbs.samples import sample_job
+from tests.verbs.stand_in import Paper, StandInCluster, StandInJob, node
+
+RECIPE = '[model]\npreset = "llama-tiny"\n'
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "r.toml").write_text(RECIPE)
+    return tmp_path
+
+
+def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text):
+    shown = text(do("nodes").renderable)
+    assert "● up" in shown
+    assert "eno1 10.0.0.1/24" in shown
+    assert "941\u00a0Mbit/s measured" in shown
+    assert "muthur: torch 2.12.0, the others have 2.13.0" in shown
+    assert "connection refused" in shown
+    assert "unauthenticated" in shown
+    assert "docker0" not in shown
+    assert "docker0" in text(do("nodes", "--all").renderable)
+
+
+def test_nodes_data_keeps_everything(do, as_json):
+    data = as_json(do("nodes"))
+    assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
+    assert data[0]["divergences"][0]["key"] == "torch"
+    assert data[0]["unauthenticated"]
+    assert data[3]["liveness"] == "lost"
+
+
+def test_an_empty_cluster_says_what_to_do(do, text):
+    shown = text(do("nodes", on=StandInCluster()).renderable)
+    assert "mntrain agent run --cluster lab" in shown
+    assert "mntrain add HOST:PORT" in shown
+
+
+def test_launch_builds_the_spec_that_was_asked_for(do, cluster, recipe):
+    outcome = do(
+        "launch", "r.toml", "--member", "wopr:1:eno1", "--member", "muthur:2", "--head", "muthur",
+        "--port", "29511", "--env", "A=1", "--torchrun=--max-restarts=1", "--name", "mine",
+        "--link-capacity", "1gbit", directory=recipe,
+    )  # fmt: skip
+    (spec,) = cluster.launches
+    assert [p.node for p in spec.participants] == ["muthur", "wopr"]
+    assert spec.participants[1].interface == "eno1"
+    assert spec.world_size == 3
+    assert (spec.port, spec.name) == (29511, "mine")
+    assert spec.environment == {"A": "1"}
+    assert spec.torchrun_arguments == ("--max-restarts=1",)
+    assert spec.link_capacity_bytes_per_s == 125e6
+    assert spec.files == {"recipe.toml": RECIPE}
+    assert outcome.exit_code == 0
+
+
+def test_launch_returns_at_once_and_says_how_to_follow(do, text, recipe, as_json):
+    outcome = do("launch", "r.toml", directory=recipe)
+    assert "mntrain attach j-7f3a9c21" in text(outcome.renderable)
+    assert as_json(outcome)["job_id"] == "j-7f3a9c21"
+    assert outcome.job is not None
+
+
+def test_a_notebook_shows_the_launched_job_live_unless_detached(do, recipe):
+    screen = Paper(in_background=True)
+    do("launch", "r.toml", directory=recipe, screen=screen)
+    do("launch", "r.toml", "--detach", directory=recipe, screen=screen)
+    assert len(screen.shown) == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 1)])
+def test_waiting_is_zero_only_when_every_rank_succeeded(do, cluster, recipe, state, code):
+    cluster.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as=state)
+    assert do("launch", "r.toml", "--wait", directory=recipe).exit_code == code
+
+
+def test_ctrl_c_detaches_and_says_that_the_job_goes_on(do, cluster, recipe, text):
+    cluster.to_launch.interrupts_wait = True
+    outcome = do("launch", "r.toml", "--wait", directory=recipe)
+    assert outcome.exit_code == 130
+    assert "goes on" in text(outcome.renderable)
+    assert cluster.to_launch.calls == []
+
+
+def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text, as_json):
+    for words in (["dry-run"], ["launch", "--dry-run"]):
+        outcome = do(*words, "r.toml", "--member", "wopr:1", directory=recipe)
+        shown = text(outcome.renderable, width=40)
+        assert "# wopr\ncd /state/jobs/j-00000000/attempt-1/work\n" in shown
+        assert "export NCCL_SOCKET_IFNAME==eno1\n" in shown
+        assert "export A='two words'\n" in shown
+        assert "python -m torch.distributed.run -m jupyter_mntrain.train recipe.toml\n" in shown
+        data = as_json(outcome)
+        assert data["nodes"][0]["argv"][0] == "python"
+        assert data["spec"]["files"] == {"recipe.toml": RECIPE}
+    assert cluster.launches == []
+
+
+def test_a_cell_is_a_job(do, cluster, recipe):
+    do("launch", "--set", "train.steps=7", cell="print(1)\n" if False else RECIPE, directory=recipe)
+    (spec,) = cluster.launches
+    assert spec.entry[-1] == "train.steps=7"
+    assert spec.name == from_cell(RECIPE, directory=recipe).name
+
+
+def test_further_files_go_along(do, cluster, recipe):
+    (recipe / "helper.py").write_text("x = 1\n")
+    do("launch", "r.toml", "--file", "helper.py", directory=recipe)
+    assert cluster.launches[0].files["helper.py"] == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["launch"], ["nothing to launch", ".toml"]),
+        (["launch", "gone.toml"], ["gone.toml"]),
+        (["launch", "r.toml", "--member", "wpor:1"], ["'wpor'", "wopr"]),
+        (["launch", "r.toml", "--member", "wopr:x"], ["'x'", "HOST:N[:IFACE]"]),
+        (["launch", "r.toml", "--member", "gpus:9"], ["gpus", "2 GPUs", "9"]),
+        (["launch", "r.toml", "--head", "nobody"], ["nobody", "take part"]),
+        (["launch", "r.toml", "--set", "train.stesp=3"], ["train.stesp", "steps"]),
+        (["launch", "r.toml", "--set", "train.steps=0"], ["train.steps = 0", "from 1"]),
+        (["launch", "r.toml", "--set", "pipeline.microbatches=1"], ["microbatches"]),
+        (["launch", "r.toml", "--wait", "--detach"], ["--wait", "--detach"]),
+        (["launch", "r.toml", "-o", "x"], ["variables"]),
+        (["stop"], ["stop", "j-7f3a9c21"]),
+        (["kill"], ["kill", "j-7f3a9c21"]),
+        (["stop", "j-7f3a", "--grace", "-1"], ["-1"]),
+        (["status", "j-nope"], ["j-nope", "jobs"]),
+        (["plot"], ["-o"]),
+        (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
+        (["measure", "--member", "wopr"], ["two ends", "wopr"]),
+    ],
+)
+def test_bad_input_is_one_line_and_launches_nothing(do, cluster, recipe, words, says):
+    cluster._nodes = (*cluster._nodes, node("gpus", 7, gpus=2))
+    with pytest.raises(MntrainError) as caught:
+        do(*words, directory=recipe)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert "Fix: " in message
+    for word in says:
+        assert word in message
+    assert cluster.launches == []
+    assert all(name == "watch" for job in cluster._jobs.values() for name, _ in job.calls)
+
+
+def test_a_cell_below_a_verb_that_takes_none_is_refused(do):
+    with pytest.raises(SpecError, match="takes no cell"):
+        do("nodes", cell="x")
+
+
+def test_a_cell_and_a_file_are_one_too_many(do, recipe):
+    with pytest.raises(SpecError, match="one thing to run"):
+        do("launch", "r.toml", cell=RECIPE, directory=recipe)
+
+
+def test_jobs_and_status(do, text, as_json):
+    assert "j-7f3a9c21" in text(do("jobs").renderable)
+    assert as_json(do("jobs"))[0]["nodes"] == ["wopr", "muthur"]
+    shown = text(do("status").renderable)
+    assert "▶ running" in shown
+    assert "samantha-7b" in shown
+    for word in ("r0", "r1", "wopr", "muthur", "MFU", "→ sent", "941\u00a0Mbit/s measured"):
+        assert word in shown
+    data = as_json(do("status", "j-7f3a"))
+    assert data["state"] == "running"
+    assert len(data["ranks"]) == 2
+    assert {link["direction"] for link in data["links"]} == {"sent", "received"}
+
+
+def test_a_failed_job_says_its_cause_first(do, failed_cluster, text):
+    lines = text(do("status", on=failed_cluster).renderable).splitlines()
+    assert lines[0].startswith("✕ muthur: rank 2: eno1 lost its link")
+    assert "mntrain logs j-7f3a9c21 --rank 2" in lines[1]
+    assert not any("Traceback" in line for line in lines)
+    asked = text(do("status", "--traceback", on=failed_cluster).renderable)
+    assert "RuntimeError: Connection closed by peer" in asked
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_status_is_readable_at_any_width(do, text, width):
+    shown = text(do("status").renderable, width=width)
+    assert "r0" in shown
+    assert "wopr" in shown
+    for line in shown.splitlines():
+        assert len(line) <= max(width, 80)
+
+
+def test_no_job_at_all_says_how_to_begin(do):
+    with pytest.raises(JobNotFoundError, match="launch"):
+        do("status", on=StandInCluster([node("wopr", 1)]))
+
+
+def test_attach_in_a_terminal_stays_until_the_end(do):
+    assert do("attach").exit_code == 0
+
+
+def test_attach_in_a_notebook_returns_at_once(do):
+    screen = Paper(in_background=True)
+    outcome = do("attach", screen=screen)
+    assert screen.shown == [outcome.job]
+    assert screen.followed == []
+
+
+def test_logs_name_node_and_rank(do, text, as_json):
+    shown = text(do("logs").renderable)
+    assert "wopr r0 │ step 1 loss 7.1" in shown
+    assert "wopr torchrun │ torchrun is up" in shown
+    assert as_json(do("logs", "--rank", "0")) == [
+        {"node": "wopr", "rank": 0, "text": "step 1 loss 7.1"}
+    ]
+
+
+def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster, text):
+    (job,) = cluster._jobs.values()
+    screen = Paper()
+
+    def sleep(_: float) -> None:
+        job.lines.append(type(job.lines[0])(node="wopr", rank=0, text="step 2"))
+        job.become("succeeded")
+
+    do("logs", "--follow", screen=screen, sleep=sleep)
+    said = "".join(text(one) for one in screen.said)
+    assert said.count("step 1 loss") == 1
+    assert said.count("step 2") == 1
+
+
+def test_stop_and_kill_say_that_nothing_is_left(do, cluster, text, as_json):
+    (job,) = cluster._jobs.values()
+    job._ends_as = "cancelled"
+    outcome = do("stop", "j-7f3a", "--reason", "enough", "--grace", "1")
+    assert job.calls == [("stop", ("enough", 1.0))]
+    assert "no process of it is left" in text(outcome.renderable)
+    assert as_json(outcome) == {
+        "job_id": job.id, "state": "cancelled", "leftovers": [], "unknown_nodes": [],
+    }  # fmt: skip
+    assert "already" in text(do("kill", job.id).renderable)
+
+
+def test_what_would_not_die_is_named_and_is_a_failure(do, cluster, text):
+    (job,) = cluster._jobs.values()
+    job.become("cancelled")
+    view = job.view()
+    left = Leftover(pid=4711, command="python train.py", status="disk sleep")
+    parts = (msgspec.structs.replace(view.parts[0], leftovers=(left,)), *view.parts[1:])
+    view = msgspec.structs.replace(view, parts=parts)
+    job.view = lambda: view
+    outcome = do("stop", job.id)
+    assert outcome.exit_code == 1
+    assert "wopr: pid 4711 would not die (disk sleep)" in text(outcome.renderable)
+
+
+def test_a_silent_node_is_never_reported_as_stopped(do, cluster, text):
+    (job,) = cluster._jobs.values()
+    job._ends_as = "unknown"
+    outcome = do("stop", job.id)
+    assert outcome.exit_code == 1
+    assert "is not known" in text(outcome.renderable)
+
+
+def test_measure_is_every_ordered_pair(do, text, as_json):
+    outcome = do("measure", "--member", "wopr", "--member", "hal")
+    assert [(one["source"], one["destination"]) for one in as_json(outcome)] == [
+        ("wopr", "hal"), ("hal", "wopr"),
+    ]  # fmt: skip
+    assert "941\u00a0Mbit/s" in text(outcome.renderable)
+
+
+def test_json_says_nothing_besides_the_data(do, recipe):
+    screen = Paper()
+    do("launch", "r.toml", "--wait", "--json", directory=recipe, screen=screen)
+    do("measure", "--json", screen=screen)
+    assert screen.said == []
+
+
+def test_add_and_forget(do, text):
+    assert "is up" in text(do("add", "10.0.0.9").renderable)
+    assert "forgotten" in text(do("forget", "10.0.0.9").renderable)
+
+
+def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):
+    from jupyter_mntrain.verbs import Clusters, Context, run_words
+
+    asked = []
+
+    def connect(name, addresses):
+        asked.append((name, addresses))
+        return cluster
+
+    environment = {"MNTRAIN_CLUSTER": "home", "MNTRAIN_AGENTS": "b:2, a:1"}
+    for words in (["jobs"], ["--cluster", "lab", "--agent", "c:3", "jobs"]):
+        clock = iter(range(0, 1000, 5))
+        clusters = Clusters(connect, lambda clock=clock: next(clock))
+        run_words(words, Context(clusters=clusters, screen=Paper(), environment=environment))
+    assert asked == [("home", ("a:1", "b:2")), ("lab", ("c:3",))]
