@@ -263,9 +263,7 @@ class Cluster:
         jobs = self._driver.live.jobs
         exact = [job_id for job_id in jobs if job_id == text]
         return exact or [
-            job_id
-            for job_id in jobs
-            if text and job_id.startswith((text, f"j-{text}"))
+            job_id for job_id in jobs if text and job_id.startswith((text, f"j-{text}"))
         ]
 
     def _settle(self, names: Sequence[str]) -> None:

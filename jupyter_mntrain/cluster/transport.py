@@ -34,11 +34,15 @@ _HOST_GONE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADD
 
 
 def open_http() -> httpx.AsyncClient:
-    """A client for agents: never through a proxy of the environment, as many streams as needed."""
+    """A client for agents: never through a proxy of the environment, as many streams as needed.
+
+    No connection is kept for the next request. One that the agent has closed meanwhile would lose
+    that request, and httpcore leaks those it finds closed while it is being cancelled (measured).
+    """
     return httpx.AsyncClient(
         trust_env=False,
         timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
     )
 
 

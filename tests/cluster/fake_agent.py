@@ -97,6 +97,7 @@ class FakeAgent:
         self._grown = asyncio.Event()
         self._server: HTTPServer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_dead = False
 
     @property
     def where(self) -> str:
@@ -124,6 +125,7 @@ class FakeAgent:
     async def start(self) -> None:
         sockets = bind_sockets(self.port, self.address)
         self.port = sockets[0].getsockname()[1]
+        self._is_dead = False
         self._server = HTTPServer(_application(self))
         self._server.add_sockets(sockets)
         if self.beat_every_s is not None:
@@ -135,6 +137,8 @@ class FakeAgent:
             task.cancel()
         for queue in self._listeners:
             queue.put_nowait(None)
+        self._is_dead = True
+        self._wake()
         if self._server is not None:
             self._server.stop()
             await self._server.close_all_connections()
@@ -173,6 +177,9 @@ class FakeAgent:
         for sample in samples:
             number = self.jobs[job_id].attempt.number if job_id in self.jobs else 1
             journal.append(JournalLine(seq=len(journal) + 1, attempt=number, body=sample))
+        self._wake()
+
+    def _wake(self) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -284,7 +291,7 @@ class _Handler(RequestHandler):
         self._finished = True
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs["exc_info"][1]
+        error = kwargs.get("exc_info", (None, None))[1]
         if isinstance(error, _RefusedError):
             self.refuse(error.fault)
         else:
@@ -384,7 +391,7 @@ class _Journal(_Handler):
                     if self._loses_reply:
                         self.break_off()
                         return
-                if not follow or is_over:
+                if not follow or is_over or agent._is_dead:
                     return
                 await grown.wait()
 

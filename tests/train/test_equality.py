@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from filelock import FileLock
 
 from tests.train.equality_cases import Outcome, cases
 
@@ -27,24 +29,29 @@ _PARAMETERS = [(world_size, name) for world_size in (2, 3) for name in cases(wor
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Outcome]:
-    """All cases of a world size run in one torchrun; the first test that asks pays."""
+    """All cases of a world size run in one torchrun; the first test of any worker pays."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     @cache
     def run(world_size: int) -> dict[str, Outcome]:
-        directory = tmp_path_factory.mktemp("equality")
-        command = [
-            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-            *("--local-addr=127.0.0.1", f"--nproc-per-node={world_size}"),
-            *("-m", "tests.train.equality", str(directory)),
-        ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        path: Path = directory / f"world-{world_size}.json"
+        path = shared / f"world-{world_size}.json"
+        with FileLock(path.with_suffix(".lock")):
+            if not path.exists():
+                _run_all_cases(world_size, shared)
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Outcome])
 
     return lambda world_size, name: run(world_size)[name]
+
+
+def _run_all_cases(world_size: int, directory: Path) -> None:
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+        *("--local-addr=127.0.0.1", f"--nproc-per-node={world_size}"),
+        *("-m", "tests.train.equality", str(directory)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.mark.parametrize(("world_size", "name"), _PARAMETERS)

@@ -1,0 +1,85 @@
+"""The README's first command: figures, a notebook with plots in it, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from jupyter_mntrain.agent.processes import environment_of
+from tests.e2e.conftest import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
+DEMO_S = 400.0
+MARK = "MNTRAIN_TEST_OF_THE_DEMO"
+
+
+def start(output: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(DEMO), "--output", str(output), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, MARK: str(output)},
+    )
+
+
+def left(output: Path) -> list[int]:
+    """Whatever inherited the demo's environment and still lives."""
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [pid for pid in pids if environment_of(pid).get(MARK) == str(output)]
+
+
+def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
+    figures = tmp_path / "figures.json"
+    demo = start(tmp_path, "--json", str(figures))
+    said, _ = demo.communicate(timeout=DEMO_S)
+    assert demo.returncode == 0, said
+
+    found = json.loads(figures.read_text())
+    assert found["state"] == "succeeded"
+    assert found["nodes"] == ["node1", "node2"]
+    assert found["ranks"] == 2
+    assert found["job_id"] in said
+    assert found["last_loss"] < found["first_loss"] - 0.5
+    assert found["tokens_per_s"] > 0
+    assert all(0 < share < 1 for share in found["mfu_per_rank"].values())
+    links = {(one["link"], one["direction"]): one for one in found["link_utilisation"]}
+    assert len(links) == 4
+    for one in links.values():
+        assert one["capacity"]["source"] == "measured"
+        assert 0 < one["utilisation"] < 1
+
+    notebook = nbformat.read(found["notebook"], as_version=4)
+    pictures = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+    assert pictures
+    assert "Traceback" not in json.dumps(notebook)
+    until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(tmp_path, number):
+    demo = start(tmp_path)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "launch" in line:
+            break
+    else:
+        pytest.fail("the demo ended before it launched anything")
+    demo.send_signal(number)
+    demo.communicate(timeout=60)
+    assert demo.returncode == 130
+    until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
