@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -44,10 +44,17 @@ class _Peer(NamedTuple):
 
 
 class GangWatch:
-    """Watches the other participants of one attempt from this node."""
+    """Watches the other participants of one attempt from this node.
 
-    def __init__(self, job: LocalJob, cluster: str) -> None:
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, job: LocalJob, cluster: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._job = job
+        self._clock = clock
         self._cluster = cluster
         self._client = AsyncHTTPClient()
         self._symptom_since_s: float | None = None
@@ -62,8 +69,8 @@ class GangWatch:
         while before or after:
             await asyncio.sleep(WATCH_INTERVAL_S)
             if not self._job.is_active:
-                ended_s = ended_s or time.monotonic()
-                if time.monotonic() - ended_s > GIVE_UP_AFTER_S:
+                ended_s = ended_s or self._clock()
+                if self._clock() - ended_s > GIVE_UP_AFTER_S:
                     return
             if await self._look(before, after):
                 return
@@ -74,26 +81,27 @@ class GangWatch:
             head = await self._ask(placement)
             if head is not None:
                 # It watches the others. That its own part broke we need not be told.
-                if not self._waits_for_a_cause([head.part]):
+                if not self.waits_for_a_cause([head.part]):
                     self._end_ours([head.part])
                 return not self._job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
         peers = [peer for peer in answers if peer is not None]
         parts = [self._job.record.part, *(peer.part for peer in peers)]
         reason = reason_to_end(parts)
-        if reason is not None and not self._waits_for_a_cause(parts):
+        if reason is not None and not self.waits_for_a_cause(parts):
             self._end_ours(parts)
             await asyncio.gather(
                 *(self._stop(peer, reason) for peer in peers if peer.part.state not in TERMINAL)
             )
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
 
-    def _waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
+    def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
+        """Whether all that is known so far are symptoms, and the cause may still come."""
         guilty = first_cause(parts)
         if guilty is None or guilty.cause is None or not guilty.cause.is_symptom:
             return False
-        self._symptom_since_s = self._symptom_since_s or time.monotonic()
-        return time.monotonic() - self._symptom_since_s < SYMPTOM_PATIENCE_S
+        self._symptom_since_s = self._symptom_since_s or self._clock()
+        return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _end_ours(self, parts: Sequence[PartStatus]) -> None:
         reason = reason_to_end(parts)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.agent.gang import reason_to_end
-from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.job import Cause, PartStatus
+import pytest
+
+from jupyter_mntrain.agent.gang import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
+from jupyter_mntrain.agent.job import LocalJob
+from jupyter_mntrain.model.ids import NodeId, new_job_id
+from jupyter_mntrain.model.job import Attempt, Cause, JobRecord, JobSpec, PartStatus
 
 
 def part(node: str, state, *, cause: str | None = None, is_symptom=False, reason=None):
@@ -35,3 +38,21 @@ def test_a_reason_is_handed_on_as_it_was_given():
     told = part("node1", "cancelled", reason="node3 failed: rank 4: out of memory")
     assert reason_to_end([part("node2", "running"), told]) == "node3 failed: rank 4: out of memory"
     assert reason_to_end([part("node1", "cancelled")]) == "node1 was stopped"
+
+
+@pytest.mark.anyio
+async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_told(tmp_path):
+    now = [100.0]
+    record = JobRecord(
+        job_id=new_job_id(),
+        spec=JobSpec(entry=("x.py",), participants=()),
+        attempt=Attempt(number=1, placements=(), master_address="", master_port=0, submitted_s=0.0),
+        part=part("node1", "running"),
+    )
+    watch = GangWatch(LocalJob(tmp_path, record), "test", clock=lambda: now[0])
+    closed = part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True)
+    killed = part("node2", "failed", cause="rank 1: killed by SIGKILL")
+    assert watch.waits_for_a_cause([closed])
+    assert not watch.waits_for_a_cause([closed, killed])
+    now[0] += SYMPTOM_PATIENCE_S
+    assert not watch.waits_for_a_cause([closed])

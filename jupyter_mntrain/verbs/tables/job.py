@@ -25,7 +25,7 @@ DETAIL_LINES = 12
 """Of the traceback: its end says what happened."""
 
 NARROW_WIDTH = 78
-FULL_WIDTH = 104
+FULL_WIDTH = 120
 """Columns that most of the rank table takes with short names, and all of it."""
 
 RECENT_STEPS = 50

@@ -1,0 +1,315 @@
+"""Two real agents on this machine, found by real multicast, running real torchrun jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.job import JobSpec
+from tests.cluster.conftest import wait_for
+
+pytestmark = pytest.mark.slow
+
+JOB_S = 120.0
+"""For a small job from launch to end, with torch imported anew by five processes."""
+
+SCRIPT = """
+import sys, time
+import torch
+import torch.distributed as dist
+from jupyter_mntrain.telemetry import Recorder
+
+dist.init_process_group("gloo")
+rank, peer = dist.get_rank(), 1 - dist.get_rank()
+payload = torch.zeros(1000)
+with Recorder() as recorder:
+    step = 0
+    while step < int(sys.argv[1]):
+        step += 1
+        if rank == 0:
+            dist.send(payload, peer)
+        else:
+            dist.recv(payload, peer)
+        time.sleep(0.05)
+        sent = {peer: 4000} if rank == 0 else {}
+        received = {} if rank == 0 else {peer: 4000}
+        recorder.step(tokens=100, loss=1 / step, compute_s=0.01,
+                      sent_bytes=sent, received_bytes=received)
+    print("done at", step, flush=True)
+dist.destroy_process_group()
+"""
+
+
+@dataclass
+class RealAgent:
+    """One agent process with a state directory of its own."""
+
+    name: str
+    cluster: str
+    address: str
+    port: int
+    state: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "jupyter_mntrain.agent"]
+        command += ["--cluster", self.cluster, "--name", self.name, "--address", self.address]
+        command += ["--port", str(self.port), "--state-dir", str(self.state)]
+        with (self.state.parent / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(number)
+            self.process.wait(20)
+            self.process = None
+
+
+def processes_of(job_id: str) -> list[psutil.Process]:
+    """Every process that carries the job in its environment."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("MNTRAIN_JOB") == job_id:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[str]:
+    """The module's own, so that both agents serve all of its tests."""
+    numbers = iter(range(2, 250))
+    worker = 200 + os.getpid() % 50
+    block = secrets.randbelow(250)
+    return (f"127.{worker}.{block}.{number}" for number in numbers)
+
+
+@pytest.fixture(scope="module")
+def agents(
+    addresses: Iterator[str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[RealAgent]]:
+    cluster = f"test-{secrets.token_hex(4)}"
+    made = []
+    for name in ("node1", "node2"):
+        address = next(addresses)
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+            port = probe.getsockname()[1]
+        state = tmp_path_factory.mktemp("state") / name
+        made.append(RealAgent(name, cluster, address, port, state))
+    for agent in made:
+        agent.start()
+    yield made
+    for agent in made:
+        agent.end()
+
+
+@pytest.fixture
+def cluster(agents: list[RealAgent]) -> Iterator[Cluster]:
+    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
+        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
+        yield made
+
+
+def launch(cluster: Cluster, steps: int, **fields: object) -> Job:
+    participants = cluster.participants(["node1:1", "node2:1"])
+    spec = JobSpec(
+        entry=("train.py", str(steps)),
+        files={"train.py": SCRIPT},
+        participants=participants,
+        **fields,  # type: ignore[arg-type]
+    )
+    return cluster.launch(spec)
+
+
+def leases(cluster: Cluster) -> list[int]:
+    return [len(node.info.leases) for node in cluster.nodes() if node.info]
+
+
+def test_agents_are_found_by_multicast_alone(agents: list[RealAgent]) -> None:
+    with Cluster(agents[0].cluster) as cluster:
+        wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"])
+        assert [node.found_by for node in cluster.nodes()] == ["mdns", "mdns"]
+        assert [node.address for node in cluster.nodes()] == [agent.where for agent in agents]
+    with Cluster(f"{agents[0].cluster}-other") as other:
+        assert other.wait_for_nodes(1, 1.5) == ()
+
+
+def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
+    cluster: Cluster, agents: list[RealAgent]
+) -> None:
+    cluster.measure()
+    job = launch(cluster, 40, name="small")
+    assert wait_for(lambda: len(job.history().ranks) == 2)
+    assert job.wait(JOB_S).state == "succeeded", job.logs()
+    history = job.wait_for_history(20)
+    assert history.is_complete
+    for rank in (Rank(0), Rank(1)):
+        series = history.ranks[rank]
+        assert [step.step for step in series.steps] == list(range(1, 41))
+        assert series.start
+        assert series.end
+        assert series.end.ok
+    assert set(history.links) == {"node1", "node2"}
+
+    summary = job.summary()
+    assert (summary.steps, summary.state, summary.name) == (40, "succeeded", "small")
+    assert summary.first_loss == 1.0
+    assert summary.last_loss == pytest.approx(1 / 40)
+    assert summary.elapsed_s
+    by_link = {(link.node, link.direction): link for link in summary.links}
+    sent = by_link["node1", "sent"]
+    assert sent.basis == "ranks"
+    assert sent.capacity
+    assert sent.capacity.source == "measured"
+    assert sent.utilisation
+    assert 4000 / 0.05 > (sent.bytes_per_s or 0) > 100
+    assert by_link["node2", "sent"].bytes_per_s == 0.0
+
+    assert [line.text for line in job.logs(rank=1, tail=3) if "done" in line.text] == ["done at 40"]
+    assert processes_of(job.id) == []
+
+    with Cluster(
+        cluster.name, addresses=[agents[1].where, agents[0].where], discovery=StaticDiscovery()
+    ) as second:
+        seen = second.job(job.id[:7])
+        again = seen.wait_for_history(20)
+        assert again.is_complete
+        assert again.ranks == history.ranks
+        assert seen.view().spec == job.view().spec
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_ending_a_job_leaves_no_process_and_no_lease(cluster: Cluster, end: str) -> None:
+    job = launch(cluster, 100_000)
+    wait_for(lambda: len(job.history().ranks) == 2)
+    assert len(processes_of(job.id)) >= 4
+    getattr(job, end)()
+    view = job.wait(30)
+    assert view.state == "cancelled"
+    assert processes_of(job.id) == []
+    assert {part.cause for part in view.parts} == {None}
+    wait_for(lambda: leases(cluster) == [0, 0])
+
+
+def test_a_job_whose_script_fails_names_rank_node_and_cause(cluster: Cluster) -> None:
+    script = SCRIPT.replace('print("done at"', 'assert rank == 0, "boom"; print("done at"')
+    spec = JobSpec(
+        entry=("train.py", "3"),
+        files={"train.py": script},
+        participants=cluster.participants(["node1:1", "node2:1"]),
+    )
+    job = cluster.launch(spec)
+    view = job.wait(JOB_S)
+    assert view.state == "failed"
+    assert view.cause_node == "node2"
+    assert view.cause
+    assert "boom" in view.cause.summary + view.cause.detail
+    wait_for(lambda: leases(cluster) == [0, 0])
+
+
+def test_a_refused_launch_leaves_nothing_leased_and_nothing_running(cluster: Cluster) -> None:
+    """The head's port is taken, so node1 refuses; node2 has already promised."""
+    before = {view.job_id for view in cluster.jobs()}
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(RefusedError, match=rf"node1: port {port}.*taken") as caught:
+            launch(cluster, 3, port=port)
+    assert caught.value.fix
+    assert {view.job_id for view in cluster.jobs()} == before
+    wait_for(lambda: leases(cluster) == [0, 0])
+
+
+def test_bad_input_is_refused_before_anything_is_leased(cluster: Cluster) -> None:
+    with pytest.raises(SpecError, match=r"did you mean"):
+        cluster.participants(["node3:1"])
+    with pytest.raises(SpecError, match=r"node1: has no interface 'eth99'"):
+        cluster.launch(
+            JobSpec(entry=("-m", "this"), participants=cluster.participants(["node1:1:eth99"]))
+        )
+    assert leases(cluster) == [0, 0]
+
+
+def test_a_dry_run_is_the_command_that_then_runs(cluster: Cluster) -> None:
+    participants = cluster.participants(["node1:1", "node2:1"])
+    spec = JobSpec(
+        entry=("t.py",), files={"t.py": "import sys; print(sys.argv)"}, participants=participants
+    )
+    shown = cluster.dry_run(spec)
+    assert leases(cluster) == [0, 0]
+    job = cluster.launch(spec)
+
+    def command(node: str) -> list[str] | None:
+        for process in processes_of(job.id):
+            try:
+                line = process.cmdline()
+                if "torch.distributed.run" in line and process.environ()["MNTRAIN_NODE"] == node:
+                    return line
+            except psutil.Error:
+                continue
+        return None
+
+    for dry in shown:
+        ran = wait_for(lambda dry=dry: command(dry.node))
+        decided = re.compile(r"j-[0-9a-f]{8}|(?<=--master-port=)\d+")
+        assert [decided.sub("*", word) for word in ran] == [
+            decided.sub("*", word) for word in dry.argv
+        ]
+    assert job.wait(JOB_S).state == "succeeded", job.logs()
+
+
+def test_a_single_node_job_needs_no_other(cluster: Cluster) -> None:
+    spec = JobSpec(
+        entry=("t.py",),
+        files={
+            "t.py": "import torch.distributed as d; d.init_process_group('gloo'); print('alone')"
+        },
+        participants=cluster.participants(["node2:2"]),
+    )
+    job = cluster.launch(spec)
+    assert job.wait(JOB_S).state == "succeeded", job.logs()
+    assert sorted(line.rank for line in job.logs() if line.text == "alone") == [0, 1]
+
+
+def test_an_agent_that_is_killed_makes_its_part_unknown_and_the_job_goes_on(
+    cluster: Cluster, agents: list[RealAgent]
+) -> None:
+    job = launch(cluster, 100_000)
+    try:
+        wait_for(lambda: len(job.history().ranks) == 2)
+        agents[1].end(signal.SIGKILL)
+        wait_for(lambda: job.view().parts[1].state == "unknown")
+        assert job.state == "running"
+        assert len(processes_of(job.id)) >= 4, "nobody was killed because an agent was silent"
+        read = len(job.history().ranks[Rank(1)].steps)
+        agents[1].start()
+        wait_for(lambda: job.view().parts[1].state == "running")
+        wait_for(lambda: len(job.history().ranks[Rank(1)].steps) > read)
+        steps = [step.step for step in job.history().ranks[Rank(1)].steps]
+        assert steps == list(range(1, len(steps) + 1)), "nothing lost, nothing doubled"
+    finally:
+        job.kill()
+        job.wait(30)
+    assert processes_of(job.id) == []
