@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 INTERRUPT_S = 10.0
 """After Ctrl-C, how long cancelled work may take to undo what it had begun."""
+
+UNBEGUN_S = 0.2
+"""For work that was handed over when Ctrl-C came to notice that it is not wanted any more."""
 
 CLOSE_S = 5.0
 """For tasks to end when the thread is closed; it is a daemon and never holds up the exit."""
@@ -49,20 +52,13 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("called from its own loop")
-        has_ended = threading.Event()
-
-        async def tracked() -> T:
-            try:
-                return await work
-            finally:
-                has_ended.set()
-
-        future = asyncio.run_coroutine_threadsafe(tracked(), self._loop)
+        call = _Call(work)
         try:
-            return future.result()
+            # Ctrl-C may come before there is anything to wait for: the call knows its own task.
+            return asyncio.run_coroutine_threadsafe(call.run(), self._loop).result()
         except KeyboardInterrupt:
-            future.cancel()
-            has_ended.wait(INTERRUPT_S)
+            self._loop.call_soon_threadsafe(call.cancel)
+            call.has_ended.wait(INTERRUPT_S)
             raise
         except CancelledError:
             raise ClosedError("closed while this was waited for") from None
@@ -81,3 +77,32 @@ class LoopThread:
         self._loop = asyncio.get_running_loop()
         self._is_running.set()
         await self._stop.wait()
+
+
+class _Call(Generic[T]):
+    """One piece of work on its way through the loop; can be cancelled before it has begun."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self.has_ended = threading.Event()
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+
+    async def run(self) -> T:
+        self._task = asyncio.current_task()
+        try:
+            if self._is_cancelled:
+                self._work.close()
+                raise asyncio.CancelledError
+            return await self._work
+        finally:
+            self.has_ended.set()
+
+    def cancel(self) -> None:
+        """In the loop's own thread."""
+        self._is_cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            # Handed over a moment ago, or never: then nobody would ever say that it has ended.
+            asyncio.get_running_loop().call_later(UNBEGUN_S, self.has_ended.set)

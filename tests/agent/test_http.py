@@ -168,10 +168,12 @@ def test_a_lease_frees_itself_and_listeners_are_told(agent):
     with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
         lines = map(stream_decoder.decode, stream.iter_lines())
         assert next(lines).node.leases == ()
-        agent.send("POST", "/v1/leases", lease(expires_in_s=0.5))
+        agent.send("POST", "/v1/leases", lease(expires_in_s=3.0))
+        # The node may be told anew for other reasons in between.
         news = (line.node.leases for line in lines if isinstance(line, NodeChanged))
-        assert [one.job_id for one in next(news)] == [JOB]
-        assert next(news) == ()
+        granted = next(leases for leases in news if leases)
+        assert [one.job_id for one in granted] == [JOB]
+        assert next(leases for leases in news if not leases) == ()
 
 
 def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(new_agent):
