@@ -214,9 +214,10 @@ def _elapsed_s(view: JobView, now_s: float) -> float | None:
         return None
     if view.state in TERMINAL:
         # Each part by its own node's clock: clocks of two nodes are never subtracted.
-        return max(
+        ran = (
             part.ended_s - part.started_s
             for part in view.parts
             if part.started_s is not None and part.ended_s is not None
         )
+        return max(ran, default=None)
     return max(0.0, now_s - min(started))
