@@ -29,8 +29,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
 REQUIRED_SHARE = 0.005
 WARMUP_PAIRS = 5
 BLOCK_PAIRS = 10
@@ -98,7 +96,7 @@ def main() -> int:
             marks = [trainer.stopwatch.mark() for _ in range(5)]
             sample["compute_s"] = meter.compute_s()
             sample["wait_s"] = trainer.stopwatch.seconds(marks[0], marks[-1])
-            sample["memory_bytes"] = psutil.Process().memory_info().rss
+            sample["memory_bytes"] = trainer.memory.bytes()
             recorder.step(**sample)
 
         timed = _pairs(trainer.pipeline.measure, bare, measured, direct, arguments.pairs)

@@ -66,7 +66,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "demo-output", metavar="FOLDER")
     arguments = parser.parse_args()
     # A terminated demo unwinds like an interrupted one: everything it started is ended.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     arguments.output.mkdir(parents=True, exist_ok=True)
     cluster = f"demo-{secrets.token_hex(3)}"
     state = Path(tempfile.mkdtemp(prefix="mntrain-demo-"))
@@ -260,7 +261,9 @@ def open_lab(output: Path) -> int:
     target = output.resolve() / NOTEBOOK.name
     shutil.copy(NOTEBOOK, target)
     print(f"JupyterLab on {target}; Ctrl-C ends it and both nodes", flush=True)
-    command = [sys.executable, "-m", "jupyterlab", str(target)]
+    # As the default address, not as an argument: the printed one then leads to the notebook too.
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={target.parent}"]
+    command.append(f"--LabApp.default_url=/lab/tree/{target.name}")
     if os.geteuid() == 0:
         command.append("--allow-root")
     lab = subprocess.Popen(command, start_new_session=True)

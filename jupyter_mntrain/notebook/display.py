@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 
-TEXT_WIDTH = 130
-"""Columns: wider than a terminal, for a notebook scrolls sideways."""
+TEXT_WIDTH = 100
+"""Columns: what a notebook in a 1400 pixel wide JupyterLab shows without scrolling sideways."""
 
 HTML = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:1.35;'

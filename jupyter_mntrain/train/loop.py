@@ -6,7 +6,6 @@ import os
 import time
 from typing import Any
 
-import psutil
 import torch
 import torch.distributed as dist
 
@@ -16,6 +15,7 @@ from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.decoder import model_shape
 from jupyter_mntrain.train.gemm import device_peak
 from jupyter_mntrain.train.layout import Layout
+from jupyter_mntrain.train.memory import MemoryGauge
 from jupyter_mntrain.train.optimiser import Optimiser
 from jupyter_mntrain.train.pipeline import DTYPES, Pipeline
 from jupyter_mntrain.train.prepare import Prepared, prepare
@@ -65,7 +65,7 @@ class Trainer:
         self.recipe = recipe
         self.world = world
         self.recorder = recorder
-        self._process = psutil.Process()
+        self.memory = MemoryGauge(world.device)
 
         # Data and model, agreed with the other ranks: nothing has been sent but hashes.
         ready = prepare(recipe, world)
@@ -141,7 +141,7 @@ class Trainer:
             "flops": self.flops_per_token * self.recipe.tokens_per_step,
             "sent_bytes": dict(self.meter.sent_bytes),
             "received_bytes": dict(self.meter.received_bytes),
-            "memory_bytes": self._memory_bytes(),
+            "memory_bytes": self.memory.bytes(),
         }
 
     def _introduce(self, ready: Prepared) -> None:
@@ -171,13 +171,6 @@ class Trainer:
             microbatches=self.recipe.pipeline.microbatches,
             neighbours=layout.neighbours(rank, tied=ready.config.tie_word_embeddings),
         )
-
-    def _memory_bytes(self) -> int:
-        """The most a GPU held so far, or what a CPU process holds now."""
-        if self.world.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.world.device)
-        resident: int = self._process.memory_info().rss
-        return resident
 
     def _log(
         self, step: int, sample: dict[str, Any], learning_rate: float, times: list[float]

@@ -9,6 +9,9 @@ import torch.distributed as dist
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
+from jupyter_mntrain.train.corpus import read_corpus
+from jupyter_mntrain.train.sections import DataSection
+from jupyter_mntrain.train.tokens import trained_tokens
 
 STEPS = 8
 
@@ -38,12 +41,14 @@ def test_the_loss_falls_and_a_second_run_is_the_same(text: Path) -> None:
     assert result(text).losses == first.losses
 
 
+@pytest.mark.slow
 def test_microbatches_and_accumulation_do_not_change_what_is_learned(text: Path) -> None:
     whole = result(text, "pipeline.microbatches=1")
     for change in ("pipeline.microbatches=4", "train.accumulation=2"):
         assert result(text, change).losses == pytest.approx(whole.losses, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_seeds_change_model_and_data_apart(text: Path) -> None:
     runs = [result(text, *c) for c in ([], ["train.seed=1"], ["data.seed=1"])]
     assert len({run.losses for run in runs}) == 3
@@ -55,7 +60,7 @@ def test_bfloat16_trains(text: Path) -> None:
 
 
 def test_clipping_limits_the_step(text: Path) -> None:
-    # With a tiny limit AdamW still normalises; without decay or momentum the norms stay reported.
+    # The reported norm is the one before clipping.
     free, clipped = result(text), result(text, "optimizer.clip_norm=1e-6")
     assert free.gradient_norms[0] == clipped.gradient_norms[0]
     assert free.losses != clipped.losses
@@ -67,3 +72,47 @@ def test_a_refusal_leaves_no_process_group(text: Path) -> None:
     assert not dist.is_initialized()
     assert result(text).losses
     assert not dist.is_initialized()
+
+
+@pytest.mark.slow
+def test_a_saved_model_goes_on_learning_with_its_own_tokenizer(text: Path, tmp_path: Path) -> None:
+    directory = saved_model(text, tmp_path / "model", vocabulary_size=280)
+    losses = from_directory(text, directory).losses
+    assert losses[0] == pytest.approx(5.6, abs=0.15)  # ln(280)
+    # The weights are the directory's: the seed of fresh ones makes no difference.
+    assert from_directory(text, directory, "train.seed=1").losses == losses
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_a_tokenizer_the_model_has_no_room_for(text: Path, tmp_path: Path) -> None:
+    directory = saved_model(text, tmp_path / "model", vocabulary_size=260)
+    with pytest.raises(RecipeError, match=r"the model has 260 tokens\. Fix: use the model's own"):
+        from_directory(text, directory)
+
+
+def from_directory(text: Path, directory: Path, *overrides: str) -> TrainResult:
+    changes = [f"model.path={directory}", f"data.source={text}", "train.device=cpu"]
+    changes += ["data.sequence_length=16", "pipeline.microbatches=2", "train.batch_size=4"]
+    changes += [f"train.steps={STEPS}", "optimizer.warmup_steps=0"]
+    changes += ["optimizer.learning_rate=1e-2"]  # the model is tiny and the steps are few
+    return train(parse_recipe("", [*changes, *overrides]))
+
+
+def saved_model(text: Path, directory: Path, *, vocabulary_size: int) -> Path:
+    """What transformers leaves in a directory, and a tokenizer of 280 tokens beside it."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=vocabulary_size,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        eos_token_id=0,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(directory)
+    cache = directory / "cache"
+    trained_tokens(read_corpus(DataSection(source=str(text))), 280, cache=cache)
+    next(cache.glob("tokenizer-*.json")).rename(directory / "tokenizer.json")
+    return directory

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 
 
@@ -15,3 +18,12 @@ def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
         else:
             table.add_column(column, overflow="fold")
     return table
+
+
+def folding(lines: Iterable[RenderableType]) -> Table:
+    """Sentences that fold at the width of the tables instead of running out of the page."""
+    grid = Table.grid()
+    grid.add_column(overflow="fold")
+    for line in lines:
+        grid.add_row(line)
+    return grid

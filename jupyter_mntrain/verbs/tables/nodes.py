@@ -15,7 +15,7 @@ from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
-from jupyter_mntrain.verbs.tables._plain import plain_table
+from jupyter_mntrain.verbs.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
@@ -49,7 +49,7 @@ def node_table(
             _interfaces(node, every=every, now_s=now_s),
             _leases(node.info),
         )
-    return Group(table, *_notes(nodes, different))
+    return Group(table, folding(_notes(nodes, different)))
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:

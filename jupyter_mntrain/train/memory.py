@@ -1,0 +1,40 @@
+"""How much memory a rank holds, read no more often than anyone looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psutil
+import torch
+
+READ_INTERVAL_S = 1.0
+"""An agent's beat. Asking the kernel costs 130 µs within a step, where caches are cold (measured):
+at every step that alone was 0.25 % of a step of 50 ms."""
+
+
+class MemoryGauge:
+    """Bytes held by this process, or the most its GPU held so far.
+
+    Args:
+        clock: seconds from an arbitrary start.
+    """
+
+    def __init__(
+        self, device: torch.device, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._device = device
+        self._clock = clock
+        self._process = psutil.Process()
+        self._read_at = float("-inf")
+        self._resident_bytes = 0
+
+    def bytes(self) -> int:
+        """At most :data:`READ_INTERVAL_S` old."""
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self._device)
+        now = self._clock()
+        if now - self._read_at >= READ_INTERVAL_S:
+            self._read_at = now
+            self._resident_bytes = self._process.memory_info().rss
+        return self._resident_bytes
