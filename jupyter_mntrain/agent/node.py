@@ -92,7 +92,9 @@ class Node:
         )
 
     def _lease_infos(self) -> tuple[LeaseInfo, ...]:
-        self.leases.expire()
+        # Whoever is answered now sees an expired lease gone: so must the listeners, or they would
+        # not be told when the same is granted again.
+        self.tell_leases()
         offset_s = time.time() - self.leases.clock()
         return tuple(lease.info(offset_s) for lease in self.leases.all())
 

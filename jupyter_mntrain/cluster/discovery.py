@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.cluster.local_interfaces import browsing_addresses
+from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import NodeId
@@ -106,9 +107,7 @@ class MdnsDiscovery(Discovery):
         self._spawn(self._follow_interfaces(self._zeroconf))
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if self._browser is not None:
             await self._browser.async_cancel()
         if self._zeroconf is not None:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import TERMINAL, JobView, Placement
@@ -54,9 +55,7 @@ class JournalFollower:
                 self._tasks[placement.node_id] = asyncio.create_task(work)
 
     async def close(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(self._tasks.values())
 
     def snapshot(self) -> JobHistory:
         """What has been read so far; safe from any thread."""

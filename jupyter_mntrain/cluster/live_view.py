@@ -16,6 +16,7 @@ from jupyter_mntrain.cluster.changes import Changes
 from jupyter_mntrain.cluster.discovery import Discovery, Found
 from jupyter_mntrain.cluster.ledger import JobLedger
 from jupyter_mntrain.cluster.liveness import forgiven
+from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.node_view import FoundBy, NodeView
 from jupyter_mntrain.cluster.roster import merge
 from jupyter_mntrain.cluster.transport import open_http
@@ -64,10 +65,7 @@ class LiveView:
         ]
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._watches.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks([*self._tasks, *self._watches.values()])
         self._watches.clear()
         if self._discovery is not None:
             await self._discovery.close()

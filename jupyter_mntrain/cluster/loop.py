@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +18,23 @@ UNBEGUN_S = 0.2
 
 CLOSE_S = 5.0
 """For tasks to end when the thread is closed; it is a daemon and never holds up the exit."""
+
+
+CANCEL_AGAIN_S = 0.5
+"""A timeout that strikes in the moment of a cancellation swallows it, and the task goes on."""
+
+
+async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel tasks until every one of them has ended; what they raise is nobody's business."""
+    open_tasks = {task for task in tasks if not task.done()}
+    while open_tasks:
+        for task in open_tasks:
+            task.cancel()
+        ended, open_tasks = await asyncio.wait(open_tasks, timeout=CANCEL_AGAIN_S)
+        for task in ended:
+            # Asked for, so that an error is not reported as never retrieved.
+            if not task.cancelled():
+                task.exception()
 
 
 class ClosedError(RuntimeError):

@@ -168,12 +168,25 @@ def test_a_lease_frees_itself_and_listeners_are_told(agent):
     with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
         lines = map(stream_decoder.decode, stream.iter_lines())
         assert next(lines).node.leases == ()
-        agent.send("POST", "/v1/leases", lease(expires_in_s=3.0))
+        assert agent.send("POST", "/v1/leases", lease(expires_in_s=3.0)).status_code == 200
         # The node may be told anew for other reasons in between.
         news = (line.node.leases for line in lines if isinstance(line, NodeChanged))
         granted = next(leases for leases in news if leases)
         assert [one.job_id for one in granted] == [JOB]
         assert next(leases for leases in news if not leases) == ()
+
+
+def test_a_lease_that_ended_unnoticed_is_news_when_it_is_granted_again(agent):
+    agent.send("POST", "/v1/leases", lease(expires_in_s=0.2))
+    while agent.info().leases:
+        pass
+    headers = {CLUSTER_HEADER: "test"}
+    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+        lines = map(stream_decoder.decode, stream.iter_lines())
+        assert next(lines).node.leases == ()
+        assert agent.send("POST", "/v1/leases", lease(expires_in_s=3.0)).status_code == 200
+        news = (line.node.leases for line in lines if isinstance(line, NodeChanged))
+        assert next(leases for leases in news if leases)
 
 
 def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(new_agent):

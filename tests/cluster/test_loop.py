@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_mntrain.cluster.loop import LoopThread
+from jupyter_mntrain.cluster.loop import LoopThread, end_tasks
 
 
 @pytest.fixture
@@ -106,6 +106,27 @@ def test_ctrl_c_cancels_the_work_and_waits_for_it_to_clean_up(loop: LoopThread) 
     with pytest.raises(KeyboardInterrupt):
         loop.run(work())
     assert trail == ["began", "cleaned up"]
+
+
+def test_a_task_that_swallows_its_cancellation_is_asked_again(loop: LoopThread) -> None:
+    swallowed: list[int] = []
+
+    async def stubborn() -> None:
+        while len(swallowed) < 2:
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                # As a timeout does that strikes in the same moment (asyncio.wait_for, 3.11).
+                swallowed.append(1)
+        await asyncio.sleep(30)
+
+    async def work() -> bool:
+        task = asyncio.create_task(stubborn())
+        await asyncio.sleep(0)
+        await end_tasks([task])
+        return task.done()
+
+    assert loop.run(work())
 
 
 EXIT = """
