@@ -14,11 +14,11 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.agent.capacities import parse_link_capacity
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec, Participant
 from jupyter_mntrain.plan.members import parse_member
+from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import follow
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
@@ -271,6 +271,6 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _capacity(text: str) -> float:
     try:
-        return parse_link_capacity(f"link={text}")[1].bytes_per_s
+        return parse_bit_rate(text)
     except SpecError:
         raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None
