@@ -126,7 +126,7 @@ class Cluster:
 
         async def ask() -> NodeInfo:
             info = await live.client(where).node_info()
-            live.watch(where, "typed")
+            live.watch(where, "typed", info)
             return info
 
         info = self._driver.loop.run(ask())

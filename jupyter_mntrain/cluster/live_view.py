@@ -24,6 +24,7 @@ from jupyter_mntrain.cluster.watch import AgentWatch, Clock
 from jupyter_mntrain.model.api import Hello, JobChanged, StreamMessage
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import JobRecord, JobView, Placement
+from jupyter_mntrain.model.node import NodeInfo
 
 TICK_S = 0.25
 """Between judgements: a quarter of a beat."""
@@ -72,13 +73,18 @@ class LiveView:
         if self._http is not None:
             await self._http.aclose()
 
-    def watch(self, address: str, found_by: FoundBy) -> None:
-        """Watch an address; once is enough."""
+    def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
+        """Watch an address; once is enough.
+
+        Args:
+            info: what it answered just now: an address more of a node that is known already is
+                then never seen as a node of its own, not even until its stream begins.
+        """
         for watch in self._watches:
             if address in watch.addresses:
                 watch.try_now()
                 return
-        self._begin((address,), found_by, None)
+        self._begin((address,), found_by, info=info)
 
     def forget(self, address: str) -> bool:
         """Stop watching whoever is watched under an address."""
@@ -107,11 +113,19 @@ class LiveView:
             self._publish_jobs()
             self.changes.notify()
 
-    def _begin(self, addresses: tuple[str, ...], found_by: FoundBy, node_id: NodeId | None) -> None:
+    def _begin(
+        self,
+        addresses: tuple[str, ...],
+        found_by: FoundBy,
+        *,
+        node_id: NodeId | None = None,
+        info: NodeInfo | None = None,
+    ) -> None:
         watch = AgentWatch(
             addresses,
             found_by,
             node_id=node_id,
+            info=info,
             client=self.client,
             clock=self._clock,
             on_message=self._take,
@@ -173,7 +187,7 @@ class LiveView:
             if _is_same(watch, found):
                 watch.expect(found)
                 return
-        self._begin(found.addresses, "mdns", found.node_id)
+        self._begin(found.addresses, "mdns", node_id=found.node_id)
 
 
 def _is_same(watch: AgentWatch, found: Found) -> bool:

@@ -41,6 +41,7 @@ class AgentWatch:
         addresses: ``host:port``, tried in turn until one answers.
         found_by: how the first of them became known.
         node_id: who should answer; ``None`` = whoever does.
+        info: what it answered when it was asked just now, before anything was streamed.
         client: makes a client for an address.
         on_message: called for every message of the stream, after the watch has taken it.
         on_change: called when :attr:`view` has changed.
@@ -52,6 +53,7 @@ class AgentWatch:
         found_by: FoundBy,
         *,
         node_id: NodeId | None = None,
+        info: NodeInfo | None = None,
         client: Callable[[str], AgentClient],
         clock: Clock,
         on_message: Callable[[NodeId, StreamMessage], None],
@@ -65,7 +67,7 @@ class AgentWatch:
         self._on_message = on_message
         self._on_change = on_change
         self._address = addresses[0]
-        self._info: NodeInfo | None = None
+        self._info = info
         self._beat: Beat | None = None
         self._liveness: Liveness = "connecting"
         self._last_word = clock.monotonic()
@@ -76,6 +78,10 @@ class AgentWatch:
         self._try_now = asyncio.Event()
         self._probe: asyncio.Task[None] | None = None
         self._probed_at: float | None = None
+
+    @property
+    def _was_heard(self) -> bool:
+        return self._last_seen_s is not None
 
     @property
     def view(self) -> NodeView:
@@ -110,7 +116,7 @@ class AgentWatch:
         now = self._clock.monotonic()
         since_probe = None if self._probed_at is None else now - self._probed_at
         is_probing = self._probe is not None and not self._probe.done()
-        if self._info and not is_probing and wants_probe(now - self._last_word, since_probe):
+        if self._was_heard and not is_probing and wants_probe(now - self._last_word, since_probe):
             self._probe = asyncio.create_task(self._ask_directly())
 
     def forgive(self, seconds: float) -> None:
@@ -180,8 +186,8 @@ class AgentWatch:
         before = self._liveness
         self._liveness = judge(
             self._clock.monotonic() - self._last_word,
-            was_heard=self._info is not None,
-            is_unanswered=self._error is not None and (self._info is None or self._was_probed()),
+            was_heard=self._was_heard,
+            is_unanswered=self._error is not None and (not self._was_heard or self._was_probed()),
             said_goodbye=self._goodbye is not None,
         )
         if self._liveness != before:
@@ -215,4 +221,4 @@ class AgentWatch:
         if self._error is not None:
             # The view says which node it is.
             return str(MntrainError(self._error.cause, fix=self._error.fix))
-        return "is silent" if self._info else None
+        return "is silent" if self._was_heard else None
