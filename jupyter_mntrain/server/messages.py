@@ -1,0 +1,180 @@
+"""What goes over the WebSocket and the REST routes between the Jupyter server and the page.
+
+======  ===================================  ====================================================
+verb    path below ``{base}/mntrain/v1``     body → answer
+======  ===================================  ====================================================
+GET     /status                              → ServerStatus
+GET     /nodes                               → [NodeEntry]
+POST    /nodes                               AddNode → 201 NodeEntry
+DELETE  /nodes/{key}                         → 204
+POST    /links/measure                       MeasureLinks → [LinkMeasurement]
+GET     /jobs                                → [JobEntry]
+POST    /jobs                                LaunchJob → 201 JobEntry
+GET     /jobs/{job}                          → JobEntry
+GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins
+GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
+GET     /jobs/{job}/spec                     → SpecFile
+POST    /jobs/{job}/stop                     EndJob → 202 JobEntry
+POST    /jobs/{job}/kill                     → 202 JobEntry
+WS      /events?stream=&since=               → ServerMessage; takes PageMessage
+======  ===================================  ====================================================
+
+A refusal is 4xx or 5xx with :class:`Problem`. The WebSocket begins with a :class:`Snapshot`, or,
+when ``stream`` and ``since`` are still known, with :class:`Resumed` and what was missed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.cluster.entries import JobEntry, NodeEntry
+from jupyter_mntrain.cluster.logs import LogLine
+from jupyter_mntrain.cluster.node_view import Liveness
+from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.node import Beat
+
+EVENTS_VERSION = 1
+"""Raised when an older page could no longer read these messages."""
+
+
+class ServerStatus(Record, frozen=True):
+    """Which server part answers, and which cluster it watches."""
+
+    version: str
+    events_version: int
+    cluster: str
+    discovery_problem: str | None = None
+
+
+class AddNode(Record, frozen=True, forbid_unknown_fields=True):
+    address: str
+
+
+class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):
+    """Nodes by name; empty = every usable one. About a second per ordered pair."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
+    """Exactly one of both: the id of a job to run again, or a job file's text (TOML)."""
+
+    job_id: JobId | None = None
+    spec: str | None = None
+
+
+class EndJob(Record, frozen=True, forbid_unknown_fields=True):
+    grace_s: float = 2.0
+
+
+class SpecFile(Record, frozen=True):
+    """A job as a file: its text, a name for it, and what was left out as a secret."""
+
+    name: str
+    text: str
+    left_out: tuple[str, ...] = ()
+
+
+class JobLog(Record, frozen=True):
+    """The last lines; ``is_cut``: there were more than ``tail``."""
+
+    lines: tuple[LogLine, ...]
+    is_cut: bool = False
+
+
+class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
+    """Everything. What follows is numbered from ``seq`` on."""
+
+    stream: str
+    seq: int
+    status: ServerStatus
+    nodes: tuple[NodeEntry, ...]
+    jobs: tuple[JobEntry, ...]
+
+
+class Resumed(Record, frozen=True, tag_field="kind", tag="resumed"):
+    """Nothing was lost: the missed messages follow."""
+
+    stream: str
+    seq: int
+
+
+class NodeSet(Record, frozen=True, tag_field="kind", tag="node"):
+    seq: int
+    node: NodeEntry
+
+
+class NodeBeat(Record, frozen=True, tag_field="kind", tag="beat"):
+    """A node's heartbeat: nothing else of its entry has changed."""
+
+    seq: int
+    key: str
+    liveness: Liveness
+    last_seen_s: float | None
+    beat: Beat
+
+
+class NodeGone(Record, frozen=True, tag_field="kind", tag="node-gone"):
+    seq: int
+    key: str
+
+
+class JobSet(Record, frozen=True, tag_field="kind", tag="job"):
+    seq: int
+    job: JobEntry
+
+
+class JobGone(Record, frozen=True, tag_field="kind", tag="job-gone"):
+    seq: int
+    job_id: JobId
+
+
+class StatusSet(Record, frozen=True, tag_field="kind", tag="status"):
+    seq: int
+    status: ServerStatus
+
+
+class SeriesSent(Record, frozen=True, tag_field="kind", tag="series"):
+    """Rows of a job this page watches; numbered by themselves, resumed by :class:`Watch`."""
+
+    series: JobSeries
+
+
+class Refused(Record, frozen=True, tag_field="kind", tag="problem"):
+    """A message of the page could not be followed: no such job, not readable."""
+
+    problem: Problem
+    job_id: JobId | None = None
+
+
+ServerMessage = (
+    Snapshot
+    | Resumed
+    | NodeSet
+    | NodeBeat
+    | NodeGone
+    | JobSet
+    | JobGone
+    | StatusSet
+    | SeriesSent
+    | Refused
+)
+
+
+class Watch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="watch"):
+    """Send me the rows of this job, from now on and since ``since`` of ``stream``."""
+
+    job_id: JobId
+    stream: str = ""
+    since: int = 0
+
+
+class Unwatch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="unwatch"):
+    job_id: JobId
+
+
+PageMessage = Watch | Unwatch
+page_decoder = msgspec.json.Decoder(PageMessage)
