@@ -1,0 +1,29 @@
+const jestJupyterLab = require('@jupyterlab/testutils/lib/jest-config');
+
+const esModules = [
+  '@codemirror',
+  '@jupyter',
+  '@jupyterlab/',
+  '@microsoft',
+  '@rjsf',
+  'exenv-es6',
+  'lib0',
+  'nanoid',
+  'uplot',
+  'vscode-ws-jsonrpc',
+  'y-protocols',
+  'y-websocket',
+  'yjs'
+].join('|');
+
+const baseConfig = jestJupyterLab(__dirname);
+
+module.exports = {
+  ...baseConfig,
+  automock: false,
+  collectCoverageFrom: ['src/**/*.{ts,tsx}', '!src/**/*.d.ts'],
+  modulePathIgnorePatterns: ['<rootDir>/lib', '<rootDir>/ui-tests'],
+  testRegex:
+    'src/.*/__tests__/.*\\.spec\\.tsx?$|src/__tests__/.*\\.spec\\.tsx?$',
+  transformIgnorePatterns: [`/node_modules/(?!${esModules}).+`]
+};

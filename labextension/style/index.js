@@ -1,0 +1,3 @@
+import './base.css';
+import './sidebar.css';
+import './liveview.css';
