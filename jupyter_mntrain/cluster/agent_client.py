@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobRecord
-from jupyter_mntrain.model.metrics import JournalLine, journal_decoder
+from jupyter_mntrain.model.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.node import Capacity, NodeInfo
 
 T = TypeVar("T")
@@ -111,11 +111,16 @@ class AgentClient:
     async def journal(
         self, job_id: JobId, *, since: int, follow: bool
     ) -> AsyncGenerator[JournalLine, None]:
-        """Lines numbered above ``since``; with ``follow``, new ones as they come."""
+        """Lines numbered above ``since``; with ``follow``, new ones as they come.
+
+        Samples of a kind that only a newer agent knows are left out.
+        """
         params = {"since": since} | ({"follow": 1} if follow else {})
         async with aclosing(self._lines(f"/v1/jobs/{job_id}/journal", params)) as lines:
             async for line in lines:
-                yield self._decode(journal_decoder, line)
+                known = self._decoded(read_journal_line, line)
+                if known is not None:
+                    yield known
 
     def check_protocol(self, info: NodeInfo) -> None:
         if info.protocol != api.PROTOCOL:
@@ -168,8 +173,11 @@ class AgentClient:
                     yield line
 
     def _decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+        return self._decoded(decoder.decode, body)
+
+    def _decoded(self, decode: Callable[[bytes], T], body: bytes) -> T:
         try:
-            return decoder.decode(body)
+            return decode(body)
         except msgspec.DecodeError as error:
             raise not_an_agent(self.address, self.node) from error
 

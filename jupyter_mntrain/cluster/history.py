@@ -15,6 +15,7 @@ from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
     RankEnd,
+    RankProgress,
     RankStart,
     RankStep,
 )
@@ -59,12 +60,14 @@ class Prefix(Sequence[T]):
 class RankSeries:
     """What one rank wrote: who it is, every step in order, how it ended.
 
-    ``end`` stays ``None`` for a rank that was killed.
+    ``end`` stays ``None`` for a rank that was killed. ``progress`` is the newest it said of
+    anything that is not a step, and ``None`` again once it has made a step since.
     """
 
     start: RankStart | None
     steps: Sequence[RankStep]
     end: RankEnd | None
+    progress: RankProgress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class _Rank:
     start: RankStart | None = None
     steps: list[RankStep] = field(default_factory=list)
     end: RankEnd | None = None
+    progress: RankProgress | None = None
 
 
 @dataclass(slots=True)
@@ -124,7 +128,11 @@ class HistoryBuilder:
             case RankStart(rank=rank) as start:
                 attempt.ranks.setdefault(rank, _Rank()).start = start
             case RankStep(rank=rank) as step:
-                attempt.ranks.setdefault(rank, _Rank()).steps.append(step)
+                series = attempt.ranks.setdefault(rank, _Rank())
+                series.steps.append(step)
+                series.progress = None
+            case RankProgress(rank=rank) as progress:
+                attempt.ranks.setdefault(rank, _Rank()).progress = progress
             case RankEnd(rank=rank) as end:
                 attempt.ranks.setdefault(rank, _Rank()).end = end
             case LinkSample() as sample:
@@ -139,7 +147,9 @@ class HistoryBuilder:
             return JobHistory(
                 view=view,
                 ranks={
-                    rank: RankSeries(series.start, Prefix(series.steps), series.end)
+                    rank: RankSeries(
+                        series.start, Prefix(series.steps), series.end, series.progress
+                    )
                     for rank, series in sorted(attempt.ranks.items())
                 },
                 links={node: Prefix(samples) for node, samples in sorted(attempt.links.items())},

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.link_summary import LinkSummary, summarise_links
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, JobView, PartStatus
-from jupyter_mntrain.model.metrics import RankStep
+from jupyter_mntrain.model.metrics import RankProgress, RankStep
 from jupyter_mntrain.telemetry import formulas
 
 WARM_UP_STEPS = 2
@@ -28,6 +28,7 @@ class RankSummary(Record, frozen=True):
         mfu: model FLOPs of this rank's stages over this device's own peak, 0..1.
         compute_share: share of a step spent in forward and backward, 0..1.
         memory_bytes: the most it ever reported.
+        progress: of what it does before its next step, if it says so.
     """
 
     rank: Rank
@@ -42,6 +43,7 @@ class RankSummary(Record, frozen=True):
     compute_share: float | None = None
     memory_bytes: int | None = None
     device: str | None = None
+    progress: RankProgress | None = None
 
 
 class JobSummary(Record, frozen=True):
@@ -129,6 +131,7 @@ def _summarise_rank(part: PartStatus, rank: Rank, series: RankSeries | None) -> 
         compute_share=_compute_share(steps),
         memory_bytes=max((s.memory_bytes for s in series.steps if s.memory_bytes), default=None),
         device=start.device if start else None,
+        progress=series.progress,
     )
 
 

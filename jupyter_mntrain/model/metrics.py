@@ -5,6 +5,8 @@ Times are seconds since the Unix epoch (``time_s``) or durations (``…_s``).
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from jupyter_mntrain.model._record import Record
@@ -68,6 +70,26 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     learning_rate: float | None = None
 
 
+class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
+    """How far a rank is with something that is not a step: loading, reading, measuring.
+
+    ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
+    bytes; ``done`` equal to ``total`` ends it. Without a ``total`` nobody knows how much it is.
+    """
+
+    time_s: float
+    rank: Rank
+    what: str
+    done: float
+    total: float | None = None
+    unit: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this is the last that will be heard of it."""
+        return self.total is not None and self.done >= self.total
+
+
 class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
     """Written when the recorder closes; its absence after exit means the rank was killed."""
 
@@ -96,7 +118,7 @@ class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
     part: PartStatus
 
 
-Sample = RankStart | RankStep | RankEnd | LinkSample | PartChange
+Sample = RankStart | RankStep | RankProgress | RankEnd | LinkSample | PartChange
 
 
 class JournalLine(Record, frozen=True):
@@ -113,6 +135,33 @@ class JournalLine(Record, frozen=True):
     offset: int | None = None
 
 
+class _AnyBody(Record, frozen=True):
+    kind: str
+
+
+class _AnyLine(Record, frozen=True):
+    seq: int
+    attempt: int
+    body: _AnyBody
+
+
 encoder = msgspec.json.Encoder()
 sample_decoder = msgspec.json.Decoder(Sample)
 journal_decoder = msgspec.json.Decoder(JournalLine)
+
+_any_line_decoder = msgspec.json.Decoder(_AnyLine)
+_kinds = frozenset(one.__struct_config__.tag for one in get_args(Sample))
+
+
+def read_journal_line(line: bytes) -> JournalLine | None:
+    """A line of an agent's journal; ``None`` for a kind of sample that only newer agents know.
+
+    Raises:
+        msgspec.DecodeError: it is no such line, or one of a kind known here with wrong fields.
+    """
+    try:
+        return journal_decoder.decode(line)
+    except msgspec.ValidationError:
+        if _any_line_decoder.decode(line).body.kind in _kinds:
+            raise
+        return None

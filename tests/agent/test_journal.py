@@ -8,7 +8,14 @@ import pytest
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.tail import READ_BYTES, MetricsTail
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.metrics import PartChange, RankStep, encoder, journal_decoder
+from jupyter_mntrain.model.metrics import (
+    PartChange,
+    RankProgress,
+    RankStep,
+    encoder,
+    journal_decoder,
+    read_journal_line,
+)
 from jupyter_mntrain.model.state import new_part
 
 
@@ -114,6 +121,15 @@ def test_a_line_that_is_no_sample_does_not_hide_the_next(tmp_path):
     good = encoder.encode(step(1)) + b"\n"
     (tmp_path / "rank-0.ndjson").write_bytes(b'{"kind":"poem"}\nnot json\n' + good)
     assert [s.step for _, _, s in MetricsTail(tmp_path, {}).read()] == [1]
+
+
+def test_progress_is_kept_like_a_step(tmp_path):
+    half = RankProgress(time_s=1.0, rank=Rank(0), what="reading", done=1, total=2, unit="B")
+    (tmp_path / "rank-0.ndjson").write_bytes(encoder.encode(half) + b"\n")
+    journal = Journal(tmp_path / "journal.ndjson")
+    for source, offset, sample in MetricsTail(tmp_path, {}).read():
+        journal.append(sample, attempt=1, source=source, offset=offset)
+    assert [read_journal_line(line).body for line in journal.read()] == [half]
 
 
 def test_a_line_without_an_end_is_passed_over(tmp_path):

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
+import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
@@ -20,6 +21,7 @@ from jupyter_mntrain.model.errors import (
     SpecError,
 )
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.metrics import JournalLine
 from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse
 from tests.cluster.samples import JOB
 
@@ -222,6 +224,21 @@ async def test_a_journal_from_where_it_was_left(
     agent.steps(job_id, 0, range(1, 6))
     lines = AgentClient(http, agent.where, "default").journal(job_id, since=3, follow=False)
     assert [line.seq async for line in lines] == [4, 5]
+
+
+async def test_a_newer_agents_journal_is_read_but_for_what_is_new_in_it(
+    http: httpx.AsyncClient, agent_here: MakeAgent
+) -> None:
+    class Dream(msgspec.Struct, tag_field="kind", tag="from_the_future"):
+        depth: int = 3
+
+    agent = await agent_here()
+    job_id = JobId("j-0000000f")
+    agent.steps(job_id, 0, range(1, 3))
+    journal = agent.journals[job_id]
+    journal.insert(1, JournalLine(seq=9, attempt=1, body=Dream()))  # type: ignore[arg-type]
+    lines = AgentClient(http, agent.where, "default").journal(job_id, since=0, follow=False)
+    assert [line.seq async for line in lines] == [1, 2]
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:

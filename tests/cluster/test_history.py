@@ -11,6 +11,7 @@ from jupyter_mntrain.model.metrics import (
     JournalLine,
     LinkSample,
     RankEnd,
+    RankProgress,
     RankStart,
     Sample,
 )
@@ -99,3 +100,18 @@ def test_a_prefix_is_the_list_it_was(now: list[int], later: list[int], part: sli
     assert list(reversed(prefix)) == now[::-1]
     for index in range(-len(now), len(now)):
         assert prefix[index] == now[index]
+
+
+def test_progress_is_the_newest_until_a_step_is_made() -> None:
+    job = view("running", "running")
+    half = RankProgress(time_s=1.0, rank=Rank(0), what="loading the model", done=1, total=2)
+    full = RankProgress(time_s=2.0, rank=Rank(0), what="loading the model", done=2, total=2)
+
+    def newest(*bodies: Sample) -> RankProgress | None:
+        return history(job, {"node1": bodies}).ranks[Rank(0)].progress
+
+    assert newest(half) == half
+    assert newest(half, full) == full
+    assert newest(half, START) == half, "introducing itself is not a step"
+    assert newest(half, step(0, 1)) is None
+    assert newest(step(0, 1), half) == half, "between two steps"

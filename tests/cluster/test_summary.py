@@ -9,7 +9,7 @@ import pytest
 from jupyter_mntrain.cluster.summary import JobSummary, summarise
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Cause
-from jupyter_mntrain.model.metrics import LinkSample, RankStart, Sample
+from jupyter_mntrain.model.metrics import LinkSample, RankProgress, RankStart, Sample
 from jupyter_mntrain.model.node import Capacity
 from tests.cluster.samples import ONE_AND_TWO, history, place, step, view
 
@@ -244,3 +244,11 @@ def test_ranks_of_the_one_and_two_layout_know_their_nodes() -> None:
         (1, "node2"),
         (2, "node2"),
     ]
+
+
+def test_what_a_rank_does_before_its_steps_is_passed_on() -> None:
+    loading = RankProgress(time_s=1.0, rank=Rank(1), what="loading the model", done=2, total=5)
+    before = summary(node2=[loading])
+    assert before.ranks[1].progress == loading
+    assert (before.ranks[1].step, before.tokens_per_s, before.bubble) == (None, 512.0, None)
+    assert summary(node2=[loading, *pipeline(1, compute_s=0.4)]).ranks[1].progress is None

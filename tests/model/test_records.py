@@ -135,3 +135,28 @@ def test_every_error_has_a_code_and_an_exit_code_of_its_own_or_its_family() -> N
     kinds = errors.MntrainError.__subclasses__()
     assert len({kind.code for kind in kinds}) == len(kinds)
     assert all(kind.exit_code > 1 for kind in kinds)
+
+
+def test_a_sample_that_only_a_newer_agent_knows_is_skipped_and_a_spoilt_one_is_not() -> None:
+    newer = b'{"seq": 7, "attempt": 1, "body": {"kind": "from_the_future", "time_s": "soon"}}'
+    assert metrics.read_journal_line(newer) is None
+    line = metrics.JournalLine(seq=8, attempt=1, body=example(metrics.RankProgress))
+    assert metrics.read_journal_line(metrics.encoder.encode(line)) == line
+    for spoilt in (
+        b'{"seq": 7, "attempt": 1, "body": {"kind": "step", "rank": "zero"}}',
+        b'{"seq": "7", "attempt": 1, "body": {"kind": "from_the_future"}}',
+        b'{"seq": 7, "attempt": 1, "body": {}}',
+        b'{"seq": 7, "attempt": 1',
+    ):
+        with pytest.raises(msgspec.DecodeError):
+            metrics.read_journal_line(spoilt)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "is_over"), [(0, None, False), (3, 4, False), (4, 4, True), (5, 4, True)]
+)
+def test_progress_is_over_when_all_is_done(
+    done: float, total: float | None, *, is_over: bool
+) -> None:
+    progress = metrics.RankProgress(0.0, Rank(0), "reading", done, total)
+    assert progress.is_over is is_over
