@@ -94,7 +94,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
             (s.start.total_steps for s in series.values() if s and s.start and s.start.total_steps),
             None,
         ),
-        elapsed_s=_elapsed_s(view, now_s),
+        elapsed_s=elapsed_s(view, now_s),
         tokens_per_s=_job_tokens_per_s(history.ranks.values()),
         mfu=_job_mfu(list(series.values())),
         bubble=fmean(bubbles) if bubbles and len(bubbles) == len(series) else None,
@@ -211,7 +211,8 @@ def _job_mfu(all_series: Sequence[RankSeries | None]) -> float | None:
     )
 
 
-def _elapsed_s(view: JobView, now_s: float) -> float | None:
+def elapsed_s(view: JobView, now_s: float) -> float | None:
+    """Seconds since the first part started, until the last one ended; ``None`` before."""
     started = [part.started_s for part in view.parts if part.started_s is not None]
     if not started:
         return None

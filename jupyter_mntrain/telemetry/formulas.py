@@ -107,6 +107,52 @@ def measured_bubble(compute_s: float, step_s: float) -> float | None:
     return min(1.0, max(0.0, 1.0 - compute_s / step_s))
 
 
+class StepShares(Record, frozen=True):
+    """Where a rank's step went; fractions of its duration that add up to 1.
+
+    Args:
+        compute: forward, backward and the optimiser.
+        send: what the link needs for the bytes sent to other nodes; ``None`` if that is unknown.
+        bubble: what the schedule leaves idle even on equal stages and endless links.
+        wait: the rest: for a slower stage, for data, for a link that is not what was measured.
+    """
+
+    compute: float
+    send: float | None
+    bubble: float
+    wait: float
+
+
+def step_shares(
+    step_s: float,
+    compute_s: float,
+    *,
+    optimiser_s: float = 0.0,
+    transfer_s: float | None = None,
+    bubble: float = 0.0,
+) -> StepShares | None:
+    """Split one step of one rank; ``None`` if no time passed.
+
+    The schedule's idle slots last as long as this rank's own ones, so a rank that is slowed down
+    by another one shows it as waiting, not as bubble. Each share takes at most what the ones
+    before it have left: clocks and estimates never make more than a whole step.
+
+    Args:
+        compute_s: forward and backward.
+        transfer_s: bytes sent to other nodes over the link's capacity.
+        bubble: of the schedule, from :func:`ideal_bubble`.
+    """
+    if step_s <= 0:
+        return None
+    compute = min(1.0, (compute_s + optimiser_s) / step_s)
+    left = 1.0 - compute
+    send = None if transfer_s is None else min(left, transfer_s / step_s)
+    left -= send or 0.0
+    idle = compute_s * bubble / (1.0 - bubble) / step_s if bubble < 1.0 else left
+    idle = min(left, idle)
+    return StepShares(compute=compute, send=send, bubble=idle, wait=max(0.0, left - idle))
+
+
 def link_utilisation(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
     """Share of a link in use in *one* direction; links are full duplex, directions never add up.
 

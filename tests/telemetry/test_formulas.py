@@ -79,3 +79,20 @@ def test_rates() -> None:
     assert formulas.throughput(100, 0.0) is None
     assert formulas.link_utilisation(30.0, 120.0) == 0.25
     assert formulas.link_utilisation(30.0, None) is None
+
+
+def test_shares_of_a_step_add_up_and_each_takes_what_is_left() -> None:
+    shares = formulas.step_shares(
+        10.0, 6.0, optimiser_s=1.0, transfer_s=0.5, bubble=formulas.ideal_bubble(2, 3)
+    )
+    assert shares is not None
+    assert (shares.compute, shares.send, shares.bubble) == (0.7, 0.05, 0.2)
+    assert shares.wait == pytest.approx(0.05)
+    full = formulas.step_shares(10.0, 9.0, transfer_s=50.0, bubble=0.5)
+    assert full is not None
+    assert (full.compute, full.bubble, full.wait) == (0.9, 0.0, 0.0)
+    assert full.send == pytest.approx(0.1)
+
+
+def test_shares_of_a_step_that_took_no_time_are_not_known() -> None:
+    assert formulas.step_shares(0.0, 0.0) is None
