@@ -31,6 +31,11 @@ class Job:
         return f"<Job {self.id}>"
 
     @property
+    def cluster(self) -> str:
+        """Name of the cluster it runs in."""
+        return self._driver.live.cluster
+
+    @property
     def state(self) -> JobState:
         """The state of all parts together, from the live view."""
         return self.view().state

@@ -6,7 +6,10 @@ import base64
 import io
 from typing import Any
 
+import msgspec
 from rich.console import Console, RenderableType
+
+from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
 
 TEXT_WIDTH = 100
 """Columns: what a notebook in a 1400 pixel wide JupyterLab shows without scrolling sideways."""
@@ -37,6 +40,12 @@ def plain_text(renderable: RenderableType) -> str:
 def picture_bundle(png: bytes, text: str) -> Bundle:
     """A picture, and what a frontend without pictures shows instead."""
     return {"image/png": base64.b64encode(png).decode(), "text/plain": text}
+
+
+def job_bundle(bundle: JobBundle, text: str, png: bytes | None) -> Bundle:
+    """A job for every page: numbers for the extension, a picture and words for the others."""
+    pictures = picture_bundle(png, text) if png else {"text/plain": text}
+    return {JOB_MIME: msgspec.to_builtins(bundle), **pictures}
 
 
 def picture_metadata(width_px: int) -> dict[str, Any]:

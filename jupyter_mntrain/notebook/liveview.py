@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
+from jupyter_mntrain.cluster.entry_builder import job_entry
+from jupyter_mntrain.cluster.series_builder import SeriesBuilder
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.notebook.display import (
     Bundle,
-    picture_bundle,
+    job_bundle,
     picture_metadata,
     plain_text,
 )
-from jupyter_mntrain.notebook.updater import View
+from jupyter_mntrain.notebook.updater import INTERVAL_S, View
 from jupyter_mntrain.verbs.tables.job import status_view
 
 if TYPE_CHECKING:
@@ -26,6 +30,17 @@ PROGRAM = "%mntrain"
 
 LAST_SAMPLES_S = 5.0
 """After a job has ended: for the last lines of silent nodes, before the last picture is drawn."""
+
+FIRST_INTERVAL_S = 2.0
+"""While there is nothing to draw but words: those are cheap, and starting is what people watch."""
+
+SAVED_STREAM = "saved"
+"""The numbering of rows in a notebook; never that of a server."""
+
+ALL_POINTS = 1500
+LEAST_POINTS = 30
+MOST_POINTS = 500
+"""Rows per rank in a saved notebook: 8 ranks are then drawn again from about 150 kB."""
 
 MOST_OUTPUTS = 2
 """Of one job: the cell that launched it and the one that attached to it."""
@@ -51,6 +66,8 @@ class LiveView(View):
         self.job = job
         self._clock = clock
         self._picture: Picture | None = None
+        self._has_picture = False
+        self._series = SeriesBuilder(JobId(job.id), SAVED_STREAM)
         self._lock = threading.Lock()
         self._outputs: list[Output] = []
         self._last: tuple[Bundle, dict[str, Any]] | None = None
@@ -90,29 +107,61 @@ class LiveView(View):
             if self._last is not None:
                 self._send(*self._last)
 
+    @property
+    def interval_s(self) -> float:
+        return INTERVAL_S if self._has_picture else FIRST_INTERVAL_S
+
+    def is_urgent(self) -> bool:
+        try:
+            return self._is_last(self.job.history())
+        except Exception:  # noqa: BLE001 - the next frame says what is wrong
+            return False
+
     def _draw(self) -> bool:
         history, summary = self.job.history(), self.job.summary()
         is_last = self._is_last(history)
         text = plain_text(status_view(summary, history, program=PROGRAM))
-        bundle = picture_bundle(self._png(history, summary), text)
+        note = "" if is_last else self._note()
+        png = self._png(history, summary, note) if _has_steps(history) or is_last else None
+        bundle = job_bundle(self._job_bundle(history), text + f"\n{note}" * bool(note), png)
 
         from jupyter_mntrain.verbs.picture import WIDTH_PX
 
         with self._lock:
             self._problem = None
-            frame = (bundle, picture_metadata(WIDTH_PX))
-            if self._last is None or frame[0] != self._last[0]:
-                self._last = frame
-                self._send(*frame)
+            self._has_picture = png is not None
+            metadata = picture_metadata(WIDTH_PX) if png else {}
+            if self._last is None or _shown(bundle) != _shown(self._last[0]):
+                self._last = (bundle, metadata)
+                self._send(bundle, metadata)
         return is_last
 
-    def _png(self, history: JobHistory, summary: JobSummary) -> bytes:
+    def _job_bundle(self, history: JobHistory) -> JobBundle:
+        now_s = self._clock()
+        self._series.extend(history)
+        points = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // history.view.spec.world_size))
+        numbers = self._series.numbers(history, now_s)
+        return JobBundle(
+            cluster=self.job.cluster,
+            job=job_entry(history.view, numbers=numbers, history=history),
+            series=self._series.whole(points),
+            saved_s=now_s,
+        )
+
+    def _note(self) -> str:
+        clock = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        return (
+            f"As of {clock}, redrawn about every {INTERVAL_S:.0f} s. Live in JupyterLab and "
+            "Notebook 7 where jupyter_mntrain is installed with the Jupyter server."
+        )
+
+    def _png(self, history: JobHistory, summary: JobSummary, note: str) -> bytes:
         if self._picture is None:
             # matplotlib takes half a second: in this thread, not when the extension is loaded.
             from jupyter_mntrain.verbs.picture import Picture
 
             self._picture = Picture(program=PROGRAM)
-        return self._picture.draw(history, summary, now_s=self._clock())
+        return self._picture.draw(history, summary, now_s=self._clock(), note=note)
 
     def _is_last(self, history: JobHistory) -> bool:
         if history.view.state not in TERMINAL:
@@ -136,10 +185,11 @@ class LiveView(View):
             if problem == self._problem:
                 return
             self._problem = problem
-            bundle, metadata = self._last or ({"text/plain": self._first_words()}, {})
+            bundle, _ = self._last or ({"text/plain": self._first_words()}, {})
             words = f"{bundle['text/plain']}\n⚠ The live view stopped here: {problem}"
             # Without the picture: frontends would show only that, and not the words.
-            self._send({"text/plain": words}, metadata if "image/png" in bundle else {})
+            kept = {kind: bundle[kind] for kind in (JOB_MIME,) if kind in bundle}
+            self._send(kept | {"text/plain": words}, {})
 
     def _first_words(self) -> str:
         return f"◔ {self.job.id}: reading its history"
@@ -147,3 +197,13 @@ class LiveView(View):
     def _send(self, bundle: Bundle, metadata: dict[str, Any]) -> None:
         for output in self._outputs:
             output.update(bundle, metadata=metadata, raw=True)
+
+
+def _has_steps(history: JobHistory) -> bool:
+    return any(series.steps for series in history.ranks.values())
+
+
+def _shown(bundle: Bundle) -> tuple[Any, ...]:
+    """What makes two frames differ for a person: not the moment they were made."""
+    job = bundle.get(JOB_MIME, {})
+    return bundle.get("image/png"), bundle["text/plain"], job.get("job"), job.get("series")

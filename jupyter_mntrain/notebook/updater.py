@@ -9,15 +9,18 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-INTERVAL_S = 2.0
-"""Between two frames of a view."""
+INTERVAL_S = 10.0
+"""Between two frames: pages with the extension draw by themselves, the others live with this."""
 
-MOST_INTERVAL_S = 10.0
-"""However long a frame takes to draw (research §3: 10 s is what a page can live with)."""
+MOST_INTERVAL_S = 60.0
+"""However long a frame takes to draw."""
 
-DUTY = 0.05
+DUTY = 0.02
 """Drawing holds the interpreter's lock: this share of the time may go into it. A picture that
-costs 0.2 s of processor time is redrawn every 4 s."""
+costs 0.4 s of processor time is redrawn every 20 s."""
+
+LOOK_EVERY_S = 0.5
+"""How soon something urgent is seen."""
 
 CLOSE_S = 5.0
 """For the thread to finish the frame it is drawing when the kernel ends."""
@@ -25,6 +28,15 @@ CLOSE_S = 5.0
 
 class View(ABC):
     """Something that is redrawn until it says that it is done."""
+
+    @property
+    def interval_s(self) -> float:
+        """Between the frame just drawn and the next one, at least."""
+        return INTERVAL_S
+
+    def is_urgent(self) -> bool:
+        """It cannot wait for its turn: what is shown is over. Cheap; must not raise."""
+        return False
 
     @abstractmethod
     def frame(self) -> bool:
@@ -37,18 +49,15 @@ class Updater:
     Args:
         clock: monotonic seconds.
         cost: seconds of processor time of the calling thread.
-        interval_s: between two frames of one view, at least.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
         cost: Callable[[], float] = time.thread_time,
-        interval_s: float = INTERVAL_S,
     ) -> None:
         self._clock = clock
         self._cost = cost
-        self._interval_s = interval_s
         self._seen: weakref.WeakSet[View] = weakref.WeakSet()
         self._changed = threading.Condition()
         self._due: dict[View, float] = {}
@@ -115,8 +124,8 @@ class Updater:
         if view not in self._seen:
             # The first frame also loads matplotlib.
             self._seen.add(view)
-            return self._interval_s
-        return max(self._interval_s, min(spent / DUTY, MOST_INTERVAL_S))
+            return view.interval_s
+        return max(view.interval_s, min(spent / DUTY, MOST_INTERVAL_S))
 
     def _next(self) -> View | None:
         """The next view whose turn has come; ``None`` when there is none left."""
@@ -124,9 +133,10 @@ class Updater:
             while self._due:
                 view = min(self._due, key=lambda one: self._due[one])
                 rest = self._due[view] - self._clock()
-                if rest <= 0:
-                    self._drawing = view
-                    return view
-                self._changed.wait(rest)
+                urgent = view if rest <= 0 else next((v for v in self._due if v.is_urgent()), None)
+                if urgent is not None:
+                    self._drawing = urgent
+                    return urgent
+                self._changed.wait(min(rest, LOOK_EVERY_S))
             self._thread = None
             return None

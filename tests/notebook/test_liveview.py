@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
+from jupyter_mntrain.notebook.updater import INTERVAL_S
 from tests.verbs.samples import SCENES, Sample
 from tests.verbs.stand_in import StandInJob, StillClock
 
@@ -39,12 +43,46 @@ def make(job: StandInJob) -> tuple[LiveView, Page, StillClock]:
     return view, page, clock
 
 
-def test_every_frame_has_a_picture_and_words(job):
+@pytest.fixture
+def running() -> StandInJob:
+    return StandInJob(SCENES["two"]())
+
+
+def test_every_frame_has_numbers_a_picture_and_words(running):
+    view, page, _ = make(running)
+    assert not view.frame()
+    assert set(page.last) == {JOB_MIME, "image/png", "text/plain"}
+    assert "running" in page.last["text/plain"]
+    assert "Live in JupyterLab" in page.last["text/plain"]
+    assert "\x1b" not in page.last["text/plain"]
+
+
+def test_there_is_no_picture_before_there_is_something_to_draw(job):
     view, page, _ = make(job)
     assert not view.frame()
-    assert set(page.last) == {"image/png", "text/plain"}
+    assert set(page.last) == {JOB_MIME, "text/plain"}
     assert "starting" in page.last["text/plain"]
-    assert "\x1b" not in page.last["text/plain"]
+    assert view.interval_s < INTERVAL_S
+
+
+def test_the_numbers_of_a_frame_are_a_whole_job(running):
+    view, page, _ = make(running)
+    view.frame()
+    bundle = msgspec.convert(page.last[JOB_MIME], JobBundle)
+    assert bundle.job.job_id == running.id
+    assert bundle.series.since == 0
+    assert len(bundle.series.ranks) == running.view().spec.world_size
+    assert msgspec.json.decode(json.dumps(page.last[JOB_MIME]), type=JobBundle) == bundle
+
+
+def test_the_end_is_urgent_and_says_nothing_of_redrawing(running):
+    view, page, _ = make(running)
+    view.frame()
+    assert not view.is_urgent()
+    running.become("succeeded")
+    assert view.is_urgent()
+    assert view.frame()
+    assert "redrawn" not in page.last["text/plain"]
 
 
 def test_the_same_frame_is_not_sent_twice(job):
@@ -75,7 +113,8 @@ def test_a_silent_nodes_last_lines_are_waited_for_but_not_for_ever(job):
     assert "failed" in page.last["text/plain"]
 
 
-def test_a_problem_is_said_once_and_then_forgotten(job):
+def test_a_problem_is_said_once_and_then_forgotten(running):
+    job = running
     view, page, clock = make(job)
     view.frame()
     whole, job.history = job.history, raising(NodeError("does not answer", node="wopr"))
@@ -100,7 +139,8 @@ def test_a_bug_in_drawing_ends_with_the_job_and_never_raises(job):
     assert "ZeroDivisionError: by zero" in page.last["text/plain"]
 
 
-def test_a_second_output_shows_the_same_and_a_third_replaces_the_first(job):
+def test_a_second_output_shows_the_same_and_a_third_replaces_the_first(running):
+    job = running
     view, first, _ = make(job)
     view.frame()
     others = [Page() for _ in range(MOST_OUTPUTS)]

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from jupyter_mntrain.notebook.updater import DUTY, MOST_INTERVAL_S, Updater, View
+from jupyter_mntrain.notebook.updater import DUTY, INTERVAL_S, MOST_INTERVAL_S, Updater, View
 
 PATIENCE_S = 20.0
 
@@ -21,6 +21,15 @@ class Frames(View):
         self.times: list[float] = []
         self.threads: set[str] = set()
         self.done = threading.Event()
+        self.interval = INTERVAL_S if clock else 0.0
+        self.urgent = False
+
+    @property
+    def interval_s(self) -> float:
+        return self.interval
+
+    def is_urgent(self) -> bool:
+        return self.urgent
 
     def frame(self) -> bool:
         self.threads.add(threading.current_thread().name)
@@ -62,7 +71,7 @@ def until_idle(updater: Updater) -> None:
 
 
 def test_one_thread_draws_all_views_and_ends_with_the_last():
-    updater = Updater(interval_s=0.0)
+    updater = Updater()
     views = [Frames(count) for count in (1, 3, 5)]
     for view in views:
         updater.add(view)
@@ -75,7 +84,7 @@ def test_one_thread_draws_all_views_and_ends_with_the_last():
 
 
 def test_it_begins_again_after_it_has_ended():
-    updater = Updater(interval_s=0.0)
+    updater = Updater()
     for _ in range(3):
         view = Frames(2)
         updater.add(view)
@@ -85,7 +94,7 @@ def test_it_begins_again_after_it_has_ended():
 
 
 def test_a_removed_view_is_never_drawn_again():
-    updater = Updater(interval_s=0.0)
+    updater = Updater()
     view = Frames(10**9)
     updater.add(view)
     while not view.threads:
@@ -97,8 +106,9 @@ def test_a_removed_view_is_never_drawn_again():
 
 
 def test_closing_ends_the_thread_at_once():
-    updater = Updater(interval_s=3600.0)
+    updater = Updater()
     view = Frames(10**9)
+    view.interval = 3600.0
     updater.add(view)
     while not view.threads:
         threading.Event().wait(0.005)
@@ -107,15 +117,28 @@ def test_closing_ends_the_thread_at_once():
     assert live_threads() == []
 
 
-@pytest.mark.parametrize(("cost", "gap"), [(0.0, 2.0), (0.2, 0.2 / DUTY), (9.0, MOST_INTERVAL_S)])
+def test_what_is_urgent_does_not_wait_for_its_turn():
+    updater = Updater()
+    view = Frames(2)
+    view.interval = 3600.0
+    updater.add(view)
+    while view.left == 2:
+        threading.Event().wait(0.005)
+    view.urgent = True
+    assert view.done.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("cost", "gap"), [(0.0, INTERVAL_S), (0.4, 0.4 / DUTY), (9.0, MOST_INTERVAL_S)]
+)
 def test_costly_frames_are_drawn_less_often(cost, gap):
     time = FakeTime()
-    updater = Updater(time.clock, time.cost, interval_s=2.0)
+    updater = Updater(time.clock, time.cost)
     view = Frames(9, cost, time)
     # By hand, in this thread: time that only jumps when it is asked needs no waiting.
     updater._changed.wait = lambda _: None
     updater._due[view] = 0.0
     updater._work()
     gaps = [b - a for a, b in zip(view.times, view.times[1:], strict=False)]
-    assert gaps[0] == pytest.approx(2.0, abs=1.1)  # the first frame loads matplotlib
+    assert gaps[0] == pytest.approx(INTERVAL_S, abs=1.1)  # the first frame loads matplotlib
     assert all(one == pytest.approx(gap, abs=1.1) for one in gaps[1:])

@@ -101,6 +101,7 @@ class StandInJob:
         self.id = sample.history.view.job_id
         self.calls: list[tuple[str, Any]] = []
         self.interrupts_wait = False
+        self.cluster = "lab"
         self.lines = [
             LogLine(node="wopr", rank=None, text="torchrun is up"),
             LogLine(node="wopr", rank=0, text="step 1 loss 7.1"),

@@ -44,11 +44,14 @@ class Picture:
     def painter(self) -> Painter:
         return self._painter
 
-    def draw(self, history: JobHistory, summary: JobSummary, *, now_s: float) -> bytes:
+    def draw(
+        self, history: JobHistory, summary: JobSummary, *, now_s: float, note: str = ""
+    ) -> bytes:
         """The job as PNG, :data:`WIDTH_PX` pixels of the page wide.
 
         Args:
             now_s: Unix time; the end of the time axis while the job runs.
+            note: small, below everything.
         """
         self._columns.extend(history)
         has_steps = self._columns.has_steps
@@ -64,7 +67,9 @@ class Picture:
         mark = summary.cause.time_s if summary.cause is not None else None
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
             end = mark
-        return self._painter.paint(header, charts, (begin, max(end, begin + LEAST_SPAN_S)), mark)
+        return self._painter.paint(
+            header, charts, (begin, max(end, begin + LEAST_SPAN_S)), mark, note
+        )
 
     def _charts(self, history: JobHistory, summary: JobSummary) -> list[Chart]:
         columns, theme = self._columns, self._theme

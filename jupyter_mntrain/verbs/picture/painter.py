@@ -41,6 +41,7 @@ SHORT_RUN_S = 600.0
 TITLE_PX = 26
 GAP_PX = 8
 FOOT_PX = 26
+NOTE_PX = 20
 LEADER_PX = 8
 DASH_PX = 16
 
@@ -59,17 +60,24 @@ class Painter:
         return self._canvas.figure
 
     def paint(
-        self, header: Header, charts: list[Chart], span: tuple[float, float], mark_s: float | None
+        self,
+        header: Header,
+        charts: list[Chart],
+        span: tuple[float, float],
+        mark_s: float | None,
+        note: str = "",
     ) -> bytes:
         """One frame as PNG.
 
         Args:
             span: Unix times at both ends of the time axis.
             mark_s: when the job failed.
+            note: small, below everything.
         """
         heights = [_height(chart) for chart in charts]
         top = self._header_height(header)
         height = top + sum(h + TITLE_PX + GAP_PX for h in heights) + (FOOT_PX if charts else 0)
+        height += NOTE_PX if note else 0
         shape = (height, tuple((chart.key, h) for chart, h in zip(charts, heights, strict=True)))
         if shape != self._shape:
             self._reshape(charts, heights, top, height)
@@ -78,6 +86,7 @@ class Painter:
         self._paint_header(header)
         for chart in charts:
             self._paint_chart(chart, span, mark_s, is_last=chart is charts[-1])
+        self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
         return self._canvas.png()
 
     def _reshape(self, charts: list[Chart], heights: list[int], top: float, height: float) -> None:
