@@ -1,24 +1,34 @@
-"""One line per step from inside a rank to a local file. Never waits for a network or a disk."""
+"""One line per step from inside a rank to a local file, and a few while it loads.
+
+Never waits for a network or a disk.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, SupportsFloat
+from typing import Any, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import RankEnd, RankStart, RankStep, encoder
+from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankStart, RankStep, encoder
+from jupyter_mntrain.telemetry.progress import Pace, drawn, length, tracked
+
+T = TypeVar("T")
 
 MESSAGE_LIMIT = 2000
 """Characters of an error message that go into the last line."""
+
+WHAT_LIMIT = 200
+"""Characters of what a rank says it is doing: people read it on one line."""
 
 
 class Recorder:
@@ -61,6 +71,7 @@ class Recorder:
         self._step = 0
         self._last = stopwatch()
         self._is_started = False
+        self._pace = Pace(stopwatch)
         self._file = None if directory is None else _open(directory / rank_file(self._rank))
 
     def start(self, sample: RankStart | None = None, /, **fields: Any) -> None:
@@ -124,6 +135,52 @@ class Recorder:
             )
         self._write(sample)
 
+    def progress(
+        self,
+        what: str,
+        done: SupportsFloat,
+        total: SupportsFloat | None = None,
+        unit: str = "",
+    ) -> None:
+        """Say how far this rank is with something that is not a step: loading, reading, saving.
+
+        May be called as often as is convenient: what comes too soon after the last line about the
+        same thing is left out. ``done`` equal to ``total`` ends it.
+
+        Args:
+            what: for people: "loading the model".
+            total: if anybody knows it.
+            unit: of both: "B" for bytes, "s" for seconds, or what is counted: "files".
+        """
+        if self._file is None:
+            return
+        sample = RankProgress(
+            time_s=self._clock(),
+            rank=self._rank,
+            what=what[:WHAT_LIMIT],
+            done=float(done),
+            total=_finite(total),
+            unit=unit,
+        )
+        if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
+            self._write(sample)
+
+    def track(
+        self, items: Iterable[T], what: str, total: float | None = None, unit: str = ""
+    ) -> Iterable[T]:
+        """The items, one by one; :meth:`progress` counts them.
+
+        Where this rank's stderr is a terminal, a bar shows it there, too.
+
+        Args:
+            what: for people: "reading shards".
+            total: how many; asked of ``items`` if not given.
+            unit: what is counted: "shards".
+        """
+        total = length(items) if total is None else total
+        items = drawn(items, what, total, unit, self._local_rank)
+        return items if self._file is None else tracked(items, self.progress, what, total, unit)
+
     def close(self, ok: bool = True, message: str = "") -> None:
         """Write the last line. Called again, does nothing."""
         if self._file is None:
@@ -146,7 +203,7 @@ class Recorder:
         else:
             self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
 
-    def _write(self, sample: RankStart | RankStep | RankEnd) -> None:
+    def _write(self, sample: RankStart | RankStep | RankProgress | RankEnd) -> None:
         if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank
             return
         line = memoryview(encoder.encode(sample) + b"\n")
@@ -162,6 +219,11 @@ class Recorder:
             with contextlib.suppress(OSError):
                 os.close(self._file)
             self._file = None
+
+
+def _finite(value: SupportsFloat | None) -> float | None:
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else None
 
 
 def _open(path: Path) -> int:
