@@ -7,6 +7,7 @@ not known is a dash, never 0.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from jupyter_mntrain.model.job import JobState
@@ -119,6 +120,18 @@ def capacity(value: Capacity | None) -> str:
 
 def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """0–3, 6."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][-1] + 1:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    words = [str(s[0]) if len(s) == 1 else f"{s[0]}–{s[-1]}" for s in found]
+    return ", ".join(words) or ABSENT
 
 
 def _three_digits(value: float) -> str:

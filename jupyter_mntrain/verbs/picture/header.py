@@ -10,6 +10,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import TERMINAL, PartStatus, RankStatus
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.tables.job import cause_line, step_seconds
+from jupyter_mntrain.verbs.tables.progress import progress_words, under_way
 
 MOST_ROWS = 12
 
@@ -151,7 +152,11 @@ def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
         return "its node does not answer" if rank.state == "unknown" else rank.state
     if part.state == "pending":
         return "waits for its agent to start it"
-    if Rank(rank.rank) in history.ranks:
+    series = history.ranks.get(Rank(rank.rank))
+    progress = under_way(series.progress) if series else None
+    if progress is not None:
+        return progress_words(progress)
+    if series is not None and (series.start or series.end):
         return "ready, waits for the first step"
     if rank.pid is not None:
         return f"loads (pid {rank.pid})"

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.job import JobState, JobView
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.verbs.tables._plain import plain_table
+from jupyter_mntrain.verbs.tables.progress import ranks_progress
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import JobHistory, JobSummary
@@ -53,6 +54,9 @@ def status_view(
             parts.append(Text(tail, style="dim"))
         parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
     parts.append(state_line(summary))
+    doing = ranks_progress(summary.ranks)
+    if doing is not None:
+        parts.append(Text(f"  {doing}"))
     parts.extend(_endings(history.view) if history else ())
     if any(rank.step for rank in summary.ranks):
         parts += [Text(), _numbers(summary, step_seconds(history) if history else None)]
@@ -95,6 +99,9 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(f"{count(summary.tokens_per_s)}{formats.SPACE}tok/s")
         facts.append(f"MFU {percent(summary.mfu)}")
         facts.append(f"loss {formats.loss(summary.last_loss)}")
+    doing = ranks_progress(summary.ranks)
+    if doing is not None:
+        facts.append(doing)
     return ", ".join(facts)
 
 
@@ -173,8 +180,8 @@ RANK_COLUMNS: Final = (
     _Column("MFU", lambda one: percent(one.mfu)),
     _Column("compute", lambda one: percent(one.compute_share), NARROW_WIDTH),
     _Column("memory", lambda one: formats.memory(one.memory_bytes), NARROW_WIDTH),
-    _Column("stage", lambda one: _spans(one.stages), FULL_WIDTH, is_number=False),
-    _Column("layers", lambda one: _spans(one.layers), FULL_WIDTH, is_number=False),
+    _Column("stage", lambda one: formats.spans(one.stages), FULL_WIDTH, is_number=False),
+    _Column("layers", lambda one: formats.spans(one.layers), FULL_WIDTH, is_number=False),
     _Column("device", lambda one: one.device or formats.ABSENT, FULL_WIDTH, is_number=False),
 )
 
@@ -224,15 +231,3 @@ def _endings(view: JobView) -> Iterable[Text]:
 def _rank_option(summary: JobSummary) -> str:
     rank = summary.cause.rank if summary.cause else None
     return "" if rank is None else f" --rank {rank}"
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    """0–3, 6."""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1].append(number)
-        else:
-            spans.append([number])
-    words = [str(s[0]) if len(s) == 1 else f"{s[0]}–{s[-1]}" for s in spans]
-    return ", ".join(words) or formats.ABSENT
