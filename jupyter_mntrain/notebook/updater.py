@@ -15,9 +15,9 @@ INTERVAL_S = 10.0
 MOST_INTERVAL_S = 60.0
 """However long a frame takes to draw."""
 
-DUTY = 0.02
+DUTY = 0.015
 """Drawing holds the interpreter's lock: this share of the time may go into it. A picture that
-costs 0.4 s of processor time is redrawn every 20 s."""
+costs 0.3 s of processor time is redrawn every 20 s."""
 
 LOOK_EVERY_S = 0.5
 """How soon something urgent is seen."""

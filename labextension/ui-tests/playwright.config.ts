@@ -1,0 +1,62 @@
+/** The browser tests: one set of servers for all, the system's Chromium, pictures kept. */
+
+import * as os from 'os';
+import * as path from 'path';
+import { existsSync } from 'fs';
+
+const baseConfig = require('@jupyterlab/galata/lib/playwright-config');
+
+const root = path.resolve(__dirname, '..', '..');
+const output = path.resolve(__dirname, 'test-results');
+// Workers read this file again: they must agree on the ports.
+process.env.UI_PORT ??= String(20000 + (process.pid % 8000));
+const port = Number(process.env.UI_PORT);
+
+const browsers = [
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome'
+];
+
+export default {
+  ...baseConfig,
+  testDir: './tests',
+  outputDir: path.join(output, 'playwright'),
+  reporter: [['list']],
+  timeout: 120_000,
+  expect: { timeout: 20_000 },
+  fullyParallel: false,
+  workers: 1,
+  retries: 0,
+  use: {
+    ...baseConfig.use,
+    baseURL: `http://127.0.0.1:${port}`,
+    video: 'off',
+    trace: 'off',
+    screenshot: 'only-on-failure',
+    viewport: { width: 1400, height: 1000 },
+    launchOptions: {
+      executablePath:
+        process.env.CHROMIUM ?? browsers.find(existsSync) ?? browsers[0],
+      args: [
+        ...(os.userInfo().uid === 0 ? ['--no-sandbox'] : []),
+        '--disable-gpu',
+        '--disable-quic',
+        '--no-first-run',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync'
+      ]
+    }
+  },
+  webServer: {
+    command: `exec "${root}/.venv/bin/python" -m tests.ui.serve --port ${port} --output "${output}/servers"`,
+    cwd: root,
+    url: `http://127.0.0.1:${port + 4}/api`,
+    timeout: 120_000,
+    stdout: 'ignore',
+    stderr: 'pipe',
+    gracefulShutdown: { signal: 'SIGTERM', timeout: 30_000 },
+    reuseExistingServer: false
+  }
+};

@@ -1,0 +1,192 @@
+"""What the browser tests run against: real agents, a replayed 64-rank job, five Jupyter servers.
+
+``python -m tests.ui.serve --port P --output DIR`` serves until it is told to end, and then ends all
+it started. Servers listen on 127.0.0.1, one port after the other:
+
+P      JupyterLab on the two agents
+P + 1  the same below the prefix ``/user/x/``
+P + 2  JupyterLab whose server lacks our part
+P + 3  Notebook 7 on the two agents
+P + 4  JupyterLab on a cluster of eight replayed nodes with 64 ranks
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tests.agent.live import LiveAgent, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES = {"node1": "127.94.0.1", "node2": "127.94.0.2"}
+REPLAY_PORT = 17765
+READY_S = 60.0
+STOP_S = 10.0
+
+CONFIG = """
+from jupyterlab.galata import configure_jupyter_server
+configure_jupyter_server(c)
+c.ServerApp.ip = "127.0.0.1"
+c.ServerApp.allow_root = True
+c.ServerApp.root_dir = {root!r}
+c.LabApp.expose_app_in_browser = True
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One Jupyter server: how it differs from the plain one."""
+
+    name: str
+    cluster: str
+    agents: str
+    base_url: str = "/"
+    program: str = "jupyterlab"
+    options: tuple[str, ...] = ()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.ui.serve", description=__doc__)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    output: Path = arguments.output.resolve()
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    with ExitStack() as ending:
+        try:
+            agents = start_agents(output, ending)
+            replayed = start_replay(output, ending)
+            none = ("--ServerApp.jpserver_extensions={'jupyter_mntrain': False}",)
+            servers = [
+                Server("lab", "ui", agents),
+                Server("prefix", "ui", agents, base_url="/user/x/"),
+                Server("bare", "ui", agents, options=none),
+                Server("notebook", "ui", agents, program="notebook"),
+                Server("replay", "replay", replayed),
+            ]
+            urls = {
+                server.name: start_server(server, arguments.port + number, output, ending)
+                for number, server in enumerate(servers)
+            }
+            for url in urls.values():
+                wait_for(url)
+            (output / "servers.json").write_text(json.dumps(urls))
+            print("ready", flush=True)
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+    return 0
+
+
+def start_agents(output: Path, ending: ExitStack) -> str:
+    """Both agents, each on a core of its own if there are two; their addresses."""
+    addresses = []
+    cores = sorted(os.sched_getaffinity(0))
+    for number, (name, address) in enumerate(NODES.items()):
+        agent = LiveAgent(name, address, free_port(address), output / "state" / name, "ui")
+        ending.callback(agent.end)
+        agent.start()
+        assert agent.process is not None
+        # Ranks inherit it: two ranks of two threads on two cores are ten times slower.
+        os.sched_setaffinity(agent.process.pid, {cores[number % len(cores)]})
+        addresses.append(f"{address}:{agent.port}")
+    return " ".join(addresses)
+
+
+def start_replay(output: Path, ending: ExitStack) -> str:
+    """Eight nodes that replay a job of 64 ranks; their addresses."""
+    command = [sys.executable, "-m", "tests.replay", "--nodes", "8", "--ranks", "64"]
+    command += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
+    with (output / "replay.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
+    ending.callback(end, process)
+    assert process.stdout is not None
+    line = process.stdout.readline().decode().strip()
+    if not line:
+        raise SystemExit(f"the replay did not start: {(output / 'replay.log').read_text()}")
+    return line.removeprefix("MNTRAIN_AGENTS=")
+
+
+def start_server(server: Server, port: int, output: Path, ending: ExitStack) -> str:
+    home = output / server.name
+    root = home / "notebooks"
+    root.mkdir(parents=True)
+    for book in (ROOT / "notebooks").glob("*.ipynb"):
+        shutil.copy(book, root)
+    config = home / "config.py"
+    config.write_text(CONFIG.format(root=str(root)))
+    command = [
+        sys.executable,
+        "-m",
+        server.program if server.program == "notebook" else "jupyterlab",
+    ]
+    command += ["--no-browser", f"--config={config}", f"--ServerApp.port={port}"]
+    command += ["--ServerApp.port_retries=0", f"--ServerApp.base_url={server.base_url}"]
+    environment = {
+        **os.environ,
+        "HOME": str(home),
+        "JUPYTER_CONFIG_DIR": str(home / "jupyter"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "XDG_STATE_HOME": str(home / "state"),
+        "MNTRAIN_CLUSTER": server.cluster,
+        "MNTRAIN_AGENTS": server.agents,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    with (home / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, *server.options], cwd=root, env=environment, stdout=log, stderr=log
+        )
+    ending.callback(end, process)
+    return f"http://127.0.0.1:{port}{server.base_url}"
+
+
+def wait_for(url: str) -> None:
+    deadline = time.monotonic() + READY_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}api", timeout=2):
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{url} does not answer: {error}") from error
+            time.sleep(0.1)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    if process.stdout is not None:
+        process.stdout.close()
+    process.terminate()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # Once: what follows is the ending, and a second signal must not leave half of it running.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
