@@ -7,6 +7,7 @@ import time
 import torch
 
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 
 MEASURE_S = 0.5
 """Long enough for a CPU to reach its sustained clock, short enough to go unnoticed at start."""
@@ -15,7 +16,9 @@ _SIZES = {"cpu": 1024, "cuda": 4096}
 """Matrices this wide keep the device busy and out of its caches."""
 
 
-def device_peak(device: torch.device, dtype: torch.dtype) -> Peak | None:
+def device_peak(
+    device: torch.device, dtype: torch.dtype, progress: Progress = unwatched
+) -> Peak | None:
     """Peak FLOPs per second of ``device``, from the table or measured; ``None`` if neither works.
 
     All ranks of a node should call this at the same time: they will also train at the same time.
@@ -25,10 +28,14 @@ def device_peak(device: torch.device, dtype: torch.dtype) -> Peak | None:
         known = known_peak(torch.cuda.get_device_name(device), name)
         if known is not None:
             return known
+    # Half a second, but a device that has to wake up first takes longer.
+    tally = Tally(progress, "measuring the device")
     try:
         flops_per_s = measured_gemm(device, dtype)
     except RuntimeError:  # the device has no product in this dtype, or no memory left for it
         return None
+    finally:
+        tally.end()
     threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
     return Peak(flops_per_s=flops_per_s, source=f"measured GEMM, {name}{threads}")
 

@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
+from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.decoder import model_shape
 from jupyter_mntrain.train.gemm import device_peak
@@ -18,7 +19,7 @@ from jupyter_mntrain.train.layout import Layout
 from jupyter_mntrain.train.memory import MemoryGauge
 from jupyter_mntrain.train.optimiser import Optimiser
 from jupyter_mntrain.train.pipeline import DTYPES, Pipeline
-from jupyter_mntrain.train.prepare import Prepared, prepare
+from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, join_world, topology
@@ -47,8 +48,11 @@ def train(recipe: Recipe) -> TrainResult:
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
-    with Recorder() as recorder, join_world(recipe.train.device, recipe.train.timeout_s) as world:
-        return Trainer(recipe, world, recorder).run()
+    with Recorder() as recorder:
+        joining = Tally(recorder.progress, WAITING)
+        with join_world(recipe.train.device, recipe.train.timeout_s) as world:
+            joining.end()
+            return Trainer(recipe, world, recorder).run()
 
 
 class Trainer:
@@ -68,7 +72,7 @@ class Trainer:
         self.memory = MemoryGauge(world.device)
 
         # Data and model, agreed with the other ranks: nothing has been sent but hashes.
-        ready = prepare(recipe, world)
+        ready = prepare(recipe, world, recorder.progress)
         self.batches = ready.batches
 
         # The pipeline, measured from outside.
@@ -150,7 +154,8 @@ class Trainer:
             _say(topology(ready.reports))
             _say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
         dist.barrier()  # so that all ranks load the node at once, as they will in training
-        peak = device_peak(self.world.device, DTYPES[self.recipe.model.dtype])
+        dtype = DTYPES[self.recipe.model.dtype]
+        peak = device_peak(self.world.device, dtype, self.recorder.progress)
         parameters = sum(p.numel() for p in self.pipeline.parameters().values())
         layers, stages = layout.layers_of(rank), layout.stages_of(rank)
         _say(

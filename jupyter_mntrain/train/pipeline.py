@@ -16,6 +16,7 @@ from torch.distributed.pipelining import (
 )
 from torch.nn.functional import cross_entropy
 
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.decoder import (
     EMBEDDING,
     HEAD,
@@ -34,16 +35,20 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def build_modules(
-    recipe: Recipe, config: Any, layout: Layout, rank: int, device: torch.device
+    recipe: Recipe,
+    config: Any,
+    layout: Layout,
+    rank: int,
+    device: torch.device,
+    progress: Progress = unwatched,
 ) -> dict[int, StageModule]:
     """The stages of one rank by index, with only their own tensors made or read.
 
     Raises:
         RecipeError: the model directory lacks what a stage needs.
     """
-    modules: dict[int, StageModule] = {}
-    for index in layout.stages_of(rank):
-        stage = meta_stage(
+    stages = {
+        index: meta_stage(
             config,
             layout.stages[index],
             first=index == 0,
@@ -51,9 +56,15 @@ def build_modules(
             dtype=DTYPES[recipe.model.dtype],
             attention=recipe.model.attention,
         )
-        weights = _weights(recipe, config, stage.weights(), device)
-        modules[index] = materialise(stage, weights, device)
-    return modules
+        for index in layout.stages_of(rank)
+    }
+    size = sum(one.nbytes for stage in stages.values() for one in stage.weights().values())
+    what = "making the weights" if recipe.model.path is None else "loading the model"
+    tally = Tally(progress, what, size, "B")
+    return {
+        index: materialise(stage, _weights(recipe, config, stage.weights(), device, tally), device)
+        for index, stage in stages.items()
+    }
 
 
 class Pipeline:
@@ -188,14 +199,20 @@ def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 def _weights(
-    recipe: Recipe, config: Any, parameters: Mapping[str, torch.Tensor], device: torch.device
+    recipe: Recipe,
+    config: Any,
+    parameters: Mapping[str, torch.Tensor],
+    device: torch.device,
+    tally: Tally,
 ) -> dict[str, torch.Tensor]:
     if recipe.model.path is not None:
-        return load_weights(model_directory(recipe.model), parameters, device=device)
+        directory = model_directory(recipe.model)
+        return load_weights(directory, parameters, device=device, tally=tally)
     return seeded_weights(
         parameters,
         seed=recipe.train.seed,
         deviation=config.initializer_range,
         tied=config.tie_word_embeddings,
         device=device,
+        tally=tally,
     )

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.batches import Batches
 from jupyter_mntrain.train.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.decoder import StageModule, model_directory, read_config
@@ -19,6 +20,8 @@ from jupyter_mntrain.train.recipe import check
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.tokens import Tokens, model_tokens, trained_tokens
 from jupyter_mntrain.train.world import Report, World, agree
+
+WAITING = "waiting for the other ranks"
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,17 @@ class Prepared:
     reports: list[Report]
 
 
-def prepare(recipe: Recipe, world: World) -> Prepared:
+def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Prepared:
     """Read the data, build this rank's stages, and compare with the other ranks.
+
+    Args:
+        progress: hears how far each of that is.
 
     Raises:
         RecipeError: the same line on every rank, naming the node that has the problem.
     """
     try:
-        config, corpus, tokens = _read(recipe)
+        config, corpus, tokens = _read(recipe, progress)
         check(recipe, world.size, layers=config.num_hidden_layers)
         batches = Batches(
             tokens.ids,
@@ -49,7 +55,7 @@ def prepare(recipe: Recipe, world: World) -> Prepared:
             seed=recipe.data.seed,
         )
         layout = lay_out(recipe, world.size, config.num_hidden_layers)
-        modules = build_modules(recipe, config, layout, world.rank, world.device)
+        modules = build_modules(recipe, config, layout, world.rank, world.device, progress)
     except RecipeError as error:
         agree(world, Report(host=world.host, problem=error.cause, fix=error.fix))
         raise
@@ -63,23 +69,25 @@ def prepare(recipe: Recipe, world: World) -> Prepared:
         "tokenizer": tokens.tokenizer_digest,
         "batches": batches.fingerprint(),
     }
+    waiting = Tally(progress, WAITING)
     reports = agree(world, Report(host=world.host, digests=digests))
+    waiting.end()
     return Prepared(config, layout, modules, batches, corpus, reports)
 
 
-def _read(recipe: Recipe) -> tuple[Any, Corpus, Tokens]:
+def _read(recipe: Recipe, progress: Progress) -> tuple[Any, Corpus, Tokens]:
     # The model first: it is quickly wrong, and reading the corpus takes a second.
     config = None if recipe.model.path is None else read_config(recipe.model)
-    corpus = read_corpus(recipe.data)
+    corpus = read_corpus(recipe.data, progress)
     if config is None:
-        tokens = trained_tokens(corpus, recipe.data.vocabulary_size)
+        tokens = trained_tokens(corpus, recipe.data.vocabulary_size, progress=progress)
         return read_config(recipe.model, tokens.vocabulary_size), corpus, tokens
     if recipe.data.tokenizer == "train":
-        tokens = trained_tokens(corpus, recipe.data.vocabulary_size)
+        tokens = trained_tokens(corpus, recipe.data.vocabulary_size, progress=progress)
     else:
         end = config.eos_token_id
         end = end[0] if isinstance(end, list) else end
-        tokens = model_tokens(corpus, model_directory(recipe.model), end)
+        tokens = model_tokens(corpus, model_directory(recipe.model), end, progress=progress)
     largest = int(np.max(tokens.ids))
     if largest >= config.vocab_size:
         cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size} tokens"

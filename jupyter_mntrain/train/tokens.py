@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import platformdirs
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.corpus import Corpus
 
 END_OF_TEXT = "<|endoftext|>"
@@ -37,7 +39,13 @@ class Tokens:
     vocabulary_size: int
 
 
-def trained_tokens(corpus: Corpus, vocabulary_size: int, *, cache: Path | None = None) -> Tokens:
+def trained_tokens(
+    corpus: Corpus,
+    vocabulary_size: int,
+    *,
+    cache: Path | None = None,
+    progress: Progress = unwatched,
+) -> Tokens:
     """Train a tokenizer on the corpus and encode it, or take both from the cache.
 
     Raises:
@@ -46,19 +54,25 @@ def trained_tokens(corpus: Corpus, vocabulary_size: int, *, cache: Path | None =
     cache = _cache_directory() if cache is None else cache
     key = _digest(_FORMAT, corpus.digest, str(vocabulary_size))
     path = cache / f"tokenizer-{key[:32]}.json"
-    with _locked(path):
+    with _locked(path, progress):
         if not path.exists():
-            _replace(path, lambda to: _train(corpus.documents(), vocabulary_size).save(str(to)))
+            texts = corpus.documents(progress=progress, what="training the tokenizer")
+            _replace(path, lambda to: _train(texts, vocabulary_size).save(str(to)))
     tokenizer = Tokenizer.from_file(str(path))
     if tokenizer.get_vocab_size() != vocabulary_size:
         cause = f"data.vocabulary_size = {vocabulary_size}: the text of {corpus.description}"
         cause = f"{cause} yields only {tokenizer.get_vocab_size()} tokens"
         raise RecipeError(cause, fix=f"use at most {tokenizer.get_vocab_size()} or more text")
-    return _encoded(corpus, tokenizer, END_OF_TEXT_ID, cache)
+    return _encoded(corpus, tokenizer, END_OF_TEXT_ID, cache, progress)
 
 
 def model_tokens(
-    corpus: Corpus, directory: Path, end_of_text: int | None, *, cache: Path | None = None
+    corpus: Corpus,
+    directory: Path,
+    end_of_text: int | None,
+    *,
+    cache: Path | None = None,
+    progress: Progress = unwatched,
 ) -> Tokens:
     """Encode the corpus with the tokenizer of a Hugging Face directory.
 
@@ -77,6 +91,7 @@ def model_tokens(
         Tokenizer.from_file(str(path)),
         end_of_text,
         _cache_directory() if cache is None else cache,
+        progress,
     )
 
 
@@ -94,15 +109,22 @@ def _train(documents: Iterable[str], vocabulary_size: int) -> Tokenizer:
     return tokenizer
 
 
-def _encoded(corpus: Corpus, tokenizer: Tokenizer, end_of_text: int | None, cache: Path) -> Tokens:
+def _encoded(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    end_of_text: int | None,
+    cache: Path,
+    progress: Progress,
+) -> Tokens:
     # Padding or truncation kept in a tokenizer.json would silently change the text.
     tokenizer.no_padding()
     tokenizer.no_truncation()
     digest = _digest(_FORMAT, tokenizer.to_str(), str(end_of_text))
     path = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}.npy"
-    with _locked(path):
+    with _locked(path, progress):
         if not path.exists():
-            ids = np.concatenate(list(_ids(corpus.documents(), tokenizer, end_of_text)))
+            texts = corpus.documents(progress=progress, what="tokenising the text")
+            ids = np.concatenate(list(_ids(texts, tokenizer, end_of_text)))
             _replace(path, lambda to: _save(to, ids))
     return Tokens(np.load(path, mmap_mode="r"), digest, tokenizer.get_vocab_size())
 
@@ -126,9 +148,21 @@ def _cache_directory() -> Path:
     return platformdirs.user_cache_path("mntrain") / "data"
 
 
-def _locked(path: Path) -> FileLock:
+@contextmanager
+def _locked(path: Path, progress: Progress) -> Iterator[None]:
+    """Alone with a file of the cache; another rank of this node may be making it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(path.with_suffix(".lock"))
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        tally = Tally(progress, "waiting for another process that tokenises")
+        lock.acquire()
+        tally.end()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

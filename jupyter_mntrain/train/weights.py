@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.decoder import EMBEDDING, HEAD
 
 SINGLE_FILE = "model.safetensors"
@@ -24,23 +25,36 @@ def seeded_weights(
     deviation: float,
     tied: bool,
     device: torch.device,
+    tally: Tally | None = None,
 ) -> dict[str, torch.Tensor]:
     """Fresh weights that do not depend on who else holds what.
 
     Each tensor has a generator of its own, seeded by its name, and is drawn on the CPU: any split
     over any devices starts from the same model. Matrices are normal with ``deviation``, biases
     zero, norms one, as transformers initialises these families.
+
+    Args:
+        tally: counts the bytes made.
     """
-    return {
-        name: _fresh(like, _source(name, tied=tied), seed, deviation).to(device)
-        for name, like in parameters.items()
-    }
+    made: dict[str, torch.Tensor] = {}
+    for name, like in parameters.items():
+        made[name] = _fresh(like, _source(name, tied=tied), seed, deviation).to(device)
+        if tally is not None:
+            tally.add(like.nbytes)
+    return made
 
 
 def load_weights(
-    directory: Path, parameters: Mapping[str, torch.Tensor], *, device: torch.device
+    directory: Path,
+    parameters: Mapping[str, torch.Tensor],
+    *,
+    device: torch.device,
+    tally: Tally | None = None,
 ) -> dict[str, torch.Tensor]:
     """Read only the named tensors from a Hugging Face directory, opening only their files.
+
+    Args:
+        tally: counts the bytes of the tensors as they are held afterwards.
 
     Raises:
         RecipeError: no safetensors files, a tensor missing or of another shape.
@@ -56,7 +70,10 @@ def load_weights(
         wanted.setdefault(files[source], {})[name] = source
     loaded: dict[str, torch.Tensor] = {}
     for file, names in wanted.items():
-        loaded.update(_read(directory / file, names, parameters, device))
+        for name, tensor in _read(directory / file, names, parameters, device):
+            loaded[name] = tensor
+            if tally is not None:
+                tally.add(tensor.nbytes)
     return loaded
 
 

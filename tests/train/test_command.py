@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.metrics import RankEnd, RankStart, RankStep, Sample, sample_decoder
+from jupyter_mntrain.model.metrics import (
+    RankEnd,
+    RankProgress,
+    RankStart,
+    RankStep,
+    Sample,
+    sample_decoder,
+)
 from jupyter_mntrain.telemetry.formulas import mfu
 from jupyter_mntrain.train.recipe import parse_recipe
 from tests.train.ranks import TIMEOUT_S, Ended, run_alone, run_ranks
@@ -90,7 +97,18 @@ def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
     assert [r.exit_code for r in ranks] == [0, 0, 0], "".join(r.err for r in ranks)
     starts: list[RankStart] = []
     for rank in range(3):
-        start, *steps, end = read(metrics, rank)
+        samples = read(metrics, rank)
+        said = [sample for sample in samples if isinstance(sample, RankProgress)]
+        start, *steps, end = (sample for sample in samples if sample not in said)
+        done = {one.what for one in said if one.is_over}
+        assert done == {one.what for one in said}, "what is begun is ended"
+        assert done >= {
+            "waiting for the other ranks",
+            "reading the text",
+            "making the weights",
+            "measuring the device",
+        }
+        assert samples.index(said[-1]) < samples.index(steps[0]), "and none of it takes step time"
         assert isinstance(start, RankStart)
         starts.append(start)
         assert start.peak_flops_per_s is not None

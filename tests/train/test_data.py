@@ -34,6 +34,16 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
+class Heard:
+    """What a rank would say, all of it."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[tuple[float, float | None, str]]] = {}
+
+    def __call__(self, what: str, done: float, total: float | None = None, unit: str = "") -> None:
+        self.said.setdefault(what, []).append((done, total, unit))
+
+
 def section(source: Path | str, **fields: object) -> DataSection:
     return DataSection(source=str(source), **fields)  # type: ignore[arg-type]
 
@@ -209,3 +219,53 @@ def test_a_text_shorter_than_a_sequence() -> None:
     assert batches(10).batch(0).shape == (4, 10)
     with pytest.raises(RecipeError, match=r"data\.sequence_length = 9: the text has 9 tokens"):
         batches(9)
+
+
+def test_reading_and_tokenising_say_how_many_bytes_they_have_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    heard = Heard()
+    corpus = read_corpus(section(folder), heard)
+    kept = sum(p.stat().st_size for p in folder.rglob("*") if p.suffix in {".txt", ".md", ".jsonl"})
+    reading = heard.said.pop("reading the text")
+    assert reading[0] == (0, kept, "B")
+    assert reading[-1] == (kept, kept, "B")
+    assert len(reading) == 6, "nothing yet, each of four files, the end"
+
+    trained_tokens(corpus, 270, cache=tmp_path / "cache", progress=heard)
+    whole = kept - len("é".encode("latin-1"))
+    assert list(heard.said) == ["training the tokenizer", "tokenising the text"]
+    for steps in heard.said.values():
+        assert steps[0] == (0, whole, "B")
+        assert steps[-1] == (whole, whole, "B")
+        assert [done for done, _, _ in steps] == sorted(done for done, _, _ in steps)
+        assert len(steps) > 8, "each line of a .jsonl counts"
+
+    cached = Heard()
+    trained_tokens(corpus, 270, cache=tmp_path / "cache", progress=cached)
+    assert cached.said == {}
+
+
+def test_a_rank_that_waits_for_another_s_tokens_says_so(folder: Path, tmp_path: Path) -> None:
+    corpus = read_corpus(section(folder))
+    waits = threading.Event()
+    waiting: list[float] = []
+
+    def other(what: str, done: float, total: float | None = None, unit: str = "") -> None:
+        if what.startswith("waiting"):
+            waiting.append(done if total is None else -1)
+            waits.set()
+
+    def waiter() -> None:
+        trained_tokens(corpus, 270, cache=tmp_path, progress=other)
+
+    thread = threading.Thread(target=waiter)
+
+    def first(what: str, done: float, total: float | None = None, unit: str = "") -> None:
+        if what == "tokenising the text" and done == 0:  # we hold the cache now
+            thread.start()
+            assert waits.wait(10)
+
+    trained_tokens(corpus, 270, cache=tmp_path, progress=first)
+    thread.join()
+    assert waiting == [0, -1]

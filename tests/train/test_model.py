@@ -240,3 +240,23 @@ def test_formula_of_each_stage_agrees_with_torchs_flop_counter(preset: str) -> N
         ours = stage_flops_per_token(shape, length, layers=len(part.layers), has_head=part.last)
         assert ours == pytest.approx(counter.get_total_flops() / length, rel=0.01)
         value = out.detach().requires_grad_()
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+def test_a_rank_says_how_many_of_its_own_bytes_it_holds(tmp_path: Path, *, is_saved: bool) -> None:
+    saved("llama-tiny", tmp_path)
+    recipe = Recipe(model=ModelSection(path=str(tmp_path))) if is_saved else recipe_of()
+    heard: list[tuple[str, float, float | None]] = []
+
+    def hear(what: str, done: float, total: float | None = None, unit: str = "") -> None:
+        assert unit == "B"
+        heard.append((what, done, total))
+
+    config = read_config(recipe.model)
+    layout = lay_out(recipe, 2, config.num_hidden_layers)
+    (stage,) = build_modules(recipe, config, layout, 1, CPU, hear).values()
+    size = sum(one.nbytes for one in stage.weights().values())
+    what = "loading the model" if is_saved else "making the weights"
+    assert heard[0] == (what, 0, size)
+    assert heard[-1] == (what, size, size)
+    assert len(heard) == 1 + len(stage.weights())

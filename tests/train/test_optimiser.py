@@ -55,4 +55,11 @@ def test_a_measured_peak_says_so() -> None:
 
 
 def test_a_device_that_cannot_multiply_has_no_peak() -> None:
-    assert device_peak(torch.device("cpu"), torch.float8_e4m3fn) is None
+    heard: list[tuple[str, float, float | None]] = []
+    peak = device_peak(
+        torch.device("cpu"),
+        torch.float8_e4m3fn,
+        lambda what, done, total=None, unit="": heard.append((what, done, total)),
+    )
+    assert peak is None
+    assert heard == [("measuring the device", 0, None), ("measuring the device", 0, 0)]

@@ -56,6 +56,7 @@ def text(renderable: RenderableType) -> str:
         (at(3 * 2**30, None, unit="B"), "loading the model, 3.0 GiB"),
         (at(2, what="two\nlines"), "two lines, 40 %"),
         (at(2, what="word " * 50), f"{'word ' * 11}word…, 40 %"),
+        (at(2, what="x" * 99), f"{'x' * 59}…, 40 %"),
     ],
 )
 def test_one_rank_s_progress(progress: RankProgress, expected: str) -> None:

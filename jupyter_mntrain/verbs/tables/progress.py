@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.model.job import TERMINAL
@@ -61,7 +60,8 @@ def _together(group: Sequence[RankProgress]) -> str:
 
 def _what(progress: RankProgress) -> str:
     """On one line, whatever a script wrote."""
-    return shorten(progress.what, WHAT_WIDTH, placeholder="…")
+    what = " ".join(progress.what.split())
+    return what if len(what) <= WHAT_WIDTH else f"{what[: WHAT_WIDTH - 1].rstrip()}…"
 
 
 def _share(progress: RankProgress) -> float | None:
