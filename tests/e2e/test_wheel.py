@@ -1,0 +1,56 @@
+"""What users install: the wheel holds the built extension, and nothing that is not for them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = "jupyter_mntrain-0.1.0.data/data"
+EXTENSION = f"{DATA}/share/jupyter/labextensions/jupyter-mntrain"
+MOST_BUNDLE_BYTES = 250_000
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder)]
+    subprocess.run([*command, str(ROOT)], check=True)
+    return zipfile.ZipFile(next(folder.glob("*.whl")))
+
+
+def test_the_wheel_brings_the_extension_and_enables_the_server_part(wheel):
+    names = set(wheel.namelist())
+    assert f"{EXTENSION}/install.json" in names
+    package = json.loads(wheel.read(f"{EXTENSION}/package.json"))
+    assert f"{EXTENSION}/{package['jupyterlab']['_build']['load']}" in names
+    config = f"{DATA}/etc/jupyter/jupyter_server_config.d/jupyter_mntrain.json"
+    enabled = json.loads(wheel.read(config))["ServerApp"]["jpserver_extensions"]
+    assert enabled == {"jupyter_mntrain": True}
+
+
+def test_the_wheel_holds_no_tests_and_no_sources_of_the_extension(wheel):
+    first = {name.split("/")[0] for name in wheel.namelist()}
+    assert first == {
+        "jupyter_mntrain",
+        "jupyter_mntrain-0.1.0.data",
+        "jupyter_mntrain-0.1.0.dist-info",
+    }
+    assert not any(name.endswith((".ts", ".tsx", ".map")) for name in wheel.namelist())
+    assert not any(name.startswith("jupyter_mntrain/labextension/") for name in wheel.namelist())
+
+
+def test_the_extension_is_small(wheel):
+    scripts = [
+        entry.file_size
+        for entry in wheel.infolist()
+        if entry.filename.startswith(f"{EXTENSION}/static/") and entry.filename.endswith(".js")
+    ]
+    assert 0 < sum(scripts) <= MOST_BUNDLE_BYTES
