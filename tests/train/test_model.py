@@ -252,7 +252,7 @@ def test_a_rank_says_how_many_of_its_own_bytes_it_holds(tmp_path: Path, *, is_sa
         assert unit == "B"
         heard.append((what, done, total))
 
-    config = read_config(recipe.model)
+    config = read_config(recipe.model, VOCABULARY)
     layout = lay_out(recipe, 2, config.num_hidden_layers)
     (stage,) = build_modules(recipe, config, layout, 1, CPU, hear).values()
     size = sum(one.nbytes for one in stage.weights().values())
