@@ -86,6 +86,9 @@ def agree(world: World, report: Report) -> list[Report]:
     """
     reports: list[Report | None] = [None] * world.size
     dist.all_gather_object(reports, report)
+    # Everybody has all reports before anybody leaves over one: a rank that ends at once would close
+    # its connections on those still reading, and they would blame the network.
+    dist.all_reduce(torch.zeros(1))
     known = [r for r in reports if r is not None]
     for other in known:
         if other.problem is not None:
