@@ -7,8 +7,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
 
-import numpy as np
-
 from jupyter_mntrain.cluster.series import Column
 
 CHUNK = 1024
@@ -113,6 +111,8 @@ def _joined(name: str, column: Sequence[float], size: int) -> list[float]:
         return list(column)
     if name in KEEP_LAST:
         return [column[min(i + size, len(column)) - 1] for i in range(0, len(column), size)]
+    import numpy as np  # takes a while: not when the extension is loaded
+
     padded = np.full(-(-len(column) // size) * size, nan)
     padded[: len(column)] = column
     rows = padded.reshape(-1, size)
