@@ -9,6 +9,7 @@ from jupyter_mntrain.cluster.logs import LogLine
 from jupyter_mntrain.cluster.measure import LinkMeasurement
 from jupyter_mntrain.cluster.node_view import Liveness, NodeView
 from jupyter_mntrain.cluster.peers import PeerBook
+from jupyter_mntrain.cluster.progress import Progress
 from jupyter_mntrain.cluster.summary import JobSummary, RankSummary
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "MdnsDiscovery",
     "NodeView",
     "PeerBook",
+    "Progress",
     "RankSeries",
     "RankSummary",
     "StaticDiscovery",

@@ -16,6 +16,7 @@ from jupyter_mntrain.cluster.launcher import refuse_unusable
 from jupyter_mntrain.cluster.measure import LinkMeasurement, measure_pairs
 from jupyter_mntrain.cluster.node_view import NodeView
 from jupyter_mntrain.cluster.peers import PeerBook
+from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
@@ -37,7 +38,8 @@ class Cluster:
 
     ``nodes()`` and ``jobs()`` answer at once from the live view; everything that asks a node
     raises :class:`MntrainError` in one line. All methods may be called from any thread, also from
-    a notebook cell. Close it, or use it as a context manager; jobs go on.
+    a notebook cell. Close it, or use it as a context manager; jobs go on. What may take longer
+    than a second takes a ``progress`` that hears how far it is.
 
     Args:
         name: nodes of other clusters are not seen.
@@ -157,7 +159,9 @@ class Cluster:
         if not was_watched and not was_remembered:
             raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
 
-    def participants(self, members: Sequence[str] = ()) -> tuple[Participant, ...]:
+    def participants(
+        self, members: Sequence[str] = (), *, progress: Progress = SILENT
+    ) -> tuple[Participant, ...]:
         """Who would take part, checked against what the nodes have now.
 
         Args:
@@ -169,13 +173,13 @@ class Cluster:
             NodeError: its node does not answer.
         """
         wanted = [parse_member(text) for text in members]
-        self._settle([member.node for member in wanted])
+        self._settle([member.node for member in wanted], progress)
         for view in self.nodes():
             if view.name in {member.node for member in wanted}:
                 refuse_unusable(view)
         return choose_participants(wanted, [view.info for view in self._usable() if view.info])
 
-    def dry_run(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
+    def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.
 
         What only a launch decides is shown as job ``j-00000000`` and, without a port of its own
@@ -184,10 +188,10 @@ class Cluster:
         Raises:
             SpecError, NodeError: as :meth:`launch`.
         """
-        self._settle([participant.node for participant in spec.participants])
+        self._settle([participant.node for participant in spec.participants], progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
-    def launch(self, spec: JobSpec, *, submitted_by: str = "") -> Job:
+    def launch(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
         """Start a job on all of its participants or on none. Ctrl-C gives back what was taken.
 
         Args:
@@ -198,22 +202,23 @@ class Cluster:
             NodeError: a participant does not answer.
             RefusedError: a participant cannot have what it needs: GPU, interface, port.
         """
-        self._settle([participant.node for participant in spec.participants])
+        self._settle([participant.node for participant in spec.participants], progress)
         launcher = self._driver.launcher(submitted_by)
-        view = self._driver.loop.run(launcher.launch(spec, new_job_id()))
+        view = self._driver.loop.run(launcher.launch(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
 
     def jobs(self) -> tuple[JobView, ...]:
         """Every job that a node which was reached knows of, newest first: asks nobody."""
         return tuple(self._driver.live.jobs.values())
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
         """A job by its id or the beginning of it, whoever launched it.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
             SpecError: several jobs begin like this.
         """
+        progress.report(f"looking for job {job_id}", 0, None)
         if not self._driver.wait_until(lambda: self._matches(job_id), self._unsettled_s()):
             raise JobNotFoundError(
                 f"no reachable node knows a job {job_id!r}",
@@ -227,7 +232,10 @@ class Cluster:
         return Job(self._driver, matches[0])
 
     def measure(
-        self, participants: Sequence[Participant] | None = None
+        self,
+        participants: Sequence[Participant] | None = None,
+        *,
+        progress: Progress = SILENT,
     ) -> tuple[LinkMeasurement, ...]:
         """Bandwidth of every ordered pair, in bytes per second, about 1 s each, one by one.
 
@@ -242,15 +250,17 @@ class Cluster:
         """
         chosen = participants
         if chosen is None:
-            self._settle([])
+            self._settle([], progress)
             chosen = [Participant(node=view.info.node_id) for view in self._usable() if view.info]
-        return self._driver.loop.run(self._measure(chosen))
+        return self._driver.loop.run(self._measure(chosen, progress))
 
-    async def _measure(self, participants: Sequence[Participant]) -> tuple[LinkMeasurement, ...]:
-        infos = await self._driver.launcher().ask_participants(participants)
+    async def _measure(
+        self, participants: Sequence[Participant], progress: Progress
+    ) -> tuple[LinkMeasurement, ...]:
+        infos = await self._driver.launcher().ask_participants(participants, progress)
         placements = arrange(participants, infos)
         clients = [self._driver.live.client_of(placement) for placement in placements]
-        return await measure_pairs(placements, clients)
+        return await measure_pairs(placements, clients, progress=progress)
 
     def _usable(self) -> list[NodeView]:
         return [
@@ -266,12 +276,18 @@ class Cluster:
             job_id for job_id in jobs if text and job_id.startswith((text, f"j-{text}"))
         ]
 
-    def _settle(self, names: Sequence[str]) -> None:
+    def _settle(self, names: Sequence[str], progress: Progress) -> None:
         """Give a driver that has just begun the time to find the named nodes, or all."""
 
         def found() -> bool:
-            known = {name for view in self._usable() for name in _names(view)}
-            return bool(names) and known.issuperset(names)
+            usable = self._usable()
+            if not names:
+                progress.report("looking for nodes", len(usable), None)
+                return False
+            known = {name for view in usable for name in _names(view)}
+            missing = [name for name in names if name not in known]
+            progress.report("looking for nodes", len(names) - len(missing), len(names))
+            return not missing
 
         self._driver.wait_until(found, self._unsettled_s())
 

@@ -9,6 +9,7 @@ from jupyter_mntrain.cluster.driver import Driver
 from jupyter_mntrain.cluster.history import JobHistory
 from jupyter_mntrain.cluster.journal import JournalFollower
 from jupyter_mntrain.cluster.logs import LogLine, tail_log
+from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.summary import JobSummary, summarise
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
@@ -73,12 +74,22 @@ class Job:
         """The job in one table, from what has been read so far. Begins to watch."""
         return summarise(self.history(), now_s=self._driver.clock.time())
 
-    def wait(self, timeout_s: float | None = None) -> JobView:
+    def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
         """Wait until every part has ended; the view then, or after ``timeout_s`` seconds.
 
         A part whose node is silent has not ended. Ctrl-C stops the waiting, never the job.
+
+        Args:
+            progress: hears how many of the parts have ended.
         """
-        self._driver.wait_until(lambda: self.state in TERMINAL, timeout_s)
+
+        def has_ended() -> bool:
+            view = self.view()
+            ended = sum(part.state in TERMINAL for part in view.parts)
+            progress.report("waiting for the end", ended, len(view.parts))
+            return view.state in TERMINAL
+
+        self._driver.wait_until(has_ended, timeout_s)
         return self.view()
 
     def logs(
@@ -99,7 +110,13 @@ class Job:
         placements = _places(self.view(), rank, node)
         return self._driver.loop.run(self._read_logs(placements, rank, tail))
 
-    def stop(self, *, reason: str = "stopped by user", grace_s: float = 2.0) -> JobView:
+    def stop(
+        self,
+        *,
+        reason: str = "stopped by user",
+        grace_s: float = 2.0,
+        progress: Progress = SILENT,
+    ) -> JobView:
         """End the job on every node. Returns once every node that answers has taken it on.
 
         Args:
@@ -109,11 +126,13 @@ class Job:
             NodeError: no node answered.
         """
         launcher = self._driver.launcher()
-        return self._driver.loop.run(launcher.stop(self.id, reason=reason, grace_s=grace_s))
+        return self._driver.loop.run(
+            launcher.stop(self.id, reason=reason, grace_s=grace_s, progress=progress)
+        )
 
-    def kill(self) -> JobView:
+    def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise as :meth:`stop`."""
-        return self.stop(reason="killed by user", grace_s=0.0)
+        return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
 
     async def _read_logs(
         self, placements: Sequence[Placement], rank: int | None, tail: int

@@ -11,6 +11,7 @@ from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.live_view import LiveView
 from jupyter_mntrain.cluster.node_view import NodeView
 from jupyter_mntrain.cluster.persist import ANY_SILENCE, persist
+from jupyter_mntrain.cluster.progress import SILENT, Count, Progress
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
 from jupyter_mntrain.model.api import (
@@ -56,6 +57,7 @@ class _Gang:
     spec: JobSpec
     placements: tuple[Placement, ...]
     clients: tuple[AgentClient, ...]
+    progress: Progress
 
 
 class AgentLauncher(Launcher):
@@ -96,14 +98,14 @@ class AgentLauncher(Launcher):
             for placement, info in zip(placements, infos, strict=True)
         )
 
-    async def launch(self, spec: JobSpec, job_id: JobId) -> JobView:
+    async def launch(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
         if job_id in self._live.jobs:
             return await self.status(job_id)
         check_spec(spec)
-        infos = await self.ask_participants(spec.participants)
+        infos = await self.ask_participants(spec.participants, progress)
         placements = arrange(spec.participants, infos)
         clients = tuple(self._live.client_of(placement) for placement in placements)
-        gang = _Gang(job_id, spec, placements, clients)
+        gang = _Gang(job_id, spec, placements, clients, progress)
         try:
             grants = await self._lease(gang)
             records = await self._start(gang, grants)
@@ -122,19 +124,27 @@ class AgentLauncher(Launcher):
         await _each(clients, lambda client: client.job(job_id), self._live.take_record)
         return self._live.jobs[job_id]
 
-    async def stop(self, job_id: JobId, *, reason: str, grace_s: float) -> JobView:
+    async def stop(
+        self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT
+    ) -> JobView:
         clients = [self._live.client_of(placement) for placement in self._placements(job_id)]
         request = StopRequest(reason=reason, grace_s=grace_s)
 
-        def stop(client: AgentClient) -> Awaitable[JobRecord]:
-            return persist(lambda: client.stop(job_id, request))
+        told = Count(progress, "telling the nodes to stop", len(clients))
+
+        async def stop(client: AgentClient) -> JobRecord:
+            record = await persist(lambda: client.stop(job_id, request))
+            told.one()
+            return record
 
         errors = await _each(clients, stop, self._live.take_record)
         if len(errors) == len(clients):
             raise errors[0]
         return self._live.jobs[job_id]
 
-    async def ask_participants(self, participants: Sequence[Participant]) -> tuple[NodeInfo, ...]:
+    async def ask_participants(
+        self, participants: Sequence[Participant], progress: Progress = SILENT
+    ) -> tuple[NodeInfo, ...]:
         """What each participant has now, from itself; the live view only says where it is.
 
         Raises:
@@ -147,16 +157,25 @@ class AgentLauncher(Launcher):
         for node in chosen:
             refuse_unusable(by_id[node.node_id])
         clients = [self._live.client(by_id[n.node_id].address, n.name) for n in chosen]
-        answers = await asyncio.gather(*(c.node_info() for c in clients), return_exceptions=True)
+        asked = Count(progress, "asking the nodes", len(clients))
+
+        async def ask(client: AgentClient) -> NodeInfo:
+            info = await client.node_info()
+            asked.one()
+            return info
+
+        answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
         return tuple(_all_or_error(answers))
 
     async def _lease(self, gang: _Gang) -> list[LeaseGrant]:
         begun = self._clock.monotonic()
-        grants = await _on_all(
-            gang, lambda client, place: client.lease(_lease_request(gang, place))
-        )
+
+        def lease(client: AgentClient, place: Placement) -> Awaitable[LeaseGrant]:
+            return client.lease(_lease_request(gang, place))
+
+        grants = await _on_all(gang, "leasing GPUs and ports", lease)
         if self._clock.monotonic() - begun > RENEW_AFTER_S:
-            await _on_all(gang, lambda client, place: client.lease(_lease_request(gang, place)))
+            await _on_all(gang, "renewing the leases", lease)
         return grants
 
     async def _start(self, gang: _Gang, grants: Sequence[LeaseGrant]) -> list[JobRecord]:
@@ -173,7 +192,7 @@ class AgentLauncher(Launcher):
             attempt=self._attempt(gang.placements, port),
             submitted_by=self._submitted_by,
         )
-        return await _on_all(gang, lambda client, _: client.start(request))
+        return await _on_all(gang, "starting torchrun", lambda client, _: client.start(request))
 
     def _attempt(self, placements: tuple[Placement, ...], port: int) -> Attempt:
         return Attempt(
@@ -214,11 +233,16 @@ def _lease_request(gang: _Gang, placement: Placement) -> LeaseRequest:
     )
 
 
-async def _on_all(gang: _Gang, ask: Callable[[AgentClient, Placement], Awaitable[T]]) -> list[T]:
+async def _on_all(
+    gang: _Gang, what: str, ask: Callable[[AgentClient, Placement], Awaitable[T]]
+) -> list[T]:
     """Ask all participants at once, each to its end, again where a reply was lost."""
+    answered = Count(gang.progress, what, len(gang.clients))
 
-    def persistently(client: AgentClient, placement: Placement) -> Awaitable[T]:
-        return persist(lambda: ask(client, placement))
+    async def persistently(client: AgentClient, placement: Placement) -> T:
+        answer = await persist(lambda: ask(client, placement))
+        answered.one()
+        return answer
 
     answers = await asyncio.gather(
         *map(persistently, gang.clients, gang.placements), return_exceptions=True
@@ -254,12 +278,14 @@ async def _each(
 
 async def _give_back(gang: _Gang) -> list[str]:
     """Undo a launch on every participant; what could not be undone, in words."""
-    left = await asyncio.gather(
-        *(
-            _give_back_one(gang, place.node, client)
-            for place, client in zip(gang.placements, gang.clients, strict=True)
-        )
-    )
+    undone = Count(gang.progress, "giving back what was taken", len(gang.clients))
+
+    async def give_back(place: Placement, client: AgentClient) -> str | None:
+        left = await _give_back_one(gang, place.node, client)
+        undone.one()
+        return left
+
+    left = await asyncio.gather(*map(give_back, gang.placements, gang.clients))
     return [one for one in left if one]
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
+from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 from jupyter_mntrain.model.job import Placement
@@ -32,7 +33,11 @@ class LinkMeasurement(Record, frozen=True):
 
 
 async def measure_pairs(
-    placements: Sequence[Placement], clients: Sequence[AgentClient], *, seconds: float = PROBE_S
+    placements: Sequence[Placement],
+    clients: Sequence[AgentClient],
+    *,
+    seconds: float = PROBE_S,
+    progress: Progress = SILENT,
 ) -> tuple[LinkMeasurement, ...]:
     """Measure every ordered pair, one after the other: two at once would share a link.
 
@@ -40,18 +45,18 @@ async def measure_pairs(
         placements: the participants with their chosen interfaces.
         clients: their agents, in the same order.
         seconds: length of one probe.
+        progress: hears of each pair.
 
     Raises:
         NodeError: an agent does not answer.
         RefusedError: an agent cannot reach the other one on the chosen address.
     """
-    ends = list(zip(placements, clients, strict=True))
-    return tuple(
-        [
-            await _measure(*source, *sink, seconds)
-            for source, sink in itertools.permutations(ends, 2)
-        ]
-    )
+    pairs = list(itertools.permutations(zip(placements, clients, strict=True), 2))
+    measured = []
+    for done, (source, sink) in enumerate(pairs):
+        progress.report(f"measuring {source[0].node} → {sink[0].node}", done, len(pairs))
+        measured.append(await _measure(*source, *sink, seconds))
+    return tuple(measured)
 
 
 async def _measure(

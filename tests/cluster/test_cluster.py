@@ -23,6 +23,7 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.job import JobSpec, Participant
 from tests.cluster.conftest import Elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent, Refuse
+from tests.cluster.heard import Heard
 
 Open = Callable[..., Cluster]
 
@@ -370,8 +371,37 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     ]
     assert measured[0].address == two[1].address
     assert {link.capacity.source for link in measured} == {"measured"}
-    some = cluster.measure([Participant(node="node3"), Participant(node="node1")])
+    heard = Heard()
+    some = cluster.measure([Participant(node="node3"), Participant(node="node1")], progress=heard)
     assert len(some) == 2
+    assert list(heard.pieces().items()) == [
+        ("asking the nodes", [(0, 2), (1, 2), (2, 2)]),
+        ("measuring node3 → node1", [(0, 2)]),
+        ("measuring node1 → node3", [(1, 2)]),
+    ]
+
+
+def test_what_is_waited_for_is_said(cluster: Cluster, job: Job) -> None:
+    heard = Heard()
+    cluster.participants(["node1:1", "node2:1"], progress=heard)
+    assert heard.pieces() == {"looking for nodes": [(2, 2)]}
+    heard = Heard()
+    cluster.job(job.id, progress=heard)
+    assert heard.pieces() == {f"looking for job {job.id}": [(0, None)]}
+    heard = Heard()
+    job.kill(progress=heard)
+    job.wait(20, progress=heard)
+    pieces = heard.pieces()
+    assert pieces["telling the nodes to stop"] == [(0, 2), (1, 2), (2, 2)]
+    assert pieces["waiting for the end"][-1] == (2, 2)
+
+
+def test_a_node_that_is_not_there_yet_is_counted_as_missing(cluster: Cluster) -> None:
+    heard = Heard()
+    with pytest.raises(SpecError):
+        cluster.participants(["node1:1", "node9:1"], progress=heard)
+    cluster.participants(progress=heard)
+    assert heard.pieces() == {"looking for nodes": [(1, 2), (2, None)]}
 
 
 def test_reading_nodes_and_jobs_asks_nobody(

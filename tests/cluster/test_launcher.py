@@ -19,6 +19,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobSpec, Participant
 from tests.cluster.conftest import until
 from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse, Slow
+from tests.cluster.heard import Heard
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]
@@ -122,6 +123,30 @@ async def test_one_refusal_and_nobody_has_anything(lab: Lab, route: str) -> None
         await lab.launcher.launch(lab.spec(), JOB)
     assert str(caught.value) == ("node2: GPU 0 is promised to j-00000009. Fix: come back tomorrow.")
     lab.assert_nothing_is_left()
+
+
+async def test_a_launch_says_how_far_it_is(lab: Lab) -> None:
+    heard = Heard()
+    await lab.launcher.launch(lab.spec(), JOB, progress=heard)
+    counted = [(done, 3) for done in range(4)]
+    assert list(heard.pieces().items()) == [
+        ("asking the nodes", counted),
+        ("leasing GPUs and ports", counted),
+        ("starting torchrun", counted),
+    ]
+    heard = Heard()
+    await lab.launcher.stop(JOB, reason="enough", grace_s=0.0, progress=heard)
+    assert heard.pieces() == {"telling the nodes to stop": counted}
+
+
+async def test_a_launch_that_fails_says_how_far_undoing_it_is(lab: Lab) -> None:
+    heard = Heard()
+    lab.agents[1].faults["start"].append(Refuse())
+    with pytest.raises(RefusedError):
+        await lab.launcher.launch(lab.spec(), JOB, progress=heard)
+    pieces = heard.pieces()
+    assert pieces["starting torchrun"][-1] == (2, 3)
+    assert pieces["giving back what was taken"] == [(done, 3) for done in range(4)]
 
 
 @pytest.mark.parametrize("times", [1, 3])
