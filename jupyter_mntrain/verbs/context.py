@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from rich.console import RenderableType
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Cluster, Job
+    from jupyter_mntrain.cluster import Cluster, Job, Progress
 
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
@@ -42,6 +43,16 @@ class Screen(ABC):
     @abstractmethod
     def follow(self, job: Job) -> None:
         """Show the job until it has ended. A ``KeyboardInterrupt`` passes through."""
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        """Where to report how far work is that may take longer than a second.
+
+        Entered before the work and left after it. Draws nothing, unless a screen says otherwise.
+        """
+        # Here, because it loads all of the cluster's room; whoever works has loaded that.
+        from jupyter_mntrain.cluster.progress import SILENT
+
+        return nullcontext(SILENT)
 
 
 class Clusters:

@@ -47,8 +47,9 @@ class Stop(Verb):
         job = _named(context, args, self.name)
         before = job.view().state
         if before not in TERMINAL:
-            job.stop(reason=args.reason, grace_s=args.grace)
-        return _ended(job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
+            with context.screen.progress() as progress:
+                job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
+        return _ended(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
 
 
 class Kill(Verb):
@@ -62,8 +63,9 @@ class Kill(Verb):
         job = _named(context, args, self.name)
         before = job.view().state
         if before not in TERMINAL:
-            job.kill()
-        return _ended(job, ENDED_WITHIN_S, was_over=before in TERMINAL)
+            with context.screen.progress() as progress:
+                job.kill(progress=progress)
+        return _ended(context, job, ENDED_WITHIN_S, was_over=before in TERMINAL)
 
 
 def _job_argument(parser: Parser) -> None:
@@ -75,7 +77,8 @@ def _job_argument(parser: Parser) -> None:
 def _named(context: Context, args: Namespace, verb: str) -> Job:
     cluster = context.cluster(args)
     if args.job:
-        return cluster.job(args.job)
+        with context.screen.progress() as progress:
+            return cluster.job(args.job, progress=progress)
     # Never guess what to end.
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
@@ -84,8 +87,12 @@ def _named(context: Context, args: Namespace, verb: str) -> Job:
     raise SpecError(f"{verb}: no job is named", fix=fix)
 
 
-def _ended(job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
-    view = job.view() if was_over else job.wait(timeout_s)
+def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
+    if was_over:
+        view = job.view()
+    else:
+        with context.screen.progress() as progress:
+            view = job.wait(timeout_s, progress=progress)
     is_over = view.state in TERMINAL
     left = [(part.node, one) for part in view.parts for one in part.leftovers]
     text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))

@@ -57,7 +57,8 @@ class Launch(Verb):
         cluster, spec, workload = build_spec(context, args)
         if args.dry_run:
             return dry_run_outcome(cluster, spec)
-        job = cluster.launch(spec, submitted_by=submitter(context))
+        with context.screen.progress() as progress:
+            job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
         context.screen.say(started_line(job, workload))
         if args.wait:
             return follow(context, args, job)
@@ -161,7 +162,9 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
     for member in args.member:
         parse_member(member)
     cluster = context.cluster(args)
-    participants = _with_head(cluster.participants(args.member), args.head)
+    with context.screen.progress() as progress:
+        chosen = cluster.participants(args.member, progress=progress)
+    participants = _with_head(chosen, args.head)
     spec = JobSpec(
         entry=workload.entry,
         participants=participants,

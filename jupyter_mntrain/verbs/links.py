@@ -33,7 +33,8 @@ class Measure(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)
-        participants = cluster.participants(args.member)
+        with context.screen.progress() as progress:
+            participants = cluster.participants(args.member, progress=progress)
         if len(participants) < 2:
             who = participants[0].node if participants else "nobody"
             raise SpecError(
@@ -44,7 +45,8 @@ class Measure(Verb):
         context.screen.say(
             Text(f"measuring {formats.plural(pairs, 'direction')}, about {pairs} s", style="dim")
         )
-        links = cluster.measure(participants)
+        with context.screen.progress() as progress:
+            links = cluster.measure(participants, progress=progress)
         table = plain_table("from", "to", "interface", "carries", right=("carries",))
         for link in links:
             table.add_row(

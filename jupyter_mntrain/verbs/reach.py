@@ -25,9 +25,11 @@ LOOK_EVERY_S = 0.05
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, once discovery has had its time."""
     rest = SETTLE_S - context.clusters.age_s(cluster)
-    while rest > 0:
-        context.sleep(min(LOOK_EVERY_S, rest))
-        rest = SETTLE_S - context.clusters.age_s(cluster)
+    with context.screen.progress() as progress:
+        while rest > 0:
+            progress.report("looking for nodes", len(cluster.nodes()), None)
+            context.sleep(min(LOOK_EVERY_S, rest))
+            rest = SETTLE_S - context.clusters.age_s(cluster)
     return cluster.nodes()
 
 
@@ -39,7 +41,8 @@ def find_job(context: Context, args: Namespace) -> Job:
     """
     cluster = context.cluster(args)
     if args.job:
-        return cluster.job(args.job)
+        with context.screen.progress() as progress:
+            return cluster.job(args.job, progress=progress)
     if not cluster.jobs():
         reachable_nodes(context, cluster)
     jobs = cluster.jobs()
@@ -54,11 +57,14 @@ def find_job(context: Context, args: Namespace) -> Job:
 def caught_up_history(context: Context, job: Job) -> JobHistory:
     """The history, read up to the step that the agents know each rank has finished."""
     deadline = context.clock() + SAMPLES_S
-    while True:
-        history = job.history()
-        if is_caught_up(history) or context.clock() >= deadline:
-            return history
-        context.sleep(LOOK_EVERY_S)
+    with context.screen.progress() as progress:
+        while True:
+            history = job.history()
+            if is_caught_up(history) or context.clock() >= deadline:
+                return history
+            steps = sum(len(series.steps) for series in history.ranks.values())
+            progress.report("reading the job's history, steps", steps, None)
+            context.sleep(LOOK_EVERY_S)
 
 
 def is_caught_up(history: JobHistory) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
@@ -11,10 +12,11 @@ from rich.live import Live
 
 from jupyter_mntrain.model.job import TERMINAL
 from jupyter_mntrain.verbs.context import Screen
+from jupyter_mntrain.verbs.progress import PatientBar, TerminalBar
 from jupyter_mntrain.verbs.tables.job import progress_line, status_view
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job
+    from jupyter_mntrain.cluster import Job, Progress
 
 REDRAW_EVERY_S = 1.0
 LINE_EVERY_S = 10.0
@@ -39,6 +41,7 @@ class TerminalScreen(Screen):
         console: where to.
         program: for hints.
         clock: Unix time.
+        bars: where bars go: stderr if not given; nowhere if that is no terminal.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class TerminalScreen(Screen):
         clock: Callable[[], float] = time.time,
         *,
         has_variables: bool = False,
+        bars: Console | None = None,
     ) -> None:
         self.has_variables = has_variables
         self._console = console
         self._program = program
         self._clock = clock
+        self._bars = make_console(stderr=True) if bars is None else bars
 
     def say(self, renderable: RenderableType) -> None:
         self._console.print(renderable, soft_wrap=True)
@@ -65,6 +70,11 @@ class TerminalScreen(Screen):
             self._redraw(job)
         else:
             self._print_lines(job)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        if not self._bars.is_terminal or self._bars.is_dumb_terminal:
+            return super().progress()
+        return PatientBar(lambda: TerminalBar(self._bars))
 
     def _redraw(self, job: Job) -> None:
         with Live(console=self._console, transient=True, auto_refresh=False) as live:

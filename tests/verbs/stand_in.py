@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
 from rich.console import RenderableType
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
+from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.summary import summarise
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import JobNotFoundError
@@ -24,6 +26,7 @@ from jupyter_mntrain.model.node import (
 )
 from jupyter_mntrain.plan import choose_participants, parse_member
 from jupyter_mntrain.verbs import Clusters, Context, Screen
+from tests.cluster.heard import Heard
 from tests.verbs.samples import BEGIN_S, GIGABIT, Sample, sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
@@ -135,7 +138,8 @@ class StandInJob:
         history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
         self._sample = Sample(history, self._sample.summary, self._sample.now_s)
 
-    def wait(self, timeout_s: float | None = None) -> JobView:
+    def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
+        progress.report("waiting for the end", 0, len(self.view().parts))
         if self.interrupts_wait:
             raise KeyboardInterrupt
         if self._ends_as:
@@ -152,11 +156,19 @@ class StandInJob:
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         )[-tail:]
 
-    def stop(self, *, reason: str = "stopped by user", grace_s: float = 2.0) -> JobView:
+    def stop(
+        self,
+        *,
+        reason: str = "stopped by user",
+        grace_s: float = 2.0,
+        progress: Progress = SILENT,
+    ) -> JobView:
+        progress.report("telling the nodes to stop", 0, len(self.view().parts))
         self.calls.append(("stop", (reason, grace_s)))
         return self.view()
 
-    def kill(self) -> JobView:
+    def kill(self, *, progress: Progress = SILENT) -> JobView:
+        progress.report("telling the nodes to stop", 0, len(self.view().parts))
         self.calls.append(("kill", None))
         return self.view()
 
@@ -173,7 +185,10 @@ class StandInCluster:
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes
 
-    def participants(self, members: Sequence[str] = ()) -> tuple[Participant, ...]:
+    def participants(
+        self, members: Sequence[str] = (), *, progress: Progress = SILENT
+    ) -> tuple[Participant, ...]:
+        progress.report("looking for nodes", 0, len(members) or None)
         infos = [view.info for view in self._nodes if view.info and view.liveness == "up"]
         return choose_participants([parse_member(member) for member in members], infos)
 
@@ -188,20 +203,27 @@ class StandInCluster:
             for participant in spec.participants
         )
 
-    def launch(self, spec: JobSpec, *, submitted_by: str = "") -> StandInJob:
+    def launch(
+        self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT
+    ) -> StandInJob:
+        progress.report("leasing GPUs and ports", 0, len(spec.participants))
         self.launches.append(spec)
         return self.to_launch
 
     def jobs(self) -> tuple[JobView, ...]:
         return tuple(job.view() for job in self._jobs.values())
 
-    def job(self, job_id: str) -> StandInJob:
+    def job(self, job_id: str, *, progress: Progress = SILENT) -> StandInJob:
+        progress.report(f"looking for job {job_id}", 0, None)
         for known, job in self._jobs.items():
             if known.startswith(job_id):
                 return job
         raise JobNotFoundError(f"no reachable node knows a job {job_id!r}", fix="see: mntrain jobs")
 
-    def measure(self, participants: Any = None) -> tuple[LinkMeasurement, ...]:
+    def measure(
+        self, participants: Any = None, *, progress: Progress = SILENT
+    ) -> tuple[LinkMeasurement, ...]:
+        progress.report("measuring", 0, len(participants))
         return tuple(
             LinkMeasurement(
                 source=one.node, destination=other.node, interface="eno1", address="10.0.0.9",
@@ -231,12 +253,16 @@ class Paper(Screen):
         self.said: list[RenderableType] = []
         self.shown: list[Any] = []
         self.followed: list[Any] = []
+        self.heard = Heard()
 
     def say(self, renderable: RenderableType) -> None:
         self.said.append(renderable)
 
     def show(self, job: Any) -> None:
         self.shown.append(job)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        return nullcontext(self.heard)
 
     def follow(self, job: Any) -> None:
         self.followed.append(job)
