@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
+from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.display import Bundle, text_bundle
 from jupyter_mntrain.notebook.liveview import LiveView, Output
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.verbs import Screen
+from jupyter_mntrain.verbs.progress import PatientBar
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job
+    from jupyter_mntrain.cluster import Job, Progress
 
 LOOK_EVERY_S = 0.2
 """Waiting in pieces, so that an interrupt of the kernel is taken at once."""
@@ -45,6 +48,9 @@ class NotebookScreen(Screen):
 
     def say(self, renderable: RenderableType) -> None:
         self._show(text_bundle(renderable))
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        return PatientBar(lambda: NotebookBar(self._new_output(), page_tqdm()))
 
     def show(self, job: Job) -> None:
         self._view(job)
