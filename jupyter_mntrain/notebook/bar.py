@@ -79,7 +79,7 @@ class NotebookBar:
 
     def _end(self) -> None:
         if self._bar is not None:
-            # Not every piece of work reports its end, and a bar that is not full would stay, in red.
+            # A bar that is not full would stay, in red; not every piece of work reports its end.
             self._bar.total = None
             self._bar.close()
 
