@@ -1,0 +1,156 @@
+/** A job's whole life in JupyterLab: found, launched, watched, left and met again, stopped. */
+
+import { expect, test } from '@jupyterlab/galata';
+
+import {
+  ENDLESS,
+  FAILING,
+  endAll,
+  execute,
+  expectAccessible,
+  jobs,
+  launchFromCell,
+  newNotebook,
+  openSidebar,
+  runCell,
+  shot
+} from './helpers';
+
+test.use({ tmpPath: 'lab' });
+
+test.afterEach(async ({ page, baseURL }) => {
+  await endAll(page, `${baseURL}/`);
+});
+
+test('the sidebar finds the nodes and says what they have', async ({
+  page
+}) => {
+  const sidebar = await openSidebar(page);
+  for (const node of ['node1', 'node2']) {
+    await expect(sidebar.getByText(node, { exact: true })).toBeVisible();
+  }
+  await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
+  await expect(page.locator('#jp-main-statusbar')).toContainText('2 nodes');
+  await shot(sidebar, 'sidebar-nodes-light');
+  await expectAccessible(page, '.mnt-sidebar');
+  await page.theme.setDarkTheme();
+  await shot(sidebar, 'sidebar-nodes-dark');
+  await expectAccessible(page, '.mnt-sidebar');
+});
+
+test('a job launched in a cell is drawn live, survives reload and kernel death, and stops from the sidebar', async ({
+  page,
+  baseURL
+}) => {
+  const view = await launchFromCell(page, 'live.ipynb', ENDLESS);
+  await expect(view.getByText('running')).toBeVisible({ timeout: 90_000 });
+  const step = async () => Number(await view.getAttribute('data-mnt-step'));
+  await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
+  await expect(view.getByText('tok/s').first()).toBeVisible();
+  await shot(page, 'live-light');
+  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText('endless')).toBeVisible();
+  await shot(sidebar, 'sidebar-running-light');
+  await expectAccessible(page, '.mnt-sidebar');
+
+  await page.notebook.save();
+  await page.reload();
+  await page.locator('.jp-NotebookPanel').waitFor();
+  const again = page.locator('.jp-OutputArea-output .mnt-live').last();
+  const shown = async () => Number(await again.getAttribute('data-mnt-step'));
+  await expect(again).toBeVisible({ timeout: 30_000 });
+  const before = await shown();
+  await expect.poll(shown).toBeGreaterThan(before);
+  await shot(page, 'live-after-reload');
+
+  await execute(page, 'kernelmenu:shutdown');
+  await expect.poll(shown).toBeGreaterThan((await shown()) + 1);
+  await shot(page, 'live-after-kernel-death');
+
+  await openSidebar(page);
+  await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
+  await page.getByRole('button', { name: /^Stop/ }).last().click();
+  await expect(again.getByText('cancelled')).toBeVisible({ timeout: 60_000 });
+  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('cancelled');
+  await shot(page, 'live-stopped');
+});
+
+test('the live view in the dark theme, as a table and as a tab', async ({
+  page
+}) => {
+  await page.theme.setDarkTheme();
+  const view = await launchFromCell(page, 'dark.ipynb', ENDLESS);
+  const step = async () => Number(await view.getAttribute('data-mnt-step'));
+  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(3);
+  await shot(page, 'live-dark');
+  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+  await view.getByRole('button', { name: 'Table' }).click();
+  await expect(view.getByRole('table').first()).toBeVisible();
+  await shot(view, 'live-table-dark');
+});
+
+test('a failed job names the node and the cause first', async ({ page }) => {
+  const view = await launchFromCell(page, 'failed.ipynb', FAILING);
+  const card = view.getByRole('alert');
+  await expect(card).toContainText('no data on node', { timeout: 90_000 });
+  await expect(card).toContainText(/node[12]/);
+  await shot(page, 'live-failed-light');
+  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText(/no data on node/).first()).toBeVisible();
+  await shot(sidebar, 'sidebar-failed-light');
+});
+
+test('the panel launches by clicking, and its live view appears below', async ({
+  page,
+  baseURL
+}) => {
+  await newNotebook(page, 'panel.ipynb');
+  await runCell(page, 0, '%load_ext jupyter_mntrain');
+  await runCell(page, 1, '%mntrain panel');
+  const panel = page.locator('.mnt-panel').last();
+  await expect(panel.getByText('node1').first()).toBeVisible({
+    timeout: 60_000
+  });
+  await shot(page, 'panel-light');
+  await expectAccessible(page, '.mnt-panel');
+  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  await expect
+    .poll(async () => (await jobs(page, `${baseURL}/`)).map(job => job.state), {
+      timeout: 60_000
+    })
+    .toContain('running');
+  await expect(page.locator('.mnt-live').last()).toBeVisible({
+    timeout: 60_000
+  });
+  await shot(page, 'panel-launched');
+  await page.theme.setDarkTheme();
+  await shot(page, 'panel-dark');
+});
+
+test('a cell for a node is inserted by its button', async ({ page }) => {
+  await newNotebook(page, 'insert.ipynb');
+  const sidebar = await openSidebar(page);
+  await sidebar
+    .getByRole('button', { name: /Insert cell/ })
+    .first()
+    .click();
+  await expect(page.locator('.jp-NotebookPanel')).toContainText('%mntrain');
+});
+
+test('no request leaves the machine', async ({ page }) => {
+  const foreign: string[] = [];
+  page.on('request', request => {
+    const { hostname, protocol } = new URL(request.url());
+    if (protocol.startsWith('http') && hostname !== '127.0.0.1') {
+      foreign.push(request.url());
+    }
+  });
+  await page.reload();
+  await openSidebar(page);
+  await page.waitForTimeout(2000);
+  expect(foreign).toEqual([]);
+});
+

@@ -1,0 +1,58 @@
+/** The same below a prefix, in Notebook 7, without our server part, narrow, and with 64 ranks. */
+
+import { expect, test } from '@jupyterlab/galata';
+import { test as plain } from '@playwright/test';
+
+import { execute, expectAccessible, openSidebar, shot } from './helpers';
+
+const port = Number(process.env.UI_PORT);
+const url = (number: number, path = '/') =>
+  `http://127.0.0.1:${port + number}${path}`;
+
+plain('below a prefix everything is reached', async ({ page }) => {
+  await page.goto(url(1, '/user/x/lab?reset'));
+  const sidebar = await openSidebar(page);
+  await plain.expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
+});
+
+plain('without the server part it says what to do', async ({ page }) => {
+  await page.goto(url(2, '/lab?reset'));
+  const sidebar = await openSidebar(page);
+  await plain
+    .expect(sidebar.getByText('The Jupyter server lacks jupyter_mntrain'))
+    .toBeVisible();
+  await plain.expect(sidebar.getByText('pip install')).toBeVisible();
+  await shot(sidebar, 'sidebar-missing');
+  await expectAccessible(page, '.mnt-sidebar');
+});
+
+plain('in Notebook 7 the sidebar opens from the menu', async ({ page }) => {
+  await page.goto(url(3, '/tree'));
+  const sidebar = await openSidebar(page);
+  await plain.expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
+  await shot(page, 'notebook7');
+});
+
+test.describe('64 ranks', () => {
+  test.use({ baseURL: url(4), tmpPath: 'replay' });
+
+  test('are drawn as bands, a strip per node and the slowest stage', async ({
+    page
+  }) => {
+    const sidebar = await openSidebar(page);
+    await expect(sidebar.getByText('8 of 8 nodes up')).toBeVisible();
+    await shot(sidebar, 'sidebar-64');
+    const [job] = await (
+      await page.request.get(`${url(4)}mntrain/v1/jobs`)
+    ).json();
+    await execute(page, 'mntrain:attach', { jobId: job.job_id });
+    const view = page.locator('.mnt-live').last();
+    const step = async () => Number(await view.getAttribute('data-mnt-step'));
+    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(5);
+    await expect(view.getByText(/Pace of 64 ranks/)).toBeVisible();
+    await shot(page, 'live-64-light');
+    await expectAccessible(page, '.mnt-live');
+    await page.theme.setDarkTheme();
+    await shot(page, 'live-64-dark');
+  });
+});
