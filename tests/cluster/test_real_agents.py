@@ -54,6 +54,19 @@ dist.destroy_process_group()
 """
 
 
+LOADING = """
+import os, signal, sys, time
+from jupyter_mntrain.telemetry import Recorder
+
+with Recorder() as recorder:
+    for shard in recorder.track(range(5), "loading the model", unit="shards"):
+        while shard == int(os.environ["RANK"]) + 2 and not os.path.exists(sys.argv[1]):
+            time.sleep(0.05)
+    recorder.step(tokens=1)
+    signal.pause()
+"""
+
+
 @dataclass
 class RealAgent:
     """One agent process with a state directory of its own."""
@@ -313,3 +326,29 @@ def test_an_agent_that_is_killed_makes_its_part_unknown_and_the_job_goes_on(
         job.kill()
         job.wait(30)
     assert processes_of(job.id) == []
+
+
+def test_what_ranks_do_before_their_first_step_is_seen_from_afar(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    spec = JobSpec(
+        entry=("load.py", str(go)),
+        files={"load.py": LOADING},
+        participants=cluster.participants(["node1:1", "node2:1"]),
+    )
+    job = cluster.launch(spec)
+    try:
+        wait_for(lambda: len(job.history().ranks) == 2)
+        zero, one = (rank.progress for rank in job.summary().ranks)
+        assert zero is not None
+        assert one is not None
+        assert (zero.what, zero.total, zero.unit) == ("loading the model", 5, "shards")
+        assert zero.done <= 2
+        assert job.summary().steps == 0
+        go.touch()
+        wait_for(lambda: job.summary().steps == 1)
+        assert [rank.progress for rank in job.summary().ranks] == [None, None]
+    finally:
+        job.kill()
+    assert job.wait(JOB_S).state == "cancelled"
