@@ -152,6 +152,8 @@ class Recorder:
             total: if anybody knows it.
             unit: of both: "B" for bytes, "s" for seconds, or what is counted: "files".
         """
+        if self._step == 0:
+            self._last = self._stopwatch()  # loading is no part of the first step
         if self._file is None:
             return
         sample = RankProgress(
