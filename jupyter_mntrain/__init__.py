@@ -47,3 +47,13 @@ def unload_ipython_extension(shell: InteractiveShell) -> None:
     from jupyter_mntrain.notebook import unload
 
     unload(shell)
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "jupyter-mntrain"}]
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from jupyter_mntrain.server.app import MntrainApp
+
+    return [{"module": "jupyter_mntrain.server.app", "app": MntrainApp}]

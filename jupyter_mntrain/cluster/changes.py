@@ -13,12 +13,31 @@ class Changes:
     def __init__(self) -> None:
         self._bell = threading.Condition()
         self._count = 0
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Have ``tell`` called after every change, in the thread that rings, until the result is.
+
+        Args:
+            tell: returns at once and does not raise.
+        """
+        with self._bell:
+            self._listeners = (*self._listeners, tell)
+
+        def unsubscribe() -> None:
+            with self._bell:
+                self._listeners = tuple(one for one in self._listeners if one is not tell)
+
+        return unsubscribe
 
     def notify(self) -> None:
         """Something has changed."""
         with self._bell:
             self._count += 1
             self._bell.notify_all()
+            listeners = self._listeners
+        for tell in listeners:
+            tell()
 
     def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
         """Wait until ``is_true``, asked again after every change; ``False`` after ``timeout_s``.

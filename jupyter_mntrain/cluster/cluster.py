@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -96,6 +96,17 @@ class Cluster:
     def close(self) -> None:
         """Stop watching. Jobs go on. Again, it does nothing."""
         self._closer()
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Have ``tell`` called after every change of nodes, jobs or a watched job's history.
+
+        Args:
+            tell: called in this cluster's own thread; returns at once and does not raise.
+
+        Returns:
+            what ends it.
+        """
+        return self._driver.live.changes.subscribe(tell)
 
     @property
     def discovery_problem(self) -> str | None:
@@ -210,6 +221,10 @@ class Cluster:
     def jobs(self) -> tuple[JobView, ...]:
         """Every job that a node which was reached knows of, newest first: asks nobody."""
         return tuple(self._driver.live.jobs.values())
+
+    def known_job(self, job_id: JobId) -> Job:
+        """A job by its whole id, known or not: asks nobody, and waits for nothing."""
+        return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
         """A job by its id or the beginning of it, whoever launched it.

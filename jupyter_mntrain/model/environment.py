@@ -1,4 +1,4 @@
-"""Variables in the environment of every process of a job. The one list of their names."""
+"""Variables in the environment: of every process of a job, and of a driver. The one list."""
 
 JOB_VARIABLE = "MNTRAIN_JOB"
 """The job's id, for scripts and for people who look at processes."""
@@ -13,3 +13,9 @@ METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 
 It lies in the attempt's own directory, so it also marks the attempt's processes: the keeper finds
 every one by it, whatever it is called and whoever its parent is now."""
+
+CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
+"""Which cluster a driver means when it is not told."""
+
+AGENTS_VARIABLE = "MNTRAIN_AGENTS"
+"""``host:port`` of agents a driver watches besides those it finds, apart by blanks or commas."""

@@ -164,3 +164,4 @@ class JobView(Record, frozen=True):
     parts: tuple[PartStatus, ...]
     cause: Cause | None = None
     cause_node: str | None = None
+    submitted_by: str = ""

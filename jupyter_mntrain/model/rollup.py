@@ -43,6 +43,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         parts=parts,
         cause=guilty.cause if guilty else None,
         cause_node=guilty.node if guilty else None,
+        submitted_by=newest.submitted_by,
     )
 
 

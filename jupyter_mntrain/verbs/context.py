@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.cluster.named import default_cluster
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
-
-CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
-AGENTS_VARIABLE = "MNTRAIN_AGENTS"
 
 
 class Screen(ABC):
@@ -132,9 +129,3 @@ class Context:
         """The cluster that the options, or else the environment, name."""
         name, agents = default_cluster(self.environment)
         return self.clusters.get(args.cluster or name, tuple(args.agent or agents))
-
-
-def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Name and typed-in addresses of the cluster that the environment names."""
-    name = environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
-    return name, tuple(environment.get(AGENTS_VARIABLE, "").replace(",", " ").split())

@@ -1,0 +1,14 @@
+"""The cluster that the environment names: for drivers that are not told of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.environment import AGENTS_VARIABLE, CLUSTER_VARIABLE
+
+
+def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Its name, and the typed-in addresses of its agents."""
+    name = environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
+    return name, tuple(environment.get(AGENTS_VARIABLE, "").replace(",", " ").split())

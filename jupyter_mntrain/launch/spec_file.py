@@ -1,0 +1,59 @@
+"""A job as a file (TOML): versioned, for people to read, and to be launched again anywhere."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import SPEC_VERSION, JobSpec
+
+KEY = "mntrain_job"
+"""What tells a job file from a recipe; its value is the version."""
+
+EXPORT = "export one: mntrain export JOB"
+
+
+def write_spec(spec: JobSpec, header: str = "") -> str:
+    """The file's text; ``header`` becomes comment lines."""
+    fields = _without_nothing(msgspec.to_builtins(spec))
+    fields.pop("version", None)
+    comment = "".join(f"# {line}\n" for line in header.splitlines())
+    return comment + tomli_w.dumps({KEY: SPEC_VERSION, **fields}, multiline_strings=True)
+
+
+def read_spec(text: str) -> JobSpec:
+    """The spec in a file's text.
+
+    Raises:
+        SpecError: it is no job file, or of a newer version.
+    """
+    try:
+        fields = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(
+            f"this is no job file: {error}", fix="export one: mntrain export JOB"
+        ) from error
+    version = fields.pop(KEY, None)
+    if version is None:
+        raise SpecError(
+            f"this is no job file: it has no {KEY}", fix="export one: mntrain export JOB"
+        )
+    if version != SPEC_VERSION:
+        raise SpecError(
+            f"job files of version {version} are not known here", fix="upgrade jupyter-mntrain"
+        )
+    try:
+        return msgspec.convert(fields, JobSpec)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"this job file is not valid: {error}") from error
+
+
+def _without_nothing(value: Any) -> Any:
+    """TOML has no null."""
+    if isinstance(value, dict):
+        return {key: _without_nothing(one) for key, one in value.items() if one is not None}
+    return [_without_nothing(one) for one in value] if isinstance(value, list | tuple) else value

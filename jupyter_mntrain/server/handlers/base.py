@@ -1,0 +1,138 @@
+"""What every request goes through: who may ask, what a body may be, how a refusal looks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from tornado.web import HTTPError
+
+from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.ids import JobId, is_job_id
+from jupyter_mntrain.server.hub import Hub
+from jupyter_mntrain.server.opening import Opening
+
+log = logging.getLogger("mntrain.server")
+T = TypeVar("T")
+P = ParamSpec("P")
+
+RESOURCE = "mntrain"
+"""What Jupyter's authorizer is asked about."""
+
+STATUS: dict[type[MntrainError], HTTPStatus] = {
+    JobNotFoundError: HTTPStatus.NOT_FOUND,
+    RefusedError: HTTPStatus.CONFLICT,
+    NodeError: HTTPStatus.BAD_GATEWAY,
+}
+"""Of our errors; those that are not here are bad input."""
+
+CODES = {
+    HTTPStatus.FORBIDDEN: ("forbidden", "this user may not do that here"),
+    HTTPStatus.NOT_FOUND: ("not-found", "there is no such route"),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("bad-method", "this route does not take that"),
+}
+
+
+class RefusalError(HTTPError):
+    """An HTTP error whose body is a :class:`Problem`."""
+
+    def __init__(self, status: int, problem: Problem) -> None:
+        super().__init__(status, problem.message)
+        self.problem = problem
+
+
+class HubHandler(JupyterHandler):
+    """Reaches the one watcher of the cluster."""
+
+    auth_resource = RESOURCE
+
+    def initialize(self, opening: Opening) -> None:
+        self._opening = opening
+
+    async def hub(self) -> Hub:
+        """The watcher, which the first who asks opens."""
+        return await self._opening.hub()
+
+
+class MntrainHandler(HubHandler, APIHandler):
+    """Answers JSON, and every refusal as :class:`Problem`."""
+
+    async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what waits for nodes in a thread of the pool."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._opening.pool, lambda: call(*args, **kwargs))
+
+    def body_as(self, kind: type[T]) -> T:
+        """The validated body; an empty one is ``{}``."""
+        try:
+            return msgspec.json.decode(self.request.body or b"{}", type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise refusal(400, "bad-request", f"the request is not valid: {error}") from error
+
+    def job_id(self, text: str) -> JobId:
+        if not is_job_id(text):
+            raise refusal(
+                404, "no-such-job", f"{text!r} is no job id", "job ids look like j-0123abcd"
+            )
+        return JobId(text)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """A number in the query.
+
+        Raises:
+            RefusalError: 400 with the range.
+        """
+        text = self.get_query_argument(name, "")
+        if not text:
+            return default
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            hint = f"use a number from {least} to {most}"
+            raise refusal(400, "bad-request", f"{name}={text!r} is out of range", hint)
+        return value
+
+    def answer(self, content: Any, status: int = 200) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(content))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        problem, status = as_problem(error, status_code)
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(problem))
+
+    def log_exception(self, *args: Any) -> None:
+        """What a person can cause is an answer, not an incident."""
+        if not isinstance(args[1], MntrainError | HTTPError):
+            super().log_exception(*args)
+
+
+def refusal(status: int, code: str, message: str, hint: str | None = None) -> RefusalError:
+    return RefusalError(status, Problem(code=code, message=message, hint=hint))
+
+
+def as_problem(error: BaseException | None, status: int) -> tuple[Problem, int]:
+    """What to answer, and with which status."""
+    match error:
+        case RefusalError(problem=problem):
+            return problem, status
+        case MntrainError():
+            status = next((s for kind, s in STATUS.items() if isinstance(error, kind)), 400)
+            message = f"{error.node}: {error.cause}" if error.node else error.cause
+            return Problem(code=error.code, message=message, hint=error.fix), int(status)
+        case HTTPError():
+            code, message = CODES.get(HTTPStatus(status), ("refused", HTTPStatus(status).phrase))
+            return Problem(code=code, message=error.log_message or message), status
+        case _:
+            return Problem(code="broken", message="the server part failed", hint="see its log"), 500

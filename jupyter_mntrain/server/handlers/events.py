@@ -1,0 +1,140 @@
+"""The WebSocket: everything at first, then what changes, numbered."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.ioloop import IOLoop
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.ids import JobId, is_job_id
+from jupyter_mntrain.server.handlers.base import HubHandler, as_problem
+from jupyter_mntrain.server.hub import Hub, encode
+from jupyter_mntrain.server.messages import (
+    PageMessage,
+    Refused,
+    SeriesSent,
+    Unwatch,
+    Watch,
+    page_decoder,
+)
+
+MOST_WAITING = 2000
+"""Messages for one page that does not read: then they are thrown away, and it gets everything
+anew when it reads again."""
+
+MOST_MESSAGE_BYTES = 4096
+MOST_WATCHED = 32
+"""Jobs one page can watch at once."""
+
+
+class Events(WebSocketMixin, WebSocketHandler, HubHandler):
+    """One page."""
+
+    @ws_authenticated
+    async def get(self) -> None:
+        await self._authorize_and_upgrade()
+
+    @authorized
+    async def _authorize_and_upgrade(self) -> None:
+        await WebSocketHandler.get(self)
+
+    async def open(self, *args: object, **kwargs: object) -> None:
+        super().open(*args, **kwargs)
+        self._waiting: deque[bytes] = deque()
+        self._is_sending = False
+        self._watched: dict[JobId, Callable[[], None]] = {}
+        try:
+            self._hub = await self.hub()
+        except MntrainError as error:
+            problem, _ = as_problem(error, 400)
+            await self.write_message(encode(Refused(problem=problem)))
+            self.close(1011, "no cluster")
+            return
+        for message in self._hub.greeting(self.get_query_argument("stream", ""), self._since()):
+            self._queue(message)
+        self._hub.listen(self._queue)
+
+    def on_message(self, message: str | bytes) -> None:
+        try:
+            if len(message) > MOST_MESSAGE_BYTES:
+                raise msgspec.DecodeError("too long")
+            self._take(page_decoder.decode(message))
+        except msgspec.MsgspecError as error:
+            problem = Problem(code="bad-request", message=f"not readable: {error}")
+            self._queue(encode(Refused(problem=problem)))
+
+    def on_close(self) -> None:
+        hub: Hub | None = getattr(self, "_hub", None)
+        if hub is not None:
+            hub.forget(self._queue)
+            for job_id in list(self._watched):
+                self._unwatch(job_id)
+        super().on_close()
+
+    def _since(self) -> int:
+        text = self.get_query_argument("since", "0")
+        return int(text) if text.isdecimal() and len(text) < 16 else 0
+
+    def _take(self, message: PageMessage) -> None:
+        match message:
+            case Watch(job_id=job_id, stream=stream, since=since):
+                self._watch(job_id, stream, since)
+            case Unwatch(job_id=job_id):
+                self._unwatch(job_id)
+
+    def _watch(self, job_id: JobId, stream: str, since: int) -> None:
+        self._unwatch(job_id)
+        if not is_job_id(job_id) or self._hub.job(job_id) is None:
+            self._refuse(job_id, "no-such-job", f"no reachable node knows job {job_id}")
+        elif len(self._watched) >= MOST_WATCHED:
+            self._refuse(job_id, "too-many", f"this page watches {MOST_WATCHED} jobs already")
+        else:
+            self._watched[job_id] = self._hub.watch(job_id, self._send_series, stream, since)
+
+    def _unwatch(self, job_id: JobId) -> None:
+        unwatch = self._watched.pop(job_id, None)
+        if unwatch is not None:
+            unwatch()
+
+    def _refuse(self, job_id: JobId, code: str, message: str) -> None:
+        problem = Problem(code=code, message=message, hint="see the list of jobs")
+        self._queue(encode(Refused(problem=problem, job_id=job_id)))
+
+    def _send_series(self, series: JobSeries) -> None:
+        self._queue(encode(SeriesSent(series=series)))
+
+    # sending: never waited for by whoever tells us
+
+    def _queue(self, message: bytes) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._start_anew()
+        else:
+            self._waiting.append(message)
+        if not self._is_sending:
+            self._is_sending = True
+            IOLoop.current().add_callback(self._send)
+
+    def _start_anew(self) -> None:
+        """It has fallen too far behind: everything as it is now replaces all that waits."""
+        self._waiting.clear()
+        self._waiting.extend(self._hub.greeting("", 0))
+        for job_id in list(self._watched):
+            self._unwatch(job_id)
+            self._watched[job_id] = self._hub.watch(job_id, self._send_series, "", 0)
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                await self.write_message(self._waiting.popleft())
+        except (WebSocketClosedError, OSError):
+            self._waiting.clear()
+        finally:
+            self._is_sending = False

@@ -1,0 +1,71 @@
+"""Nodes and links."""
+
+from __future__ import annotations
+
+from jupyter_server.auth.decorator import authorized
+from tornado.web import authenticated
+
+from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
+from jupyter_mntrain.server.messages import AddNode, MeasureLinks
+
+
+class Nowhere(MntrainHandler):
+    """Any other route: an answer of ours instead of Jupyter's page."""
+
+    @authenticated
+    async def get(self) -> None:
+        raise refusal(404, "no-such-route", f"there is no {self.request.path}")
+
+    post = put = delete = patch = get
+
+
+class Status(MntrainHandler):
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer((await self.hub()).status)
+
+
+class Nodes(MntrainHandler):
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer((await self.hub()).nodes)
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        hub, body = await self.hub(), self.body_as(AddNode)
+        view = await self.work(hub.cluster.add, body.address)
+        hub.look_now()
+        added = next((entry for entry in hub.nodes if entry.view.address == view.address), None)
+        added = added or next(entry for entry in hub.nodes if entry.name == view.name)
+        self.answer(added, 201)
+
+
+class Node(MntrainHandler):
+    @authenticated
+    @authorized
+    async def delete(self, key: str) -> None:
+        hub = await self.hub()
+        entry = next((one for one in hub.nodes if one.key == key), None)
+        if entry is None:
+            raise refusal(404, "no-such-node", f"no node {key!r} is known", "see GET nodes")
+        await self.work(hub.cluster.forget, entry.view.address)
+        hub.look_now()
+        self.set_status(204)
+        self.finish()
+
+
+class Measure(MntrainHandler):
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        hub, body = await self.hub(), self.body_as(MeasureLinks)
+        cluster = hub.cluster
+
+        def measure() -> object:
+            chosen = cluster.participants([f"{name}:1" for name in body.nodes])
+            return cluster.measure(chosen if body.nodes else None)
+
+        self.answer(await self.work(measure))
