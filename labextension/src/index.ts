@@ -2,6 +2,9 @@
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-const plugins: JupyterFrontEndPlugin<any>[] = [];
+import { liveviewPlugin } from './plugins/liveview';
+import { modelPlugin } from './plugins/model';
+
+const plugins: JupyterFrontEndPlugin<any>[] = [modelPlugin, liveviewPlugin];
 
 export default plugins;

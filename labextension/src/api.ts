@@ -1,0 +1,116 @@
+/** One request each to the Jupyter server's part. */
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import type { JobLog, NodeEntry, Problem, ServerStatus } from './schema';
+import { type IApi, type ILogQuery, RequestError } from './tokens';
+
+const PREFIX = 'mntrain/v1';
+
+export class Api implements IApi {
+  constructor(readonly settings: ServerConnection.ISettings) {}
+
+  status(): Promise<ServerStatus> {
+    return this.request('GET', 'status');
+  }
+
+  addNode(address: string): Promise<NodeEntry> {
+    return this.request('POST', 'nodes', { address });
+  }
+
+  forgetNode(key: string): Promise<void> {
+    return this.request('DELETE', `nodes/${encodeURIComponent(key)}`);
+  }
+
+  measureLinks(nodes: string[]): ReturnType<IApi['measureLinks']> {
+    return this.request('POST', 'links/measure', { nodes });
+  }
+
+  launchAgain(jobId: string): ReturnType<IApi['launchAgain']> {
+    return this.request('POST', 'jobs', { job_id: jobId });
+  }
+
+  launchSpec(spec: string): ReturnType<IApi['launchSpec']> {
+    return this.request('POST', 'jobs', { spec });
+  }
+
+  stop(jobId: string): ReturnType<IApi['stop']> {
+    return this.request('POST', `jobs/${encodeURIComponent(jobId)}/stop`, {});
+  }
+
+  kill(jobId: string): ReturnType<IApi['kill']> {
+    return this.request('POST', `jobs/${encodeURIComponent(jobId)}/kill`, {});
+  }
+
+  log(jobId: string, query: ILogQuery): Promise<JobLog> {
+    const given = Object.entries(query).filter(
+      ([, value]) => value !== undefined && value !== ''
+    );
+    const text = URLExt.objectToQueryString(
+      Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
+    );
+    return this.request('GET', `jobs/${encodeURIComponent(jobId)}/logs${text}`);
+  }
+
+  spec(jobId: string): ReturnType<IApi['spec']> {
+    return this.request('GET', `jobs/${encodeURIComponent(jobId)}/spec`);
+  }
+
+  /** Where the WebSocket is, with the token where the page has no cookie. */
+  eventsUrl(stream: string, since: number): string {
+    const query: Record<string, string> = { stream, since: String(since) };
+    if (this.settings.appendToken && this.settings.token) {
+      query.token = this.settings.token;
+    }
+    return (
+      URLExt.join(this.settings.wsUrl, PREFIX, 'events') +
+      URLExt.objectToQueryString(query)
+    );
+  }
+
+  private async request<T>(
+    method: string,
+    path: string,
+    body?: unknown
+  ): Promise<T> {
+    let response: Response;
+    try {
+      response = await ServerConnection.makeRequest(
+        URLExt.join(this.settings.baseUrl, PREFIX, path),
+        { method, body: body === undefined ? undefined : JSON.stringify(body) },
+        this.settings
+      );
+    } catch (error) {
+      throw new RequestError(
+        { code: 'silent', message: 'The Jupyter server does not answer.' },
+        0
+      );
+    }
+    const text = await response.text();
+    const data = parse(text);
+    if (!response.ok) {
+      throw new RequestError(asProblem(data, response), response.status);
+    }
+    return data as T;
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return text ? JSON.parse(text) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function asProblem(data: unknown, response: Response): Problem {
+  const given = data as Partial<Problem> | undefined;
+  if (typeof given?.message === 'string') {
+    return { ...given, code: given.code ?? 'refused', message: given.message };
+  }
+  return {
+    code: 'refused',
+    message: `${response.status} ${response.statusText}`
+  };
+}

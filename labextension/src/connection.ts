@@ -1,0 +1,156 @@
+/** The WebSocket to the Jupyter server's part: opened again whenever it ends, resumed by number. */
+
+import type { ServerConnection } from '@jupyterlab/services';
+
+import type { Api } from './api';
+import type { PageMessage } from './messages';
+import type { ServerMessage } from './state';
+import { type Connection, RequestError } from './tokens';
+
+const FIRST_RETRY_MS = 1000;
+const LAST_RETRY_MS = 30_000;
+
+/** A server part that was missing may have been installed: look now and then. */
+const MISSING_RETRY_MS = 60_000;
+
+/** Nothing for this long although nodes beat each second, and the server pings: it is gone. */
+const SILENT_MS = 45_000;
+
+export interface IConnectionHandlers {
+  /** Where to resume: the numbering and the last number seen. */
+  position(): { stream: string; seq: number };
+  message(message: ServerMessage): void;
+  /** Open: watches are to be sent again. */
+  opened(): void;
+  changed(): void;
+}
+
+export class EventsConnection {
+  constructor(
+    private api: Api,
+    private settings: ServerConnection.ISettings,
+    private handlers: IConnectionHandlers
+  ) {}
+
+  state: Connection = 'connecting';
+  nextTry: number | null = null;
+  lastHeard: number | null = null;
+
+  start(): void {
+    void this.connect();
+  }
+
+  dispose(): void {
+    this.isDisposed = true;
+    window.clearTimeout(this.timer);
+    window.clearTimeout(this.silence);
+    this.socket?.close();
+  }
+
+  /** Do not wait for the next try. */
+  retry(): void {
+    if (this.state !== 'live' && !this.isTrying) {
+      window.clearTimeout(this.timer);
+      this.waitMs = FIRST_RETRY_MS;
+      void this.connect();
+    }
+  }
+
+  send(message: PageMessage): void {
+    if (this.socket?.readyState === WebSocket.OPEN) {
+      this.socket.send(JSON.stringify(message));
+    }
+  }
+
+  private async connect(): Promise<void> {
+    this.isTrying = true;
+    this.nextTry = null;
+    try {
+      // A WebSocket that is refused does not say why: ask first.
+      await this.api.status();
+    } catch (error) {
+      this.isTrying = false;
+      this.fail(error instanceof RequestError ? error.status : 0);
+      return;
+    }
+    if (this.isDisposed) {
+      return;
+    }
+    const { stream, seq } = this.handlers.position();
+    const socket = new this.settings.WebSocket(this.api.eventsUrl(stream, seq));
+    this.socket = socket;
+    socket.onopen = () => {
+      this.isTrying = false;
+      this.waitMs = FIRST_RETRY_MS;
+      this.handlers.opened();
+    };
+    socket.onmessage = (event: MessageEvent) => {
+      this.lastHeard = Date.now() / 1000;
+      this.expectMore();
+      this.setState('live');
+      this.handlers.message(JSON.parse(event.data) as ServerMessage);
+    };
+    socket.onclose = () => {
+      this.isTrying = false;
+      if (this.socket === socket) {
+        this.socket = null;
+        this.fail(0);
+      }
+    };
+  }
+
+  private fail(status: number): void {
+    window.clearTimeout(this.silence);
+    if (this.isDisposed) {
+      return;
+    }
+    let waitMs = this.waitMs;
+    if (status === 404) {
+      waitMs = MISSING_RETRY_MS;
+    } else {
+      this.waitMs = Math.min(2 * this.waitMs, LAST_RETRY_MS);
+    }
+    this.nextTry = (Date.now() + waitMs) / 1000;
+    this.timer = window.setTimeout(() => void this.whenVisible(), waitMs);
+    this.setState(
+      status === 404 ? 'missing' : status === 403 ? 'forbidden' : 'retrying'
+    );
+    this.handlers.changed();
+  }
+
+  /** A hidden page waits until it is looked at again. */
+  private whenVisible(): void {
+    if (!document.hidden) {
+      void this.connect();
+      return;
+    }
+    const look = () => {
+      if (!document.hidden) {
+        document.removeEventListener('visibilitychange', look);
+        if (!this.isDisposed && !this.isTrying && this.socket === null) {
+          void this.connect();
+        }
+      }
+    };
+    document.addEventListener('visibilitychange', look);
+  }
+
+  private expectMore(): void {
+    window.clearTimeout(this.silence);
+    this.silence = window.setTimeout(() => this.socket?.close(), SILENT_MS);
+  }
+
+  private setState(state: Connection): void {
+    if (this.state !== state) {
+      this.state = state;
+      this.handlers.changed();
+    }
+  }
+
+  private socket: WebSocket | null = null;
+  private timer = 0;
+  private silence = 0;
+  private waitMs = FIRST_RETRY_MS;
+  private isTrying = false;
+  private isDisposed = false;
+}

@@ -1,0 +1,119 @@
+/** How numbers are written, everywhere the same. Absent is "–", never 0. */
+
+export const ABSENT = '–';
+
+const NARROW = '\u202f';
+const NBSP = '\u00a0';
+
+type Maybe = number | null | undefined;
+
+function isNumber(value: Maybe): value is number {
+  return typeof value === 'number' && Number.isFinite(value);
+}
+
+function fixed(value: number, digits: number): string {
+  return value.toLocaleString('en-US', {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits
+  });
+}
+
+/** Tokens per second: whole; in thousands where there is little room. */
+export function rate(value: Maybe, isShort = false): string {
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  if (isShort && Math.abs(value) >= 10_000) {
+    return `${fixed(value / 1000, 1)}${NARROW}k`;
+  }
+  return fixed(value, Math.abs(value) < 10 ? 1 : 0);
+}
+
+export function count(value: Maybe): string {
+  return isNumber(value) ? fixed(value, 0) : ABSENT;
+}
+
+/** A fraction, 0..1. */
+export function percent(value: Maybe, digits = 1): string {
+  return isNumber(value) ? `${fixed(100 * value, digits)}${NARROW}%` : ABSENT;
+}
+
+export function loss(value: Maybe): string {
+  return isNumber(value) ? fixed(value, 3) : ABSENT;
+}
+
+export function seconds(value: Maybe): string {
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  return value < 1
+    ? `${fixed(1000 * value, value < 0.01 ? 1 : 0)}${NBSP}ms`
+    : `${fixed(value, 1)}${NBSP}s`;
+}
+
+/** Two units at most: "4 h 04 min". */
+export function duration(value: Maybe): string {
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  const total = Math.max(0, Math.round(value));
+  const [days, hours] = [Math.floor(total / 86_400), Math.floor(total / 3600)];
+  const minutes = Math.floor(total / 60);
+  const two = (n: number) => String(n).padStart(2, '0');
+  if (days > 0) {
+    return `${days}${NBSP}d ${two(hours % 24)}${NBSP}h`;
+  }
+  if (hours > 0) {
+    return `${hours}${NBSP}h ${two(minutes % 60)}${NBSP}min`;
+  }
+  if (minutes > 0) {
+    return `${minutes}${NBSP}min ${two(total % 60)}${NBSP}s`;
+  }
+  return `${total}${NBSP}s`;
+}
+
+/** Of the local day; with the date when it is another day. */
+export function clock(time: Maybe, withSeconds = false): string {
+  if (!isNumber(time)) {
+    return ABSENT;
+  }
+  const date = new Date(1000 * time);
+  const text = date.toLocaleTimeString('en-GB', {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: withSeconds ? '2-digit' : undefined
+  });
+  if (date.toDateString() === new Date().toDateString()) {
+    return text;
+  }
+  const day = date.toLocaleDateString('en-GB', {
+    day: 'numeric',
+    month: 'short'
+  });
+  return `${day} ${text}`;
+}
+
+/** Bytes per second as bits per second, decimal as on the box. */
+export function bitRate(bytesPerS: Maybe): string {
+  if (!isNumber(bytesPerS)) {
+    return ABSENT;
+  }
+  const bits = 8 * bytesPerS;
+  const [divisor, unit] =
+    bits >= 9.995e8
+      ? [1e9, 'Gbit/s']
+      : bits >= 1e6
+        ? [1e6, 'Mbit/s']
+        : [1e3, 'kbit/s'];
+  const scaled = bits / divisor;
+  const digits = unit === 'Gbit/s' ? 2 : scaled < 10 ? 1 : 0;
+  return `${fixed(scaled, digits)}${NBSP}${unit}`;
+}
+
+export function gibibytes(bytes: Maybe, withUnit = true): string {
+  if (!isNumber(bytes)) {
+    return ABSENT;
+  }
+  const text = fixed(bytes / 2 ** 30, 1);
+  return withUnit ? `${text}${NBSP}GiB` : text;
+}

@@ -1,0 +1,59 @@
+/** What a notebook may hand us: checked before it is drawn, for notebooks come from anywhere. */
+
+import type { JobBundle } from '../schema';
+
+export const JOB_MIME = 'application/vnd.mntrain.job+json';
+
+/** Raised with what is written; a newer bundle may mean things we do not know. */
+export const BUNDLE_VERSION = 1;
+
+const JOB_ID = /^j-[0-9a-f]{8}$/;
+const MOST_RANKS = 4096;
+const MOST_ROWS = 100_000;
+
+export type Checked =
+  | { bundle: JobBundle; problem?: undefined }
+  | { bundle?: undefined; problem: 'newer' | 'damaged' };
+
+export function checkBundle(data: unknown): Checked {
+  const bundle = data as JobBundle | null;
+  if (typeof bundle !== 'object' || bundle === null) {
+    return { problem: 'damaged' };
+  }
+  if (typeof bundle.version === 'number' && bundle.version > BUNDLE_VERSION) {
+    return { problem: 'newer' };
+  }
+  const { job, series } = bundle;
+  const isWhole =
+    typeof job === 'object' &&
+    job !== null &&
+    JOB_ID.test(job.job_id) &&
+    typeof job.state === 'string' &&
+    Array.isArray(job.placements) &&
+    Array.isArray(job.parts) &&
+    Array.isArray(job.ranks) &&
+    job.ranks.length <= MOST_RANKS &&
+    typeof job.numbers === 'object' &&
+    typeof series === 'object' &&
+    series !== null &&
+    series.job_id === job.job_id &&
+    [series.job ?? {}, ...(series.ranks ?? []), ...(series.links ?? [])].every(
+      areColumns
+    );
+  return isWhole ? { bundle } : { problem: 'damaged' };
+}
+
+/** Every column is short enough, and holds numbers or nothing. */
+function areColumns(table: object): boolean {
+  return Object.values(table).every(
+    column =>
+      !Array.isArray(column) ||
+      (column.length <= MOST_ROWS &&
+        column.every(
+          value =>
+            value === null ||
+            typeof value === 'number' ||
+            typeof value === 'string'
+        ))
+  );
+}

@@ -1,0 +1,166 @@
+/** One job on the page: what is known of it, where from, and when to draw it again. */
+
+import type { IDisposable } from '@lumino/disposable';
+import { type ISignal, Signal } from '@lumino/signaling';
+
+import type { JobBundle, JobEntry } from '../schema';
+import { SeriesStore } from '../series';
+import type { IClusterModel } from '../tokens';
+
+/** Why the numbers do not move. */
+export type Stillness =
+  | 'no-server'
+  | 'connecting'
+  | 'missing'
+  | 'forbidden'
+  | 'retrying'
+  | 'other-cluster'
+  | 'not-known';
+
+/** A breath early: rows that come once a second are then never held back to the next turn. */
+const EARLY = 0.8;
+
+export class LiveController implements IDisposable {
+  constructor(
+    readonly jobId: string,
+    private model: IClusterModel | null,
+    hertz = 1
+  ) {
+    this.leastMs = (1000 / hertz) * EARLY;
+    model?.changed.connect(this.onModel, this);
+    this.onModel();
+  }
+
+  readonly store = new SeriesStore(() => this.tell());
+  job: JobEntry | null = null;
+  cluster: string | null = null;
+
+  get changed(): ISignal<this, void> {
+    return this.changedSignal;
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  get isLive(): boolean {
+    return this.stillness === null;
+  }
+
+  /** Why it is not live; `null` when it is. */
+  get stillness(): Stillness | null {
+    const model = this.model;
+    if (!model) {
+      return 'no-server';
+    }
+    if (model.connection !== 'live') {
+      return model.connection;
+    }
+    if (model.job(this.jobId)) {
+      return null;
+    }
+    return this.cluster !== null && this.cluster !== model.status?.cluster
+      ? 'other-cluster'
+      : 'not-known';
+  }
+
+  get watchedCluster(): string | null {
+    return this.model?.status?.cluster ?? null;
+  }
+
+  /** What the notebook holds; the server's word, where there is one, is newer. */
+  takeBundle(bundle: JobBundle): void {
+    this.cluster = bundle.cluster;
+    if (!this.isLive || !this.job) {
+      this.job = bundle.job;
+    }
+    if (!this.isLive || this.store.isEmpty) {
+      this.store.take({ ...bundle.series, since: 0 });
+    }
+    this.tell();
+  }
+
+  set paused(value: boolean) {
+    this.isPaused = value;
+    this.tell();
+  }
+
+  get paused(): boolean {
+    return this.isPaused;
+  }
+
+  set visible(value: boolean) {
+    this.isVisible = value;
+    if (value && this.isStale) {
+      this.tell();
+    }
+  }
+
+  dispose(): void {
+    if (this.disposed) {
+      return;
+    }
+    this.disposed = true;
+    this.watching?.dispose();
+    window.clearTimeout(this.timer);
+    document.removeEventListener('visibilitychange', this.onLook);
+    this.model?.changed.disconnect(this.onModel, this);
+    Signal.clearData(this);
+  }
+
+  private onModel(): void {
+    const entry = this.model?.job(this.jobId);
+    if (entry) {
+      const isNews = entry !== this.job;
+      this.job = entry;
+      if (!this.watching && this.model) {
+        this.watching = this.model.watch(this.jobId, this.store);
+      }
+      if (isNews) {
+        this.tell();
+      }
+    }
+    const stillness = this.stillness;
+    if (stillness !== this.lastStillness) {
+      this.lastStillness = stillness;
+      this.tell();
+    }
+  }
+
+  /** Draw soon: at most at the wanted rate, and only where somebody looks. */
+  private tell(): void {
+    this.isStale = true;
+    if (this.timer !== 0 || this.disposed || !this.isVisible) {
+      return;
+    }
+    const rest = this.leastMs - (performance.now() - this.drawnAt);
+    this.timer = window.setTimeout(() => this.draw(), Math.max(0, rest));
+  }
+
+  private draw(): void {
+    this.timer = 0;
+    if (document.hidden) {
+      document.addEventListener('visibilitychange', this.onLook);
+    } else if (this.isVisible) {
+      this.isStale = false;
+      this.drawnAt = performance.now();
+      this.changedSignal.emit();
+    }
+  }
+
+  private onLook = () => {
+    document.removeEventListener('visibilitychange', this.onLook);
+    this.tell();
+  };
+
+  private changedSignal = new Signal<this, void>(this);
+  private watching: IDisposable | null = null;
+  private leastMs: number;
+  private drawnAt = -Infinity;
+  private timer = 0;
+  private isStale = false;
+  private isVisible = true;
+  private isPaused = false;
+  private lastStillness: Stillness | null = 'connecting';
+  private disposed = false;
+}

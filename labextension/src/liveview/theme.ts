@@ -1,0 +1,50 @@
+/** The colour roles of the page, read for the canvas. */
+
+export interface ITheme {
+  ranks: string[];
+  job: string;
+  fill: string;
+  other: string;
+  grid: string;
+  axis: string;
+  text: string;
+  secondary: string;
+  band: string;
+  font: string;
+}
+
+export const DASHES: number[][] = [[], [9, 4], [9, 3, 2, 3], [3, 3]];
+
+export function readTheme(node: Element): ITheme {
+  const style = getComputedStyle(node);
+  const read = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    ranks: [0, 1, 2, 3].map(rank => read(`--mnt-rank-${rank}`)),
+    job: read('--mnt-job'),
+    fill: read('--mnt-fill'),
+    other: read('--mnt-other'),
+    grid: read('--mnt-grid'),
+    axis: read('--mnt-axis'),
+    text: read('--jp-ui-font-color1'),
+    secondary: read('--jp-ui-font-color2'),
+    band: read('--mnt-band'),
+    font: style.fontFamily || 'sans-serif'
+  };
+}
+
+/** Diagonal lines: other people's traffic, told apart without colour. */
+export function hatch(colour: string): CanvasPattern | string {
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = 6;
+  const context = tile.getContext('2d');
+  if (!context) {
+    return 'transparent';
+  }
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(0, 6);
+  context.lineTo(6, 0);
+  context.stroke();
+  return context.createPattern(tile, 'repeat') ?? 'transparent';
+}

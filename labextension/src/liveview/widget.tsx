@@ -1,0 +1,103 @@
+/** The live view as a widget: in an output, and as a tab. */
+
+import { ReactWidget } from '@jupyterlab/apputils';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import { type Message, MessageLoop } from '@lumino/messaging';
+import { Panel, Widget } from '@lumino/widgets';
+import * as React from 'react';
+
+import type { IClusterModel } from '../tokens';
+import { checkBundle, JOB_MIME } from './bundle';
+import { LiveController } from './controller';
+import { LiveView } from './view';
+
+export interface IServices {
+  model: IClusterModel | null;
+  commands: CommandRegistry | null;
+  trans: TranslationBundle;
+  /** Drawn at most this often, per second. */
+  hertz: () => number;
+}
+
+export class LiveWidget extends ReactWidget {
+  constructor(
+    readonly controller: LiveController,
+    private services: IServices,
+    private isTab: boolean
+  ) {
+    super();
+    this.addClass('mnt-live-widget');
+  }
+
+  protected render(): JSX.Element {
+    const { commands, trans } = this.services;
+    return (
+      <LiveView
+        controller={this.controller}
+        commands={commands}
+        trans={trans}
+        isTab={this.isTab}
+      />
+    );
+  }
+
+  dispose(): void {
+    this.controller.dispose();
+    super.dispose();
+  }
+}
+
+/** Draws what a notebook holds, and goes on live where the server knows the job. */
+export class JobRenderer extends Panel implements IRenderMime.IRenderer {
+  constructor(private services: IServices) {
+    super();
+    this.addClass('mnt-output');
+  }
+
+  async renderModel(mime: IRenderMime.IMimeModel): Promise<void> {
+    const checked = checkBundle(mime.data[JOB_MIME]);
+    if (!checked.bundle) {
+      this.say(checked.problem);
+      return;
+    }
+    const { bundle } = checked;
+    if (this.live && this.live.controller.jobId !== bundle.job.job_id) {
+      this.live.dispose();
+      this.live = null;
+    }
+    if (!this.live) {
+      this.widgets.slice().forEach(widget => widget.dispose());
+      const { model, hertz } = this.services;
+      const controller = new LiveController(bundle.job.job_id, model, hertz());
+      this.live = new LiveWidget(controller, this.services, false);
+      this.addWidget(this.live);
+    }
+    this.live.controller.takeBundle(bundle);
+  }
+
+  private say(problem: 'newer' | 'damaged'): void {
+    const { trans } = this.services;
+    this.widgets.slice().forEach(widget => widget.dispose());
+    this.live = null;
+    const line = new Widget({ node: document.createElement('p') });
+    line.addClass('mnt-still');
+    line.node.textContent =
+      problem === 'newer'
+        ? trans.__(
+            'This was written by a newer jupyter_mntrain. Fix: upgrade it where the Jupyter server runs, then reload the page.'
+          )
+        : trans.__('This output is not readable as a job.');
+    this.addWidget(line);
+  }
+
+  protected onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    if (this.live) {
+      MessageLoop.sendMessage(this.live, Widget.ResizeMessage.UnknownSize);
+    }
+  }
+
+  private live: LiveWidget | null = null;
+}

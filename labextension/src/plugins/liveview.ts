@@ -1,0 +1,122 @@
+/** The live view: in outputs of notebooks, and as a tab that comes back after a reload. */
+
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { mntrainIcon } from '../icons';
+import { JOB_MIME } from '../liveview/bundle';
+import { LiveController } from '../liveview/controller';
+import { type IServices, JobRenderer, LiveWidget } from '../liveview/widget';
+import { CommandIDs, IClusterModel } from '../tokens';
+
+const PLUGIN = 'jupyter-mntrain:liveview';
+
+export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN,
+  description: 'Draws jobs live, in outputs and as tabs.',
+  autoStart: true,
+  requires: [IRenderMimeRegistry],
+  optional: [IClusterModel, ITranslator, ILayoutRestorer, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    rendermime: IRenderMimeRegistry,
+    model: IClusterModel | null,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    settings: ISettingRegistry | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
+    let hertz = 1;
+    void settings
+      ?.load(PLUGIN)
+      .then(loaded => {
+        const read = () => {
+          hertz = loaded.get('hertz').composite as number;
+        };
+        loaded.changed.connect(read);
+        read();
+      })
+      .catch(error => console.warn(`${PLUGIN}: no settings`, error));
+    const services: IServices = {
+      model,
+      commands: app.commands,
+      trans,
+      hertz: () => hertz
+    };
+    rendermime.addFactory(
+      {
+        safe: true,
+        mimeTypes: [JOB_MIME],
+        defaultRank: 20,
+        createRenderer: () => new JobRenderer(services)
+      },
+      20
+    );
+
+    const tracker = new WidgetTracker<MainAreaWidget<LiveWidget>>({
+      namespace: 'mntrain-live'
+    });
+    app.commands.addCommand(CommandIDs.attach, {
+      label: args =>
+        args.jobId
+          ? trans.__('Open the live view of %1', String(args.jobId))
+          : trans.__('Open the live view of the newest job'),
+      caption: trans.__('A job’s charts as a tab'),
+      icon: mntrainIcon,
+      isEnabled: () => model !== null,
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            jobId: {
+              type: 'string',
+              description: 'The job; the newest one if not given.'
+            }
+          }
+        }
+      },
+      execute: args => {
+        const jobId = String(args.jobId ?? model?.jobs[0]?.job_id ?? '');
+        if (!jobId) {
+          return;
+        }
+        const open = tracker.find(
+          widget => widget.content.controller.jobId === jobId
+        );
+        if (open) {
+          app.shell.activateById(open.id);
+          return open;
+        }
+        const controller = new LiveController(jobId, model, hertz);
+        const content = new LiveWidget(controller, services, true);
+        const widget = new MainAreaWidget({ content });
+        widget.id = `mntrain-live-${jobId}`;
+        widget.title.icon = mntrainIcon;
+        widget.title.closable = true;
+        const name = () => {
+          const job = controller.job;
+          widget.title.label = job ? job.name : jobId;
+          widget.title.caption = jobId;
+        };
+        controller.changed.connect(name);
+        name();
+        void tracker.add(widget);
+        app.shell.add(widget, 'main');
+        app.shell.activateById(widget.id);
+        return widget;
+      }
+    });
+    void restorer?.restore(tracker, {
+      command: CommandIDs.attach,
+      args: widget => ({ jobId: widget.content.controller.jobId }),
+      name: widget => widget.content.controller.jobId
+    });
+  }
+};

@@ -1,0 +1,41 @@
+/** The words for states, in the user's language. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { JobEntry } from './schema';
+
+export const OVER = new Set(['succeeded', 'failed', 'cancelled']);
+
+export function stateWord(state: string, trans: TranslationBundle): string {
+  const words: Record<string, string> = {
+    up: trans.__('up'),
+    suspect: trans.__('suspect'),
+    lost: trans.__('lost'),
+    connecting: trans.__('connecting'),
+    pending: trans.__('pending'),
+    starting: trans.__('starting'),
+    running: trans.__('running'),
+    stopping: trans.__('stopping'),
+    succeeded: trans.__('succeeded'),
+    failed: trans.__('failed'),
+    cancelled: trans.__('cancelled'),
+    unknown: trans.__('unknown')
+  };
+  return words[state] ?? state;
+}
+
+/** `node: cause` of a job that failed, in one line. */
+export function causeLine(job: JobEntry): string | null {
+  if (!job.cause) {
+    return null;
+  }
+  return job.cause_node
+    ? `${job.cause_node}: ${job.cause.summary}`
+    : job.cause.summary;
+}
+
+/** A share of its steps, 0..1; `null` when nobody knows how many there are. */
+export function progressOf(job: JobEntry): number | null {
+  const { step, total_steps } = job.numbers;
+  return total_steps ? Math.min(1, (step ?? 0) / total_steps) : null;
+}
