@@ -9,6 +9,7 @@ export default defineConfig([
   {
     ignores: [
       'node_modules',
+      'lib',
       'dist',
       'coverage',
       '**/*.js',
@@ -16,7 +17,8 @@ export default defineConfig([
       '.venv',
       'tests',
       '**/__tests__',
-      'ui-tests'
+      'ui-tests',
+      'src/schema.ts'
     ]
   },
   js.configs.recommended,

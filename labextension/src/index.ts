@@ -2,9 +2,22 @@
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import { commandsPlugin } from './plugins/commands';
 import { liveviewPlugin } from './plugins/liveview';
+import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
+import { sidebarPlugin } from './plugins/sidebar';
+import { statusPlugin } from './plugins/status';
 
-const plugins: JupyterFrontEndPlugin<any>[] = [modelPlugin, liveviewPlugin];
+export * from './tokens';
+
+const plugins: JupyterFrontEndPlugin<any>[] = [
+  modelPlugin,
+  sidebarPlugin,
+  commandsPlugin,
+  logsPlugin,
+  statusPlugin,
+  liveviewPlugin
+];
 
 export default plugins;

@@ -29,6 +29,15 @@ export interface IPlotProps {
 const LEFT = 52;
 const LABEL_GAP = 14;
 
+/** Below, the clock on the axis needs seconds. */
+const SHORT_RUN_S = 600;
+
+/** Whole seconds, minutes, hours, days: a clock has no halves of them. */
+const INCREMENTS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
+  43200, 86400, 172800, 604800
+];
+
 export function Plot(props: IPlotProps): JSX.Element {
   const { chart, theme, width, showsTime } = props;
   const host = React.useRef<HTMLDivElement>(null);
@@ -44,7 +53,8 @@ export function Plot(props: IPlotProps): JSX.Element {
     props.scale,
     showsTime,
     theme,
-    chart.isMirrored
+    chart.isMirrored,
+    props.span[1] - props.span[0] < SHORT_RUN_S
   ]);
   const data = React.useMemo(() => align(chart.lines), [chart]);
 
@@ -252,6 +262,8 @@ function options(
   const index = (key: string) =>
     1 + chart.lines.findIndex(line => line.key === key);
   const font = `11px ${theme.font}`;
+  const [first, last] = props().span;
+  const showsSeconds = last - first < SHORT_RUN_S;
   return {
     ...size,
     padding: [6, 0, showsTime ? 0 : 4, 0],
@@ -279,14 +291,15 @@ function options(
       {
         show: showsTime,
         size: 20,
+        space: showsSeconds ? 84 : 64,
+        incrs: INCREMENTS,
         stroke: theme.secondary,
         font,
         grid: { stroke: theme.grid, width: 1 },
         ticks: { show: false },
         gap: 4,
         values: (_, splits) => {
-          const short = splits.length > 1 && splits[1] - splits[0] < 60;
-          return splits.map(split => clock(split, short));
+          return splits.map(split => clock(split, showsSeconds));
         }
       },
       {

@@ -115,7 +115,7 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
                   strokeWidth="2"
                   strokeDasharray={DASHES[number % 4].join(' ')}
                 />
-              </svg>
+              </svg>{' '}
               <span className="b">{label}</span>{' '}
               <span className="m">{who}</span>
               {number === slowest && (

@@ -1,0 +1,40 @@
+import * as formats from '../formats';
+
+describe('numbers', () => {
+  it.each([
+    [formats.rate(1857.4), '1,857'],
+    [formats.rate(63_366, true), '63.4\u202fk'],
+    [formats.percent(0.409), '40.9\u202f%'],
+    [formats.loss(0.8716), '0.872'],
+    [formats.seconds(35.31), '35.3\u00a0s'],
+    [formats.seconds(0.0894), '89\u00a0ms'],
+    [formats.bitRate(117.6e6), '941\u00a0Mbit/s'],
+    [formats.bitRate(1.176e9), '9.41\u00a0Gbit/s'],
+    [formats.bitRate(0), '0.0\u00a0kbit/s'],
+    [formats.gibibytes(24 * 2 ** 30), '24.0\u00a0GiB'],
+    [formats.duration(14_640), '4\u00a0h 04\u00a0min'],
+    [formats.duration(59.6), '1\u00a0min 00\u00a0s'],
+    [formats.duration(9), '9\u00a0s'],
+    [formats.duration(200_000), '2\u00a0d 07\u00a0h']
+  ])('are written as people read them: %s', (written, wanted) => {
+    expect(written).toBe(wanted);
+  });
+
+  it.each([null, undefined, NaN, Infinity])(
+    'that are absent are no 0: %s',
+    value => {
+      for (const write of [
+        formats.rate,
+        formats.percent,
+        formats.loss,
+        formats.seconds,
+        formats.duration,
+        formats.bitRate,
+        formats.gibibytes,
+        formats.clock
+      ]) {
+        expect((write as (value: unknown) => string)(value)).toBe('–');
+      }
+    }
+  );
+});

@@ -1,0 +1,113 @@
+/** Nodes, jobs and rows to test with. */
+
+import type {
+  JobBundle,
+  JobEntry,
+  JobSeries,
+  NodeEntry,
+  RankColumns
+} from '../schema';
+
+export const JOB_ID = 'j-0000abcd';
+
+export function node(name: string, fields: Partial<NodeEntry['view']> = {}) {
+  const entry: NodeEntry = {
+    key: `key-of-${name}`,
+    name,
+    view: {
+      address: '10.0.0.1:8765',
+      found_by: 'mdns',
+      liveness: 'up',
+      last_seen_s: 100,
+      info: {
+        node_id: `key-of-${name}`,
+        name,
+        cluster: 'lab',
+        protocol: 1,
+        addresses: ['10.0.0.1:8765'],
+        inventory: {
+          hostname: name,
+          cpu_model: 'Ryzen',
+          cpu_count: 16,
+          memory_total_bytes: 64 * 2 ** 30,
+          memory_available_bytes: 32 * 2 ** 30,
+          interfaces: [],
+          gpus: [],
+          versions: { mntrain: '1', python: '3.11', platform: 'linux' }
+        }
+      },
+      ...fields
+    }
+  };
+  return entry;
+}
+
+export function job(fields: Partial<JobEntry> = {}): JobEntry {
+  return {
+    job_id: JOB_ID,
+    name: 'llama',
+    state: 'running',
+    entry: ['-m', 'jupyter_mntrain.train', 'recipe.toml'],
+    attempt: 1,
+    submitted_s: 100,
+    placements: [],
+    parts: [],
+    ranks: [
+      { rank: 0, node: 'wopr', state: 'running' },
+      { rank: 1, node: 'muthur', state: 'running' }
+    ],
+    numbers: { step: 4, total_steps: 10 },
+    ...fields
+  } as JobEntry;
+}
+
+export function rank(
+  number: number,
+  rows: number,
+  first = 1,
+  fields: Partial<RankColumns> = {}
+): RankColumns {
+  const column = (value: (step: number) => number) =>
+    Array.from({ length: rows }, (_, i) => value(first + i));
+  return {
+    rank: number,
+    node: number ? 'muthur' : 'wopr',
+    stages: [number],
+    time_s: column(step => 1000 + step),
+    step: column(step => step),
+    tokens_per_s: column(() => 100),
+    pace_tokens_per_s: column(() => (number ? 150 : 200)),
+    compute: column(() => 0.5),
+    wait: column(() => 0.3),
+    bubble: column(() => 0.2),
+    ...fields
+  };
+}
+
+export function series(fields: Partial<JobSeries> = {}): JobSeries {
+  return {
+    job_id: JOB_ID,
+    attempt: 1,
+    stream: 's-1',
+    since: 0,
+    seq: 8,
+    ranks: [rank(0, 4), rank(1, 4)],
+    job: {
+      time_s: [1001, 1002, 1003, 1004],
+      step: [1, 2, 3, 4],
+      tokens_per_s: [90, 91, 92, 93],
+      loss: [4, 3, null, 2]
+    },
+    ...fields
+  };
+}
+
+export function bundle(fields: Partial<JobBundle> = {}): JobBundle {
+  return {
+    cluster: 'lab',
+    job: job(),
+    series: series(),
+    saved_s: 2000,
+    ...fields
+  };
+}

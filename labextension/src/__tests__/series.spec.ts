@@ -1,0 +1,80 @@
+import { band, MOST_ROWS, SeriesStore, Table } from '../series';
+import { rank, series } from './samples';
+
+describe('the rows of a job', () => {
+  it('are replaced by a whole series and go on with what is new', () => {
+    const store = new SeriesStore();
+    store.take(series());
+    store.take(
+      series({ since: 8, seq: 10, ranks: [rank(0, 2, 5)], job: {} as any })
+    );
+    expect(store.seq).toBe(10);
+    expect([...store.ranks.get(0)!.table.column('step')]).toEqual([
+      1, 2, 3, 4, 5, 6
+    ]);
+    store.take(series({ seq: 3, ranks: [rank(0, 1)] }));
+    expect(store.ranks.get(0)!.table.length).toBe(1);
+    expect(store.ranks.has(1)).toBe(false);
+  });
+
+  it('are never taken twice, nor with a gap', () => {
+    const store = new SeriesStore();
+    store.take(series());
+    store.take(series({ since: 4, seq: 8 }));
+    store.take(series({ since: 9, seq: 12 }));
+    expect(store.seq).toBe(8);
+    expect(store.ranks.get(0)!.table.length).toBe(4);
+  });
+
+  it('of another numbering replace them', () => {
+    const store = new SeriesStore();
+    store.take(series());
+    store.take(series({ stream: 's-2', since: 8, seq: 9 }));
+    expect(store.stream).toBe('s-2');
+    expect(store.ranks.get(0)!.table.length).toBe(4);
+  });
+
+  it('hold NaN where nothing is said', () => {
+    const store = new SeriesStore();
+    store.take(series());
+    expect([...store.job.column('loss')]).toEqual([4, 3, NaN, 2]);
+    expect(store.job.recent('loss')).toBe(3);
+    expect(store.ranks.get(0)!.table.recent('mfu')).toBeNaN();
+  });
+
+  it('stay bounded for ever, and span all of the time evenly', () => {
+    const table = new Table(['time_s', 'value']);
+    const rows = 50_000;
+    for (let i = 1; i <= rows; i++) {
+      table.append({ time_s: [i], value: [i] });
+      expect(table.length).toBeLessThanOrEqual(MOST_ROWS);
+    }
+    const times = table.column('time_s');
+    expect(times[times.length - 1]).toBe(rows);
+    const gaps = [...times.subarray(1)].map((time, i) => time - times[i]);
+    expect(new Set(gaps.slice(0, -1)).size).toBe(1);
+    expect(table.column('value')[0]).toBeCloseTo((1 + times[0]) / 2, 6);
+  });
+});
+
+describe('a band', () => {
+  it('is the lowest, the median and the highest at each time', () => {
+    const x = Float64Array.of(1, 2, 3);
+    const lines = [10, 20, 60].map(value => ({
+      x,
+      y: Float64Array.of(value, value + 1, NaN)
+    }));
+    const made = band(lines);
+    expect([...made.low]).toEqual([10, 11, NaN]);
+    expect([...made.middle]).toEqual([20, 21, NaN]);
+    expect([...made.high]).toEqual([60, 61, NaN]);
+  });
+
+  it('takes each line’s last value at that time', () => {
+    const made = band([
+      { x: Float64Array.of(1, 2, 3), y: Float64Array.of(1, 2, 3) },
+      { x: Float64Array.of(2.5), y: Float64Array.of(100) }
+    ]);
+    expect([...made.high]).toEqual([1, 2, 100]);
+  });
+});

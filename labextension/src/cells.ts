@@ -1,0 +1,27 @@
+/** Text for a cell: what a person would have typed, theirs from then on. */
+
+import type { JobEntry, NodeEntry } from './schema';
+
+export const LOAD = '%load_ext jupyter_mntrain';
+
+export const PANEL = `${LOAD}\n%mntrain panel`;
+
+/** Names that a line of a magic takes as they are. Others are not written into code at all. */
+const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** How many processes a node would start: one per GPU, or one. */
+function processes(node: NodeEntry): number {
+  const inventory = node.view.info?.inventory;
+  return Math.max(1, inventory?.gpus.length ?? 0);
+}
+
+export function cellForNodes(nodes: ReadonlyArray<NodeEntry>): string {
+  const members = nodes
+    .filter(node => PLAIN.test(node.name))
+    .map(node => `--member ${node.name}:${processes(node)}`);
+  return `${LOAD}\n%mntrain launch recipe.toml ${members.join(' ')}`.trim();
+}
+
+export function cellForJob(job: JobEntry): string {
+  return `${LOAD}\n%mntrain attach ${job.job_id}`;
+}

@@ -1,0 +1,98 @@
+/** Cells into notebooks: inserted, run, or dragged there. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import {
+  type INotebookTracker,
+  NotebookActions,
+  type NotebookPanel
+} from '@jupyterlab/notebook';
+import { MimeData } from '@lumino/coreutils';
+import { Drag } from '@lumino/dragdrop';
+
+const CELLS = 'application/vnd.jupyter.cells';
+
+/** A press becomes a drag after this many pixels. */
+const THRESHOLD = 5;
+
+/** Put text into a new cell below the active one; in a new notebook where none is open. */
+export async function insertCell(
+  app: JupyterFrontEnd,
+  tracker: INotebookTracker | null,
+  text: string,
+  isRun = false
+): Promise<void> {
+  const panel = tracker?.currentWidget ?? (await newNotebook(app));
+  if (!panel) {
+    return;
+  }
+  const { content, sessionContext } = panel;
+  await panel.context.ready;
+  const active = content.activeCell;
+  if (active && active.model.sharedModel.getSource().trim() !== '') {
+    NotebookActions.insertBelow(content);
+  }
+  content.activeCell?.model.sharedModel.setSource(text);
+  app.shell.activateById(panel.id);
+  if (isRun) {
+    await sessionContext.ready;
+    await NotebookActions.run(content, sessionContext);
+  }
+}
+
+async function newNotebook(
+  app: JupyterFrontEnd
+): Promise<NotebookPanel | null> {
+  if (!app.commands.hasCommand('notebook:create-new')) {
+    return null;
+  }
+  return app.commands.execute('notebook:create-new', {
+    kernelName: 'python3'
+  });
+}
+
+/** Begin to drag a row as a cell, once the pointer has moved far enough. */
+export function dragCell(event: MouseEvent, label: string, text: string): void {
+  const target = event.target as HTMLElement;
+  if (event.button !== 0 || target.closest('.mnt-menu')) {
+    return;
+  }
+  const { clientX, clientY } = event;
+  const stop = () => {
+    document.removeEventListener('mousemove', move, true);
+    document.removeEventListener('mouseup', stop, true);
+  };
+  const move = (moved: MouseEvent) => {
+    const far = Math.max(
+      Math.abs(moved.clientX - clientX),
+      Math.abs(moved.clientY - clientY)
+    );
+    if (far < THRESHOLD) {
+      return;
+    }
+    stop();
+    const image = document.createElement('div');
+    image.className = 'mnt mnt-dragged';
+    image.textContent = label;
+    const mimeData = new MimeData();
+    mimeData.setData(CELLS, [
+      {
+        cell_type: 'code',
+        source: text,
+        metadata: {},
+        outputs: [],
+        execution_count: null
+      }
+    ]);
+    mimeData.setData('text/plain', text);
+    const drag = new Drag({
+      mimeData,
+      dragImage: image,
+      proposedAction: 'copy',
+      supportedActions: 'copy',
+      source: null
+    });
+    void drag.start(moved.clientX, moved.clientY).then(() => drag.dispose());
+  };
+  document.addEventListener('mousemove', move, true);
+  document.addEventListener('mouseup', stop, true);
+}

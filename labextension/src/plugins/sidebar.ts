@@ -1,0 +1,78 @@
+/** The sidebar, and the command that shows it: the only way in Notebook 7, which has no strip. */
+
+import {
+  ILabShell,
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { mntrainIcon } from '../icons';
+import { Sidebar } from '../sidebar/panel';
+import { CommandIDs, IClusterModel } from '../tokens';
+import { dragCell, insertCell } from './notebooks';
+
+const PLUGIN = 'jupyter-mntrain:sidebar';
+
+export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN,
+  description: 'Nodes, links and jobs at the side.',
+  autoStart: true,
+  requires: [IClusterModel],
+  optional: [
+    ITranslator,
+    ILayoutRestorer,
+    INotebookTracker,
+    ISettingRegistry,
+    ILabShell
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IClusterModel,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    notebooks: INotebookTracker | null,
+    settings: ISettingRegistry | null,
+    labShell: ILabShell | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
+    const sidebar = new Sidebar({
+      model,
+      commands: app.commands,
+      trans,
+      insert: text => void insertCell(app, notebooks, text),
+      drag: (event, label, text) => dragCell(event.nativeEvent, label, text)
+    });
+    // Notebook 7 shows its left side only in notebooks; lists of files have no sides.
+    let area = 'left';
+    const place = () => app.shell.add(sidebar, area, { rank: 350 });
+    place();
+    restorer?.add(sidebar, sidebar.id);
+    void settings
+      ?.load(PLUGIN)
+      .then(loaded => {
+        const read = () => {
+          const wanted = loaded.get('area').composite as string;
+          if (wanted !== area && labShell) {
+            area = wanted;
+            place();
+          }
+        };
+        loaded.changed.connect(read);
+        read();
+      })
+      .catch(error => console.warn(`${PLUGIN}: no settings`, error));
+    app.commands.addCommand(CommandIDs.show, {
+      label: trans.__('Multi-node training'),
+      caption: trans.__('Nodes, links and jobs'),
+      icon: mntrainIcon,
+      describedBy: { args: { type: 'object', properties: {} } },
+      execute: () => {
+        app.shell.activateById(sidebar.id);
+      }
+    });
+  }
+};
