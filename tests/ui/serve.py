@@ -42,6 +42,7 @@ c.ServerApp.ip = "127.0.0.1"
 c.ServerApp.allow_root = True
 c.ServerApp.root_dir = {root!r}
 c.LabApp.expose_app_in_browser = True
+c.JupyterNotebookApp.expose_app_in_browser = True
 """
 
 

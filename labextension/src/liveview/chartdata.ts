@@ -43,7 +43,8 @@ export interface IChart {
   subtitle: string;
   lines: ILine[];
   format: (value: number) => string;
-  tick: (value: number) => string;
+  /** A value on the axis; `step` is the distance to the next one. */
+  tick: (value: number, step: number) => string;
   /** Zero in the middle: one direction above, the other below. */
   isMirrored?: boolean;
   /** Highest and lowest value of the scale, where they do not follow the lines. */
@@ -129,6 +130,14 @@ function column(rows: IRankRows, name: string): Float64Array {
   return rows.table.column('compute').map(share => 1 - share);
 }
 
+/** Ranks with the same stages: each has tokens of its own. */
+function replicas(store: SeriesStore): number {
+  const stages = new Set(
+    store.sorted.map(({ who }) => (who.stages ?? []).join(','))
+  );
+  return Math.max(1, store.ranks.size / Math.max(1, stages.size));
+}
+
 function hasValues(values: Float64Array): boolean {
   return values.some(value => !Number.isNaN(value));
 }
@@ -191,7 +200,14 @@ function rankLines(
     },
     { ...base, key: 'median', label: trans.__('median'), x, y: middle, colour },
     ...(picked
-      ? [{ ...line(picked), colour: theme.ranks[1], dash: DASHES[1] }]
+      ? [
+          {
+            ...line(picked),
+            colour: theme.ranks[1],
+            dash: DASHES[1],
+            isMarked: false
+          }
+        ]
       : [])
   ];
 }
@@ -217,7 +233,7 @@ function rankChart(
     subtitle: how.subtitle,
     lines,
     format: how.format,
-    tick: value => formats.percent(value, 0),
+    tick: (value, step) => formats.percent(value, shareDigits(step)),
     note: lines.length ? undefined : how.missing,
     height: 72
   };
@@ -231,7 +247,10 @@ function throughputChart(
   trans: TranslationBundle
 ): IChart {
   const isShort = store.ranks.size >= MANY_RANKS;
-  const paces = rankLines(store, theme, choice, trans, 'pace_tokens_per_s');
+  const copies = replicas(store);
+  const paces = rankLines(store, theme, choice, trans, 'pace_tokens_per_s').map(
+    line => ({ ...line, y: line.y.map(pace => pace * copies) })
+  );
   const own: ILine[] = hasValues(store.job.column('tokens_per_s'))
     ? [
         {
@@ -250,7 +269,7 @@ function throughputChart(
     key: 'throughput',
     title: trans.__('Throughput, tok/s'),
     subtitle: paces.length
-      ? trans.__('job, and each rank’s pace while computing')
+      ? trans.__('job, and what it were at each rank’s pace while computing')
       : '',
     lines,
     format: value => formats.rate(value, isShort),
@@ -288,6 +307,11 @@ function lossChart(
     note: hasValues(y) ? undefined : trans.__('No loss is reported.'),
     height: 72
   };
+}
+
+/** Digits that tell values this far apart from each other. */
+function shareDigits(step: number): number {
+  return step >= 0.00999 ? 0 : step >= 0.000999 ? 1 : 2;
 }
 
 interface ISide {
@@ -405,8 +429,7 @@ function linkChart(
     lines,
     format,
     tick: isShare
-      ? value =>
-          formats.percent(Math.abs(value), isZoomed && top < 0.02 ? 2 : 0)
+      ? (value, step) => formats.percent(Math.abs(value), shareDigits(step))
       : value => formats.bitRate(Math.abs(value)),
     isMirrored: true,
     limit: isZoomed ? Math.max(1.25 * top, 1e-9) : Math.max(1.02, top),

@@ -310,8 +310,12 @@ function options(
         ticks: { show: false },
         gap: 6,
         space: 24,
-        values: (_, splits) =>
-          splits.map(split => (split === null ? '' : props().chart.tick(split)))
+        values: (_, splits) => {
+          const step = splits.length > 1 ? splits[1] - splits[0] : 1;
+          return splits.map(split =>
+            split === null ? '' : props().chart.tick(split, step)
+          );
+        }
       }
     ],
     series: [

@@ -108,14 +108,16 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
               }
               onClick={() => pick(isPicked ? null : number)}
             >
-              <svg width="24" height="8" aria-hidden="true">
-                <path
-                  d="M0 4h24"
-                  stroke={theme.ranks[number % 4]}
-                  strokeWidth="2"
-                  strokeDasharray={DASHES[number % 4].join(' ')}
-                />
-              </svg>{' '}
+              {!isMany && (
+                <svg width="24" height="8" aria-hidden="true">
+                  <path
+                    d="M0 4h24"
+                    stroke={theme.ranks[number % 4]}
+                    strokeWidth="2"
+                    strokeDasharray={DASHES[number % 4].join(' ')}
+                  />
+                </svg>
+              )}{' '}
               <span className="b">{label}</span>{' '}
               <span className="m">{who}</span>
               {number === slowest && (

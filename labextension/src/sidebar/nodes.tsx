@@ -195,13 +195,17 @@ function GpuRow(props: IContext & { node: NodeEntry; gpu: Gpu }): JSX.Element {
             label={trans.__('Memory of GPU %1', gpu.index)}
           />
         </span>
-        <span className="mnt-temperature">
-          {typeof gpu.temperature_c === 'number'
-            ? `${Math.round(gpu.temperature_c)} °C`
-            : ''}
-        </span>
       </div>
-      {isBusy && <p className="m s">{owner(props, node, gpu)}</p>}
+      {(isBusy || typeof gpu.temperature_c === 'number') && (
+        <p className="m s">
+          {[
+            ...(typeof gpu.temperature_c === 'number'
+              ? [`${Math.round(gpu.temperature_c)} °C`]
+              : []),
+            isBusy ? owner(props, node, gpu) : trans.__('idle')
+          ].join(', ')}
+        </p>
+      )}
     </>
   );
 }

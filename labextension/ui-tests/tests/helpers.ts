@@ -28,10 +28,13 @@ export async function execute(
   command: string,
   args: Record<string, unknown> = {}
 ): Promise<void> {
+  await page.waitForFunction(() => (window as any).jupyterapp !== undefined);
   await page.evaluate(
     async ([id, given]) => {
-      const app = (window as any).jupyterapp ?? (window as any).jupyterlab;
+      const app = (window as any).jupyterapp;
       await app.started;
+      // Before the layout is back, what is opened is closed again by it.
+      await app.restored;
       await app.commands.execute(id, given);
     },
     [command, args] as const

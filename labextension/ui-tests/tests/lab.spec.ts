@@ -16,8 +16,6 @@ import {
   shot
 } from './helpers';
 
-test.use({ tmpPath: 'lab' });
-
 test.afterEach(async ({ page, baseURL }) => {
   await endAll(page, `${baseURL}/`);
 });
@@ -43,7 +41,9 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   baseURL
 }) => {
   const view = await launchFromCell(page, 'live.ipynb', ENDLESS);
-  await expect(view.getByText('running')).toBeVisible({ timeout: 90_000 });
+  await expect(view.locator('.mnt-head')).toContainText('running', {
+    timeout: 90_000
+  });
   const step = async () => Number(await view.getAttribute('data-mnt-step'));
   await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
   await expect(view.getByText('tok/s').first()).toBeVisible();
@@ -56,7 +56,7 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await expectAccessible(page, '.mnt-sidebar');
 
   await page.notebook.save();
-  await page.reload();
+  await page.reload({ waitForIsReady: false });
   await page.locator('.jp-NotebookPanel').waitFor();
   const again = page.locator('.jp-OutputArea-output .mnt-live').last();
   const shown = async () => Number(await again.getAttribute('data-mnt-step'));
@@ -72,7 +72,9 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await openSidebar(page);
   await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
   await page.getByRole('button', { name: /^Stop/ }).last().click();
-  await expect(again.getByText('cancelled')).toBeVisible({ timeout: 60_000 });
+  await expect(again.locator('.mnt-head')).toContainText('cancelled', {
+    timeout: 60_000
+  });
   expect((await jobs(page, `${baseURL}/`))[0].state).toBe('cancelled');
   await shot(page, 'live-stopped');
 });

@@ -34,7 +34,7 @@ plain('in Notebook 7 the sidebar opens from the menu', async ({ page }) => {
 });
 
 test.describe('64 ranks', () => {
-  test.use({ baseURL: url(4), tmpPath: 'replay' });
+  test.use({ baseURL: url(4, '') });
 
   test('are drawn as bands, a strip per node and the slowest stage', async ({
     page
