@@ -110,6 +110,13 @@ export function bitRate(bytesPerS: Maybe): string {
   return `${fixed(scaled, digits)}${NBSP}${unit}`;
 }
 
+/** For an axis: "40 M" of bits per second. */
+export function shortBitRate(bytesPerS: number): string {
+  return bytesPerS === 0
+    ? '0'
+    : bitRate(bytesPerS).replace('bit/s', '').replace('.0', '');
+}
+
 export function gibibytes(bytes: Maybe, withUnit = true): string {
   if (!isNumber(bytes)) {
     return ABSENT;

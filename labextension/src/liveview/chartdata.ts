@@ -430,7 +430,7 @@ function linkChart(
     format,
     tick: isShare
       ? (value, step) => formats.percent(Math.abs(value), shareDigits(step))
-      : value => formats.bitRate(Math.abs(value)),
+      : value => formats.shortBitRate(Math.abs(value)),
     isMirrored: true,
     limit: isZoomed ? Math.max(1.25 * top, 1e-9) : Math.max(1.02, top),
     levels: isZoomed

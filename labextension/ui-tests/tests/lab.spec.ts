@@ -12,7 +12,6 @@ import {
   launchFromCell,
   newNotebook,
   openSidebar,
-  runCell,
   shot
 } from './helpers';
 
@@ -103,33 +102,6 @@ test('a failed job names the node and the cause first', async ({ page }) => {
   const sidebar = await openSidebar(page);
   await expect(sidebar.getByText(/no data on node/).first()).toBeVisible();
   await shot(sidebar, 'sidebar-failed-light');
-});
-
-test('the panel launches by clicking, and its live view appears below', async ({
-  page,
-  baseURL
-}) => {
-  await newNotebook(page, 'panel.ipynb');
-  await runCell(page, 0, '%load_ext jupyter_mntrain');
-  await runCell(page, 1, '%mntrain panel');
-  const panel = page.locator('.mnt-panel').last();
-  await expect(panel.getByText('node1').first()).toBeVisible({
-    timeout: 60_000
-  });
-  await shot(page, 'panel-light');
-  await expectAccessible(page, '.mnt-panel');
-  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
-  await expect
-    .poll(async () => (await jobs(page, `${baseURL}/`)).map(job => job.state), {
-      timeout: 60_000
-    })
-    .toContain('running');
-  await expect(page.locator('.mnt-live').last()).toBeVisible({
-    timeout: 60_000
-  });
-  await shot(page, 'panel-launched');
-  await page.theme.setDarkTheme();
-  await shot(page, 'panel-dark');
 });
 
 test('a cell for a node is inserted by its button', async ({ page }) => {
