@@ -76,6 +76,12 @@ export async function expectAccessible(
   ).toEqual([]);
 }
 
+/** Reload, and do not wait for the launcher, which is not there when a notebook is open. */
+export async function reload(page: IJupyterLabPageFixture): Promise<void> {
+  // Galata takes this option; its type lacks it.
+  await page.reload({ waitForIsReady: false } as object);
+}
+
 /** A new notebook with an idle kernel. */
 export async function newNotebook(
   page: IJupyterLabPageFixture,

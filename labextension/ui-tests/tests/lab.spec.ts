@@ -12,6 +12,7 @@ import {
   launchFromCell,
   newNotebook,
   openSidebar,
+  reload,
   shot
 } from './helpers';
 
@@ -55,7 +56,7 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await expectAccessible(page, '.mnt-sidebar');
 
   await page.notebook.save();
-  await page.reload({ waitForIsReady: false });
+  await reload(page);
   await page.locator('.jp-NotebookPanel').waitFor();
   const again = page.locator('.jp-OutputArea-output .mnt-live').last();
   const shown = async () => Number(await again.getAttribute('data-mnt-step'));
