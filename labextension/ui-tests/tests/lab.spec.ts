@@ -79,6 +79,29 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await shot(page, 'live-stopped');
 });
 
+test('a restarted kernel and a reopened notebook show it live again', async ({
+  page,
+  tmpPath
+}) => {
+  const view = await launchFromCell(page, 'again.ipynb', ENDLESS);
+  const step = async () => Number(await view.getAttribute('data-mnt-step'));
+  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(5);
+  await page.notebook.save();
+  const restarted = execute(page, 'kernelmenu:restart');
+  await page.getByRole('button', { name: /Restart/ }).click();
+  await restarted;
+  const before = await step();
+  await expect.poll(step).toBeGreaterThan(before + 1);
+
+  await page.notebook.save();
+  await page.notebook.close();
+  await page.notebook.openByPath(`${tmpPath}/again.ipynb`);
+  await expect.poll(step, { timeout: 30_000 }).toBeGreaterThan(before + 2);
+  // From the first step on: what the server reads is the ranks' own record.
+  await view.getByRole('button', { name: 'Table' }).click();
+  await expect(view.getByRole('rowheader').first()).toBeVisible();
+});
+
 test('the live view in the dark theme, as a table and as a tab', async ({
   page
 }) => {

@@ -56,3 +56,20 @@ test.describe('64 ranks', () => {
     await shot(page, 'live-64-dark');
   });
 });
+
+test('narrow, nothing is cut off', async ({ page }) => {
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
+  await page.sidebar.setWidth(230, 'left');
+  const overflowing = await sidebar.evaluate(root =>
+    [...root.querySelectorAll<HTMLElement>('*')]
+      .filter(
+        node =>
+          node.getBoundingClientRect().right >
+          root.getBoundingClientRect().right + 1
+      )
+      .map(node => node.outerHTML.slice(0, 120))
+  );
+  expect(overflowing).toEqual([]);
+  await shot(sidebar, 'sidebar-230');
+});
