@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from jupyter_mntrain.model.node import Gpu
+from jupyter_mntrain.model.node import Gpu, GpuProcess
 
 
 class GpuReader:
@@ -65,7 +65,7 @@ class GpuReader:
             temperature_c=self._optional(
                 lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
             ),
-            process_pids=tuple(sorted({p.pid for p in processes})),
+            processes=tuple(map(_process, sorted({p.pid for p in processes}))),
         )
 
     def _memory(self, handle: Any) -> tuple[int, int]:
@@ -83,6 +83,16 @@ class GpuReader:
             return read()
         except self._nvml.NVMLError:
             return None
+
+
+def _process(pid: int) -> GpuProcess:
+    """Who it is, as far as this user may know; in a container the pid may be nobody's here."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return GpuProcess(pid=pid, user=process.username(), command=process.name())
+    except psutil.Error:
+        return GpuProcess(pid=pid)
 
 
 def _text(value: str | bytes) -> str:

@@ -132,10 +132,9 @@ class Node:
                     fix="choose among the ones 'nodes' lists",
                     node=self.name,
                 )
-            if gpu.process_pids:
-                pids = ", ".join(str(pid) for pid in gpu.process_pids)
+            if gpu.processes:
                 raise RefusedError(
-                    f"GPU {index} is used by pid {pids}",
+                    f"GPU {index} is used by {gpu.owners}",
                     fix="end it, or choose other GPUs",
                     node=self.name,
                 )

@@ -40,6 +40,18 @@ class Interface(Record, frozen=True):
     capacity: Capacity | None = None
 
 
+class GpuProcess(Record, frozen=True):
+    """A process that computes on a GPU. What the node may not know is ``None``."""
+
+    pid: int
+    user: str | None = None
+    command: str | None = None
+
+    def __str__(self) -> str:
+        who = ", ".join(part for part in (self.user, self.command) if part)
+        return f"{who} (pid {self.pid})" if who else f"pid {self.pid}"
+
+
 class Gpu(Record, frozen=True):
     """A GPU as NVML sees it. ``index`` is what CUDA_VISIBLE_DEVICES takes."""
 
@@ -51,12 +63,17 @@ class Gpu(Record, frozen=True):
     utilisation: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
-    process_pids: tuple[int, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+    @property
+    def owners(self) -> str:
+        """Who computes on it, for people; empty if nobody does."""
+        return "; ".join(map(str, self.processes))
 
     @property
     def is_idle(self) -> bool:
         """No process computes on it and at most 1 GiB is taken (a desktop's own share)."""
-        return not self.process_pids and self.memory_used_bytes <= 1 << 30
+        return not self.processes and self.memory_used_bytes <= 1 << 30
 
 
 class Versions(Record, frozen=True):

@@ -153,9 +153,8 @@ def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
     for gpu in node.inventory.gpus:
         if gpu.index in jobs:
             why = f"leased to {jobs[gpu.index]}"
-        elif gpu.process_pids:
-            pids = ", ".join(str(pid) for pid in gpu.process_pids)
-            why = f"busy with pid {pids}"
+        elif gpu.processes:
+            why = f"busy with {gpu.owners}"
         elif not gpu.is_idle:
             why = f"{gpu.memory_used_bytes / 2**30:.1f} GiB of its memory is taken"
         elif gpu.uuid in taken:

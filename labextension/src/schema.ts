@@ -10,6 +10,7 @@ export interface Everything {
   Interface?: Interface;
   Capacity?: Capacity;
   Gpu?: Gpu;
+  GpuProcess?: GpuProcess;
   Versions?: Versions;
   LeaseInfo?: LeaseInfo;
   Beat?: Beat;
@@ -200,7 +201,18 @@ export interface Gpu {
   utilisation?: number | null;
   power_w?: number | null;
   temperature_c?: number | null;
-  process_pids?: number[];
+  processes?: GpuProcess[];
+}
+/**
+ * A process that computes on a GPU. What the node may not know is ``None``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "GpuProcess".
+ */
+export interface GpuProcess {
+  pid: number;
+  user?: string | null;
+  command?: string | null;
 }
 /**
  * Versions that must agree before ranks can talk to each other. ``None`` = not installed.

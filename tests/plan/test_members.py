@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import Participant
+from jupyter_mntrain.model.node import GpuProcess
 from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
 from tests.plan.nodes import gpu, node
 
@@ -74,9 +75,9 @@ def test_nobody_named_takes_all_idle_gpus_and_leaves_out_nodes_without() -> None
     chosen = choose_participants(
         [],
         [
-            node("busy", gpus=(gpu(0, process_pids=(7,)),)),
+            node("busy", gpus=(gpu(0, processes=(GpuProcess(pid=7),)),)),
             node("cpu"),
-            node("one", gpus=(gpu(0, process_pids=(7,)), gpu(1))),
+            node("one", gpus=(gpu(0, processes=(GpuProcess(pid=7),)), gpu(1))),
             node("two", gpus=(gpu(0), gpu(1))),
         ],
     )
@@ -104,7 +105,7 @@ def test_named_agents_of_one_machine_do_not_get_the_same_gpu_twice() -> None:
 
 
 def test_a_number_takes_the_first_idle_ones() -> None:
-    cards = (gpu(0, process_pids=(7,)), gpu(1), gpu(2), gpu(3))
+    cards = (gpu(0, processes=(GpuProcess(pid=7),)), gpu(1), gpu(2), gpu(3))
     nodes = [node("a", gpus=cards, leased={"j-00000001": (1,)})]
     (chosen,) = choose_participants([Member(node="a", nproc=1)], nodes)
     assert chosen.gpus == (2,)
@@ -127,7 +128,13 @@ def test_more_gpus_than_there_are() -> None:
 
 def test_more_gpus_than_are_idle_names_who_has_them() -> None:
     cards = (
-        gpu(0, process_pids=(41, 42)),
+        gpu(
+            0,
+            processes=(
+                GpuProcess(pid=41),
+                GpuProcess(pid=42),
+            ),
+        ),
         gpu(1),
         gpu(2),
         gpu(3, memory_used_bytes=3 << 30),
@@ -140,7 +147,7 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
 
 
 def test_no_idle_gpu_anywhere() -> None:
-    text = refusal([], node("a", gpus=(gpu(0, process_pids=(41,)),)), node("b"))
+    text = refusal([], node("a", gpus=(gpu(0, processes=(GpuProcess(pid=41),)),)), node("b"))
     assert "a: GPU 0 busy with pid 41" in text
 
 

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.node import (
     Beat,
     Capacity,
     Gpu,
+    GpuProcess,
     Interface,
     InterfaceRate,
     LeaseInfo,
@@ -72,7 +73,7 @@ class ReplayAgent(FakeAgent):
                 utilisation=0.9 + 0.08 * self.random.random(),
                 power_w=380.0,
                 temperature_c=62.0 + index,
-                process_pids=(4000 + index,),
+                processes=(GpuProcess(pid=4000 + index, user="ada", command="python"),),
             )
             for index in range(self.gpu_count)
         )

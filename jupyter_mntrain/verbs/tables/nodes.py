@@ -103,9 +103,7 @@ def _use(gpus: Sequence[Gpu]) -> str:
     if not busy:
         return "all idle" if len(gpus) > 1 else "idle"
     named = "; ".join(
-        f"{gpu.index} busy"
-        + (f" (pid {', '.join(map(str, gpu.process_pids))})" if gpu.process_pids else "")
-        for gpu in busy
+        f"{gpu.index} busy" + (f": {gpu.owners}" if gpu.processes else "") for gpu in busy
     )
     return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}"
 

@@ -172,7 +172,7 @@ function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
 function GpuRow(props: IContext & { node: NodeEntry; gpu: Gpu }): JSX.Element {
   const { gpu, node, trans } = props;
   const isBusy =
-    (gpu.process_pids?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
+    (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
   return (
     <>
       <div className="mnt-gpu">
@@ -226,9 +226,11 @@ function owner(props: IContext, node: NodeEntry, gpu: Gpu): string {
         : name;
     }
   }
-  const pids = gpu.process_pids ?? [];
-  return pids.length
-    ? trans.__('%1, not ours', pids.map(pid => `pid ${pid}`).join(', '))
+  const names = (gpu.processes ?? []).map(({ pid, user, command }) =>
+    [user, command, `pid ${pid}`].filter(Boolean).join(', ')
+  );
+  return names.length
+    ? trans.__('%1, not ours', names.join('; '))
     : trans.__('memory in use, not ours');
 }
 
