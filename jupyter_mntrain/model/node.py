@@ -68,7 +68,7 @@ class Gpu(Record, frozen=True):
     @property
     def owners(self) -> str:
         """Who computes on it, for people; empty if nobody does."""
-        return "; ".join(map(str, self.processes))
+        return " and ".join(map(str, self.processes))
 
     @property
     def is_idle(self) -> bool:

@@ -32,4 +32,4 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
     assert Gpu(**basis).is_idle
     busy = Gpu(**basis, processes=(GpuProcess(pid=7, user="ada"), GpuProcess(pid=8)))
     assert not busy.is_idle
-    assert busy.owners == "ada (pid 7); pid 8"
+    assert busy.owners == "ada (pid 7) and pid 8"

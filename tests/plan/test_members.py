@@ -141,7 +141,11 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
     )
     text = refusal([Member(node="a", nproc=2)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
     assert text.startswith("a: 2 idle GPUs were asked for, 1 of 4 are")
-    for reason in ("GPU 0 busy with pid 41, 42", "GPU 1 leased to j-00000001", "GPU 3 3.0 GiB"):
+    for reason in (
+        "GPU 0 busy with pid 41 and pid 42",
+        "GPU 1 leased to j-00000001",
+        "GPU 3 3.0 GiB",
+    ):
         assert reason in text
     assert text.endswith("Fix: ask for a:1.")
 
