@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
+import { copy } from '../clipboard';
 import { Icon } from '../icons';
 import type { LiveController } from './controller';
 import { charts, type IChoice } from './chartdata';
@@ -177,10 +178,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             >
               <Icon name="table" size={12} /> {trans.__('Table')}
             </button>
-            <button
-              className="btn"
-              onClick={() => void navigator.clipboard.writeText(csv(store))}
-            >
+            <button className="btn" onClick={() => void copy(csv(store))}>
               {trans.__('Copy CSV')}
             </button>
           </div>

@@ -4,6 +4,7 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
+import { copy } from '../clipboard';
 import type { JobLog } from '../schema';
 import { type IClusterModel, RequestError } from '../tokens';
 import { OVER } from '../words';
@@ -146,10 +147,7 @@ export function LogView(props: ILogProps): JSX.Element {
           {trans.__('Follow')}
         </label>
         <span className="sp" />
-        <button
-          className="btn"
-          onClick={() => void navigator.clipboard.writeText(text)}
-        >
+        <button className="btn" onClick={() => void copy(text)}>
           {trans.__('Copy')}
         </button>
       </div>

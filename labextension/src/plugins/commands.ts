@@ -20,6 +20,7 @@ import {
   type TranslationBundle
 } from '@jupyterlab/translation';
 
+import { copy } from '../clipboard';
 import { cellForJob, cellForNodes, PANEL } from '../cells';
 import type { JobEntry } from '../schema';
 import { CommandIDs, IClusterModel, RequestError } from '../tokens';
@@ -140,7 +141,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
         if (!file) {
           return;
         }
-        await navigator.clipboard.writeText(file.text);
+        await copy(file.text);
         const left = file.left_out ?? [];
         if (left.length) {
           Notification.warning(

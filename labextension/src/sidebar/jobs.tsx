@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { copy } from '../clipboard';
 import { cellForJob } from '../cells';
 import * as formats from '../formats';
 import { Icon } from '../icons';
@@ -67,7 +68,7 @@ function Job(props: IContext & { job: JobEntry }): JSX.Element {
     { label: trans.__('Copy spec'), run: run(CommandIDs.copySpec) },
     {
       label: trans.__('Copy id'),
-      run: () => void navigator.clipboard.writeText(job.job_id)
+      run: () => void copy(job.job_id)
     },
     { label: trans.__('Launch again'), run: run(CommandIDs.launchAgain) }
   ];

@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { copy } from '../clipboard';
 import { cellForNodes } from '../cells';
 import * as formats from '../formats';
 import { Icon } from '../icons';
@@ -33,7 +34,7 @@ function Node(props: IContext & { node: NodeEntry }): JSX.Element {
     },
     {
       label: trans.__('Copy address'),
-      run: () => void navigator.clipboard.writeText(view.address)
+      run: () => void copy(view.address)
     },
     {
       label: trans.__('Measure its links'),

@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
+import { copy } from '../clipboard';
 import { Icon } from '../icons';
 import type { IClusterModel } from '../tokens';
 
@@ -31,6 +32,7 @@ export function Meter(props: {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={Math.round(100 * share)}
+      aria-valuetext={known ? `${Math.round(100 * share)} %` : '–'}
     >
       <span style={{ width: `${100 * share}%` }} />
     </span>
@@ -43,8 +45,8 @@ export function Copyable(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const [isCopied, setCopied] = React.useState(false);
-  const copy = () => {
-    void navigator.clipboard.writeText(props.text).then(() => {
+  const onCopy = () => {
+    void copy(props.text).then(() => {
       setCopied(true);
       window.setTimeout(() => setCopied(false), 2000);
     });
@@ -55,7 +57,7 @@ export function Copyable(props: {
       <button
         className="btn ico"
         aria-label={props.trans.__('Copy %1', props.text)}
-        onClick={copy}
+        onClick={onCopy}
       >
         <Icon name={isCopied ? 'succeeded' : 'copy'} />
       </button>
