@@ -14,7 +14,7 @@ from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.job import JobState
 from jupyter_mntrain.model.metrics import RankStart
 from tests.agent.live import free_port
-from tests.cluster.conftest import Elsewhere, wait_for
+from tests.cluster.conftest import Elsewhere, elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent
 from tests.cluster.samples import record
 from tests.server.live_server import LiveServer
@@ -22,6 +22,8 @@ from tests.server.live_server import LiveServer
 CLUSTER = "served"
 SECRET, FILE = "hunter2-of-the-environment", "print('text of a file of the job')"
 STEPS = 20
+
+__all__ = ["elsewhere"]
 
 
 @dataclass
@@ -72,17 +74,17 @@ def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "run
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    elsewhere = Elsewhere(itertools.repeat("127.0.0.1"))
-    agents = [elsewhere.agent(f"node{number}", cluster=CLUSTER) for number in (1, 2)]
+    others = Elsewhere(itertools.repeat("127.0.0.1"))
+    agents = [others.agent(f"node{number}", cluster=CLUSTER) for number in (1, 2)]
     addresses = " ".join(agent.where for agent in agents)
     home = tmp_path_factory.mktemp("server") / "home"
     server = LiveServer(home, free_port("127.0.0.1"), CLUSTER, addresses).start()
     try:
         wait_for(lambda: [one["view"]["liveness"] for one in server.get("/nodes")] == ["up", "up"])
-        yield Served(server, elsewhere, agents)
+        yield Served(server, others, agents)
     finally:
         server.end()
-        elsewhere.close()
+        others.close()
 
 
 @pytest.fixture
