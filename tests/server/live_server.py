@@ -106,6 +106,7 @@ class Page:
 
     def __init__(self, connection: WebSocketClientConnection) -> None:
         self._connection = connection
+        self._is_closed = False
 
     async def next(self, *kinds: str) -> dict[str, Any]:
         """The next message, or the next of these kinds."""
@@ -125,8 +126,13 @@ class Page:
     async def watch(self, job_id: str, stream: str = "", since: int = 0) -> None:
         await self.say({"kind": "watch", "job_id": job_id, "stream": stream, "since": since})
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._connection.close()
+        while await _within(PATIENCE_S, self._connection.read_message()) is not None:
+            pass
 
 
 async def _within(seconds: float, waiting: Any) -> Any:

@@ -34,7 +34,7 @@ async def page(served: Served, anyio_backend: str) -> AsyncIterator[OpenPage]:
 
     yield open_page
     for one in made:
-        one.close()
+        await one.close()
 
 
 async def deltas(page: Page, count: int) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ async def test_all_pages_are_told_the_same(page: OpenPage) -> None:
 async def test_a_page_that_comes_back_is_told_exactly_what_it_missed(page: OpenPage) -> None:
     witness, leaver = await page(), await page()
     snapshot = await leaver.next("snapshot")
-    leaver.close()
+    await leaver.close()
     await witness.next("snapshot")
     seen = {message["seq"]: message for message in await deltas(witness, 8)}
     back = await page(snapshot["stream"], snapshot["seq"])
@@ -124,7 +124,7 @@ async def test_a_watch_is_resumed_by_number(served: Served, page: OpenPage) -> N
     one = await page()
     await one.watch(job_id)
     last = (await watched(one, STEPS))[-1]
-    one.close()
+    await one.close()
     served.write(job_id, range(STEPS + 1, STEPS + 3))
     two = await page()
     await two.watch(job_id, last["stream"], last["seq"])
