@@ -69,15 +69,17 @@ async def measure(server: LiveServer, seconds: float) -> dict[str, float]:
     """Without pages and nothing opened; opened, without pages; with pages."""
     await asyncio.sleep(SETTLE_S)
     unopened = await share(server.pid, seconds / 2)
-    await asyncio.to_thread(server.get, f"/jobs/{JOB}/metrics")
+    while server.ask("GET", f"/jobs/{JOB}").status_code != 200:
+        await asyncio.sleep(0.1)
     await asyncio.sleep(SETTLE_S)
     alone = await share(server.pid, seconds)
     late: list[float] = []
     pages = [await server.page() for _ in range(PAGES)]
     for page in pages:
         await page.watch(JOB)
-    await asyncio.sleep(SETTLE_S)
     reading = [asyncio.create_task(read(page, late)) for page in pages]
+    await asyncio.sleep(SETTLE_S)
+    late.clear()
     watched = await share(server.pid, seconds)
     for task in reading:
         task.cancel()

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.api import JobChanged
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.job import JobState
 from jupyter_mntrain.model.metrics import RankStart
+from tests.agent.conftest import new_agent
 from tests.agent.live import free_port
 from tests.cluster.conftest import Elsewhere, elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent
@@ -23,7 +24,7 @@ CLUSTER = "served"
 SECRET, FILE = "hunter2-of-the-environment", "print('text of a file of the job')"
 STEPS = 20
 
-__all__ = ["elsewhere"]
+__all__ = ["elsewhere", "new_agent"]
 
 
 @dataclass

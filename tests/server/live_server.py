@@ -37,7 +37,9 @@ class LiveServer:
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
         command += ["--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.base_url={BASE}"]
-        command += ["--ServerApp.jpserver_extensions={'jupyter_mntrain': True, 'jupyterlab': False}"]
+        command += [
+            "--ServerApp.jpserver_extensions={'jupyter_mntrain': True, 'jupyterlab': False}"
+        ]
         ours = ("MNTRAIN", "JUPYTER", "XDG")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         environment |= {"HOME": str(self.home), "PYTHONPATH": str(ROOT)}
@@ -120,7 +122,9 @@ class Page:
                 return decoded
 
     async def say(self, message: Any) -> None:
-        text = message if isinstance(message, str | bytes) else msgspec.json.encode(message).decode()
+        text = (
+            message if isinstance(message, str | bytes) else msgspec.json.encode(message).decode()
+        )
         await self._connection.write_message(text, binary=isinstance(text, bytes))
 
     async def watch(self, job_id: str, stream: str = "", since: int = 0) -> None:

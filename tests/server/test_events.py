@@ -78,9 +78,7 @@ async def test_a_page_that_comes_back_is_told_exactly_what_it_missed(page: OpenP
     assert seen.keys() & set(numbers)
 
 
-@pytest.mark.parametrize(
-    ("stream", "since"), [("other", 3), ("", 0), ("OWN", 10**12), ("OWN", -5)]
-)
+@pytest.mark.parametrize(("stream", "since"), [("other", 3), ("", 0), ("OWN", 10**12), ("OWN", -5)])
 async def test_a_stream_or_number_nobody_knows_gets_everything(
     page: OpenPage, stream: str, since: int
 ) -> None:

@@ -120,7 +120,12 @@ def test_the_spec_is_a_file_to_launch_again(served: Served, job_id: JobId) -> No
 
 
 def test_environment_and_files_are_in_no_other_answer(served: Served, job_id: JobId) -> None:
-    paths = ("/status", "/nodes", "/jobs", *(f"/jobs/{job_id}{p}" for p in ("", "/metrics", "/logs")))
+    paths = (
+        "/status",
+        "/nodes",
+        "/jobs",
+        *(f"/jobs/{job_id}{p}" for p in ("", "/metrics", "/logs")),
+    )
     for path in paths:
         text = served.server.ask("GET", path).text
         assert SECRET not in text, path
