@@ -79,7 +79,11 @@ async def test_an_opening_that_failed_is_tried_again(
 ) -> None:
     _, connect = two_nodes(agents)
     outcomes: list[Callable[[], Cluster]] = [wrong_name, connect]
-    opening = new_opening(lambda: outcomes.pop(0)())
+
+    def next_outcome() -> Cluster:
+        return outcomes.pop(0)()
+
+    opening = new_opening(next_outcome)
     with pytest.raises(SpecError):
         await opening.hub()
     assert isinstance(await opening.hub(), Hub)
