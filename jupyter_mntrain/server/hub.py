@@ -17,7 +17,7 @@ from jupyter_mntrain.cluster.entries import JobEntry, NodeEntry
 from jupyter_mntrain.cluster.entry_builder import job_entry, node_entries
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.model.job import TERMINAL, JobView
 from jupyter_mntrain.server.feed import JobFeed, Send
 from jupyter_mntrain.server.messages import (
     EVENTS_VERSION,
@@ -170,13 +170,15 @@ class Hub:
         self._look_at_nodes(self.cluster.nodes())
         self._look_at_jobs()
 
+    # What is kept changes before it is told: whoever is told may ask for all of it at once.
+
     def _look_at_nodes(self, views: Sequence[NodeView]) -> None:
         entries = {entry.key: entry for entry in node_entries(views)}
-        for key in self._nodes.keys() - entries.keys():
+        before, self._nodes = self._nodes, entries
+        for key in before.keys() - entries.keys():
             self._tell(partial(NodeGone, key=key))
         for key, entry in entries.items():
-            self._tell_node(self._nodes.get(key), entry)
-        self._nodes = entries
+            self._tell_node(before.get(key), entry)
 
     def _tell_node(self, before: NodeEntry | None, entry: NodeEntry) -> None:
         if entry == before:
@@ -190,26 +192,28 @@ class Hub:
         self._tell(partial(NodeBeat, key=entry.key, beat=beat, **seen))
 
     def _look_at_jobs(self) -> None:
-        views = {view.job_id: view for view in self.cluster.jobs()}
-        for job_id in self._jobs.keys() - views.keys():
-            self._tell(partial(JobGone, job_id=job_id))
+        before = self._jobs
+        self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.jobs()}
+        gone = before.keys() - self._jobs.keys()
+        for job_id in gone:
             self._feeds.pop(job_id, None)
-        entries = {}
-        for job_id, view in views.items():
-            before = self._jobs.get(job_id)
-            feed = self._feeds.get(job_id)
-            if feed is None and (view.state not in TERMINAL):
-                feed = self._feeds[job_id] = JobFeed(self.cluster.known_job(job_id), self.stream)
-            entry = job_entry(
-                view,
-                submitted_by=view.submitted_by,
-                numbers=feed.numbers if feed else None,
-                history=feed.history if feed else None,
-            )
-            if entry != before:
+        for job_id in gone:
+            self._tell(partial(JobGone, job_id=job_id))
+        for job_id, entry in tuple(self._jobs.items()):
+            if entry != before.get(job_id):
                 self._tell(partial(JobSet, job=entry))
-            entries[job_id] = entry
-        self._jobs = entries
+
+    def _job_entry(self, view: JobView) -> JobEntry:
+        feed = self._feeds.get(view.job_id)
+        if feed is None and view.state not in TERMINAL:
+            feed = JobFeed(self.cluster.known_job(view.job_id), self.stream)
+            self._feeds[view.job_id] = feed
+        return job_entry(
+            view,
+            submitted_by=view.submitted_by,
+            numbers=feed.numbers if feed else None,
+            history=feed.history if feed else None,
+        )
 
     def _look_at_series(self) -> None:
         now_s = time.time()

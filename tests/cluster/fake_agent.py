@@ -386,11 +386,12 @@ class _Journal(_Handler):
                 is_over = self._is_over(job_id)
                 for line in agent.journals[job_id][since:]:
                     self.write(encoder.encode(line) + b"\n")
-                    await self.flush()
                     since = line.seq
                     if self._loses_reply:
+                        await self.flush()
                         self.break_off()
                         return
+                await self.flush()
                 if not follow or is_over or agent._is_dead:
                     return
                 await grown.wait()

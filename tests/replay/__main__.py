@@ -1,35 +1,149 @@
-"""``python -m tests.replay``: prints where its agents are, and serves until it is told to end."""
+"""``python -m tests.replay --nodes 8 --ranks 64 --steps-per-s 1 --base-port P``
+
+One agent per port from P on, all on 127.0.0.1 in the cluster "replay", and one running job. The
+first line on stdout is ``MNTRAIN_AGENTS=…`` once all of them listen. Ends on SIGTERM.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import signal
+import time
 
-from tests.replay.cluster import Replay
+import msgspec
+
+from jupyter_mntrain.model.node import Capacity, Interface, NodeInfo
+from tests.cluster.fake_agent import FakeAgent
+from tests.plan.nodes import nic
+from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, Story
+
+CLUSTER = "replay"
 
 
-async def serve(arguments: argparse.Namespace) -> None:
-    replay = Replay(arguments.nodes, arguments.ranks, base_port=arguments.base_port)
-    await replay.start()
-    print(f"MNTRAIN_AGENTS={' '.join(agent.where for agent in replay.agents)}", flush=True)
+class ReplayNode(FakeAgent):
+    """An agent whose hardware and ranks are told by a story."""
+
+    def __init__(self, story: Story, number: int) -> None:
+        super().__init__(
+            story.name(number),
+            cluster=CLUSTER,
+            port=story.base_port + number,
+            boot_id=f"boot-{number}",
+            interfaces=(_interface(number),),
+            started_s=story.began_s - 3600.0,
+        )
+        self._story = story
+        self._number = number
+
+    @property
+    def info(self) -> NodeInfo:
+        basis = super().info
+        inventory = msgspec.structs.replace(
+            basis.inventory,
+            cpu_model="AMD EPYC 7543",
+            cpu_count=64,
+            memory_total_bytes=256 << 30,
+            memory_available_bytes=200 << 30,
+            gpus=self._story.gpus(self._number, time.time()),
+        )
+        return msgspec.structs.replace(basis, inventory=inventory)
+
+    @property
+    def runs(self) -> bool:
+        return self.jobs[JOB].part.state == "running"
+
+    def begin(self, steps: int) -> None:
+        """The job as it is after this many steps."""
+        self.jobs[JOB] = self._story.record(self._number)
+        self.write(JOB, *(self._story.start(rank) for rank in self._ranks))
+        for step in range(1, steps + 1):
+            self.write_step(step)
+        began_s = self._story.began_s
+        for second in range(1, int(time.time() - began_s)):
+            self.write(JOB, self._story.link(self._number, began_s + second))
+
+    def write_step(self, step: int) -> None:
+        if self.runs:
+            self.write(JOB, *(self._story.step(rank, step) for rank in self._ranks))
+            self.logs[JOB] = self._story.log(self._number, step)
+
+    def second(self) -> None:
+        now_s = time.time()
+        self.say(self._story.beat(self._number, now_s))
+        if self.runs:
+            self.write(JOB, self._story.link(self._number, now_s))
+
+    @property
+    def _ranks(self) -> range:
+        first = self._number * self._story.replicas
+        return range(first, first + self._story.replicas)
+
+
+def _interface(number: int) -> Interface:
+    capacity = Capacity(bytes_per_s=CAPACITY.bytes_per_s, source=CAPACITY.source)
+    return nic("eno1", f"10.0.0.{number + 1}/24", speed_mbit_per_s=10_000, capacity=capacity)
+
+
+async def _steps(story: Story, nodes: list[ReplayNode]) -> None:
+    step = HISTORY_STEPS
+    while True:
+        step += 1
+        await asyncio.sleep(max(0.0, story.time_s(step) - time.time()))
+        for node in nodes:
+            node.write_step(step)
+
+
+async def _seconds(nodes: list[ReplayNode]) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        for node in nodes:
+            node.second()
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
     ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    running = asyncio.create_task(replay.run(arguments.steps_per_s))
-    await ended.wait()
-    running.cancel()
-    await replay.stop()
+    story = Story(
+        nodes=arguments.nodes,
+        ranks=arguments.ranks,
+        steps_per_s=arguments.steps_per_s,
+        began_s=time.time() - HISTORY_STEPS / arguments.steps_per_s,
+        base_port=arguments.base_port,
+        seed=arguments.seed,
+    )
+    nodes = [ReplayNode(story, number) for number in range(story.nodes)]
+    for node in nodes:
+        node.begin(HISTORY_STEPS)
+        await node.start()
+    print("MNTRAIN_AGENTS=" + " ".join(node.where for node in nodes), flush=True)
+    work = [asyncio.create_task(_steps(story, nodes)), asyncio.create_task(_seconds(nodes))]
+    stopping = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (*work, stopping):
+            task.cancel()
+        for node in nodes:
+            await node.die()
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.replay", description=__doc__)
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--steps-per-s", type=float, default=1.0)
-    parser.add_argument("--base-port", type=int, default=0)
-    asyncio.run(serve(parser.parse_args()))
+    parser.add_argument("--base-port", type=int, required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.nodes < 1 or arguments.ranks % arguments.nodes:
+        parser.error("--ranks must be a multiple of --nodes")
+    asyncio.run(_serve(arguments))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -97,7 +97,12 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         elif len(self._watched) >= MOST_WATCHED:
             self._refuse(job_id, "too-many", f"this page watches {MOST_WATCHED} jobs already")
         else:
-            self._watched[job_id] = self._hub.watch(job_id, self._send_series, stream, since)
+            try:
+                unwatch = self._hub.watch(job_id, self._send_series, stream, since)
+            except MntrainError as error:  # its nodes have forgotten it a moment ago
+                self._refuse(job_id, error.code, error.cause)
+            else:
+                self._watched[job_id] = unwatch
 
     def _unwatch(self, job_id: JobId) -> None:
         unwatch = self._watched.pop(job_id, None)
@@ -127,8 +132,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         self._waiting.clear()
         self._waiting.extend(self._hub.greeting("", 0))
         for job_id in list(self._watched):
-            self._unwatch(job_id)
-            self._watched[job_id] = self._hub.watch(job_id, self._send_series, "", 0)
+            self._watch(job_id, "", 0)
 
     async def _send(self) -> None:
         try:

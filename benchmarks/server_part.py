@@ -1,0 +1,124 @@
+"""What our part of a Jupyter server costs: three pages watch a job of 64 ranks on eight nodes.
+
+CPU ≤ 5 % of a core; how long a row takes from a rank's clock to a page is told beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.agent.live import free_port
+from tests.replay.story import JOB
+from tests.server.live_server import LiveServer, Page
+
+LIMIT_SHARE = 0.05
+PAGES = 3
+SETTLE_S = 5.0
+NODES, RANKS = 8, 64
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with replay() as agents, tempfile.TemporaryDirectory() as home:
+        server = LiveServer(Path(home), free_port("127.0.0.1"), "replay", agents).start()
+        try:
+            result = asyncio.run(measure(server, arguments.seconds))
+        finally:
+            server.end()
+    for name, value in result.items():
+        print(f"{name:28} {value:.4f}")
+    print(f"{100 * result['share_with_pages']:.2f} % of a core (limit {100 * LIMIT_SHARE:.0f})")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result) + "\n")
+    return 0 if result["share_with_pages"] <= LIMIT_SHARE else 1
+
+
+@contextmanager
+def replay() -> Iterator[str]:
+    """A replayed job; addresses of its agents."""
+    command = [sys.executable, "-m", "tests.replay", "--nodes", str(NODES), "--ranks", str(RANKS)]
+    command += ["--steps-per-s", "1", "--base-port", str(free_port("127.0.0.1"))]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
+        if not line:
+            raise SystemExit("the replay did not start")
+        yield line.removeprefix("MNTRAIN_AGENTS=")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+async def measure(server: LiveServer, seconds: float) -> dict[str, float]:
+    """Without pages and nothing opened; opened, without pages; with pages."""
+    await asyncio.sleep(SETTLE_S)
+    unopened = await share(server.pid, seconds / 2)
+    await asyncio.to_thread(wait_for_job, server)
+    await asyncio.sleep(SETTLE_S)
+    alone = await share(server.pid, seconds)
+    late: list[float] = []
+    pages = [await server.page() for _ in range(PAGES)]
+    for page in pages:
+        await page.watch(JOB)
+    reading = [asyncio.create_task(read(page, late)) for page in pages]
+    await asyncio.sleep(SETTLE_S)
+    late.clear()
+    watched = await share(server.pid, seconds)
+    for task in reading:
+        task.cancel()
+    await asyncio.wait(reading)
+    for page in pages:
+        await page.close()
+    late.sort()
+    return {
+        "share_unopened": unopened,
+        "share_without_pages": alone,
+        "share_with_pages": watched,
+        "row_to_page_p50_s": late[len(late) // 2],
+        "row_to_page_p95_s": late[int(0.95 * (len(late) - 1))],
+        "rows": float(len(late)),
+        "rss_mb": psutil.Process(server.pid).memory_info().rss / 1e6,
+    }
+
+
+def wait_for_job(server: LiveServer) -> None:
+    """The first who asks has the cluster opened; its nodes answer a moment later."""
+    while server.ask("GET", f"/jobs/{JOB}").status_code != 200:
+        time.sleep(0.1)
+
+
+async def share(pid: int, seconds: float) -> float:
+    """Of one core, over so many seconds."""
+    process = psutil.Process(pid)
+    before, began = sum(process.cpu_times()[:2]), time.monotonic()
+    await asyncio.sleep(seconds)
+    return (sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began)
+
+
+async def read(page: Page, late: list[float]) -> None:
+    """Take what comes; note the age of the newest row of the job."""
+    while True:
+        series = (await page.next("series"))["series"]
+        times = series.get("job", {}).get("time_s", ())
+        if series.get("since") and times:
+            late.append(time.time() - times[-1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""One Jupyter server on two agents that only pretend, for all tests that do not change it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.api import JobChanged
+from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
+from jupyter_mntrain.model.job import JobState
+from jupyter_mntrain.model.metrics import RankStart
+from tests.agent.conftest import new_agent
+from tests.agent.live import free_port
+from tests.cluster.conftest import Elsewhere, elsewhere, wait_for
+from tests.cluster.fake_agent import FakeAgent
+from tests.cluster.samples import record
+from tests.server.live_server import LiveServer
+
+CLUSTER = "served"
+SECRET, FILE = "hunter2-of-the-environment", "print('text of a file of the job')"
+STEPS = 20
+
+__all__ = ["elsewhere", "new_agent"]
+
+
+@dataclass
+class Served:
+    """The server and what it watches."""
+
+    server: LiveServer
+    elsewhere: Elsewhere
+    agents: list[FakeAgent]
+
+    def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return self.elsewhere.do(work, *arguments)
+
+    def add_job(self, *, state: JobState = "running", steps: int = STEPS) -> JobId:
+        """A job on both nodes, one rank each, that the server knows."""
+        job_id = new_job_id()
+        for number, agent in enumerate(self.agents):
+            self.do(put_job, agent, number, job_id, state)
+        self.write(job_id, range(1, steps + 1))
+        wait_for(lambda: self.server.ask("GET", f"/jobs/{job_id}").status_code == 200)
+        return job_id
+
+    def write(self, job_id: JobId, steps: range) -> None:
+        for number, agent in enumerate(self.agents):
+            self.do(agent.steps, job_id, number, steps)
+
+
+def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "running") -> None:
+    spec = {"environment": {"TOKEN": SECRET}, "files": {"script.py": FILE}}
+    agent.jobs[job_id] = record(number, state, job_id=job_id, spec=spec)
+    agent.logs[job_id] = b"".join(
+        f"[{agent.name} rank {number}] line {line}\n".encode() for line in range(30)
+    )
+    agent.write(
+        job_id,
+        RankStart(
+            time_s=0.0,
+            rank=Rank(number),
+            local_rank=0,
+            world_size=2,
+            pid=1,
+            host=agent.name,
+            neighbours=(1 - number,),
+        ),
+    )
+    agent.say(JobChanged(record=agent.jobs[job_id]))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    others = Elsewhere(itertools.repeat("127.0.0.1"))
+    agents = [others.agent(f"node{number}", cluster=CLUSTER) for number in (1, 2)]
+    addresses = " ".join(agent.where for agent in agents)
+    home = tmp_path_factory.mktemp("server") / "home"
+    server = LiveServer(home, free_port("127.0.0.1"), CLUSTER, addresses).start()
+    try:
+        wait_for(lambda: [one["view"]["liveness"] for one in server.get("/nodes")] == ["up", "up"])
+        yield Served(server, others, agents)
+    finally:
+        server.end()
+        others.close()
+
+
+@pytest.fixture
+def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveServer]]:
+    made: list[LiveServer] = []
+
+    def new(agents: str, cluster: str = CLUSTER) -> LiveServer:
+        home = tmp_path_factory.mktemp("server") / "home"
+        server = LiveServer(home, free_port("127.0.0.1"), cluster, agents)
+        made.append(server)
+        return server.start()
+
+    yield new
+    for server in made:
+        server.end()

@@ -1,0 +1,224 @@
+"""The hub, the feed and a page's queue without a server around them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.server import hub as hub_module
+from jupyter_mntrain.server.feed import JobFeed
+from jupyter_mntrain.server.handlers import events
+from jupyter_mntrain.server.hub import Hub
+from jupyter_mntrain.server.opening import Opening
+from tests.cluster.conftest import Elsewhere, until
+from tests.server.conftest import CLUSTER, put_job
+
+pytestmark = pytest.mark.anyio
+
+JOB = JobId("j-00000042")
+
+
+@pytest.fixture
+def agents() -> Iterator[Elsewhere]:
+    elsewhere = Elsewhere(itertools.repeat("127.0.0.1"))
+    yield elsewhere
+    elsewhere.close()
+
+
+@pytest.fixture
+async def new_opening(anyio_backend: str) -> AsyncIterator[Callable[..., Opening]]:
+    made: list[Opening] = []
+
+    def new(connect: Callable[[], Cluster]) -> Opening:
+        made.append(Opening(connect, "0"))
+        return made[-1]
+
+    yield new
+    for one in made:
+        await one.close()
+
+
+def two_nodes(agents: Elsewhere) -> tuple[list[Any], Callable[[], Cluster]]:
+    both = [agents.agent(f"node{number}", cluster=CLUSTER) for number in (1, 2)]
+    for number, agent in enumerate(both):
+        agents.do(put_job, agent, number, JOB)
+        agents.do(agent.steps, JOB, number, range(1, 11))
+    return both, lambda: Cluster(CLUSTER, addresses=[agent.where for agent in both])
+
+
+def threads() -> set[threading.Thread]:
+    return set(threading.enumerate())
+
+
+async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: Elsewhere) -> None:
+    both, connect = two_nodes(agents)
+    before = threads()
+    opening = Opening(connect, "0")
+    assert threads() == before
+    one, two = await asyncio.gather(opening.hub(), opening.hub())
+    assert one is two
+    await until(lambda: all(agent._listeners for agent in both))
+    await opening.close()
+    await until(lambda: not any(agent._listeners for agent in both))
+    await until(lambda: not {t for t in threads() - before if t.is_alive()})
+
+
+async def test_an_opening_that_failed_is_tried_again(
+    agents: Elsewhere, new_opening: Callable[..., Opening]
+) -> None:
+    _, connect = two_nodes(agents)
+    outcomes: list[Callable[[], Cluster]] = [wrong_name, connect]
+
+    def next_outcome() -> Cluster:
+        return outcomes.pop(0)()
+
+    opening = new_opening(next_outcome)
+    with pytest.raises(SpecError):
+        await opening.hub()
+    assert isinstance(await opening.hub(), Hub)
+
+
+def wrong_name() -> Cluster:
+    raise SpecError("no such name")
+
+
+async def test_a_page_away_for_too_long_gets_everything(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "MOST_KEPT", 3)
+    hub = await new_opening(two_nodes(agents)[1]).hub()
+    await until(lambda: hub._seq >= 6)
+    kinds = [msgspec.json.decode(m)["kind"] for m in hub.greeting(hub.stream, hub._seq - 3)]
+    assert kinds[0] == "resumed"
+    assert len(kinds) == 4
+    old = [msgspec.json.decode(m)["kind"] for m in hub.greeting(hub.stream, hub._seq - 4)]
+    assert old == ["snapshot"]
+
+
+async def test_a_feed_sends_each_watcher_what_it_has_not_had(
+    agents: Elsewhere, new_opening: Callable[..., Opening]
+) -> None:
+    both, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: hub.job(JOB))
+    feed = JobFeed(hub.cluster.known_job(JOB), "stream")
+    early: list[JobSeries] = []
+    late: list[JobSeries] = []
+    feed.watch(early.append, "", 0)
+
+    def rows(count: int) -> bool:
+        feed.look()
+        return len(early[-1].job.step) > 0 and early[-1].job.step[-1] == count
+
+    await until(lambda: rows(10))
+    feed.watch(late.append, early[-1].stream, early[-1].seq)
+    assert not late[0].job.step
+    sent = len(early)
+    feed.look()
+    assert len(early) == sent, "nothing new, nothing sent"
+    feed.unwatch(early.append)
+    for number, agent in enumerate(both):
+        agents.do(agent.steps, JOB, number, range(11, 12))
+
+    def has_new() -> bool:
+        feed.look()
+        return any(11.0 in series.job.step for series in late)
+
+    await until(has_new)
+    assert all(before.seq == after.since for before, after in itertools.pairwise(late))
+
+
+class Deaf(events.Events):
+    """A page that never reads: what is written to it stays where it is."""
+
+    def __init__(self, hub: Any) -> None:
+        # Without a request: nothing of Tornado's is used but ``write_message``.
+        self._hub = hub
+        self._waiting: deque[bytes] = deque()
+        self._is_sending = False
+        self._watched: dict[JobId, Callable[[], None]] = {}
+        self.reads = asyncio.Event()
+        self.written: list[dict[str, Any]] = []
+
+    async def write_message(self, message: Any, binary: bool = False) -> None:  # type: ignore[override]
+        await self.reads.wait()
+        self.written.append(msgspec.json.decode(message))
+
+
+async def test_a_page_that_does_not_read_gets_everything_anew(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_WAITING", 5)
+    hub = await new_opening(two_nodes(agents)[1]).hub()
+    await until(lambda: hub.job(JOB))
+    page = Deaf(hub)
+    page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
+    hub.listen(page._queue)
+    begin = hub._seq
+    await until(lambda: hub._seq > begin + 30)
+    assert len(page._waiting) <= 5
+    page.reads.set()
+    await until(lambda: any(m["kind"] == "snapshot" for m in page.written))
+    await until(lambda: page.written[-1].get("seq", 0) > hub._seq - 2)
+    at = max(n for n, m in enumerate(page.written) if m["kind"] == "snapshot")
+    numbers = [m["seq"] for m in page.written[at:] if m["kind"] != "series"]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert any(m["kind"] == "series" for m in page.written[at:]), "what it watches is sent again"
+    hub.forget(page._queue)
+
+
+async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_nobody(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_WAITING", 5)
+    both, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: hub.job(JOB))
+    page = Deaf(hub)
+    page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
+    hub.listen(page._queue)
+    for agent in both:
+        agents.do(agent.die)
+        agents.do(agent.jobs.clear)
+        agents.do(agent.start)
+    await until(lambda: hub.job(JOB) is None)
+    begin = hub._seq
+    await until(lambda: hub._seq > begin + 10)
+    assert not hub._task.done()
+    page.reads.set()
+    await until(lambda: page.written and page.written[-1]["kind"] == "beat")
+    assert {m["problem"]["code"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
+    hub.forget(page._queue)
+
+
+async def test_who_asks_for_everything_while_being_told_is_not_behind(
+    agents: Elsewhere, new_opening: Callable[..., Opening]
+) -> None:
+    both, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: hub.job(JOB))
+    heard: list[tuple[bool, str]] = []
+
+    def tell(message: bytes) -> None:
+        told = msgspec.json.decode(message)
+        snapshot = msgspec.json.decode(hub.greeting("", 0)[0])
+        if told["kind"] == "job":
+            heard.append((told["job"] in snapshot["jobs"], told["job"]["state"]))
+
+    hub.listen(tell)
+    for agent in both:
+        agents.do(agent.finish, JOB)
+    await until(lambda: heard and heard[-1][1] == "succeeded")
+    assert all(is_in for is_in, _ in heard)
+    hub.forget(tell)

@@ -1,0 +1,62 @@
+"""A page, a real server, a real agent, a real job: launched, watched, read and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import tomli_w
+
+from tests.agent.live import LiveAgent
+from tests.cluster.conftest import wait_for
+from tests.server.live_server import LiveServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.anyio]
+
+SCRIPT = """
+import time
+from jupyter_mntrain.telemetry import Recorder
+
+with Recorder() as recorder:
+    step = 0
+    while True:
+        step += 1
+        time.sleep(0.1)
+        recorder.step(tokens=100, loss=1 / step, compute_s=0.05)
+        print("did step", step, flush=True)
+"""
+
+
+async def test_a_job_from_launch_to_stop(
+    new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer]
+) -> None:
+    agent = new_agent()
+    server = new_server(f"{agent.address}:{agent.port}", cluster=agent.cluster)
+    wait_for(lambda: [node["view"]["liveness"] for node in server.get("/nodes")] == ["up"])
+    file = {
+        "mntrain_job": 1,
+        "name": "from a page",
+        "entry": ["script.py"],
+        "participants": [{"node": agent.name, "nproc": 2}],
+        "files": {"script.py": SCRIPT},
+        "environment": {"OMP_NUM_THREADS": "1"},
+    }
+    page = await server.page()
+    await page.next("snapshot")
+    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
+    assert launched.status_code == 201, launched.text
+    job_id = launched.json()["job_id"]
+    await page.watch(job_id)
+    steps: list[float] = []
+    while len(steps) < 10:
+        series = (await page.next("series"))["series"]
+        if not series.get("since"):
+            steps.clear()
+        steps += series.get("job", {}).get("step", ())
+    assert steps == [float(step) for step in range(1, len(steps) + 1)]
+    log = server.get(f"/jobs/{job_id}/logs?rank=1&search=did step 5")
+    assert {line["rank"] for line in log["lines"]} == {1}
+    assert server.ask("POST", f"/jobs/{job_id}/stop", {"grace_s": 1.0}).status_code == 202
+    while (message := await page.next("job"))["job"]["state"] != "cancelled":
+        assert message["job"]["state"] in {"running", "stopping"}
+    await page.close()
