@@ -124,7 +124,7 @@ function Progress(props: {
         {typeof elapsed_s === 'number' && (
           <span>{trans.__('elapsed %1', formats.duration(elapsed_s))}</span>
         )}
-        {typeof remaining_s === 'number' && (
+        {typeof remaining_s === 'number' && !OVER.has(job.state) && (
           <span>
             {trans.__(
               'done %1, in %2',
