@@ -46,10 +46,9 @@ def test_every_route_refuses_every_wrong_credential(served: Served) -> None:
         assert job_id not in answer.text, where
         assert SECRET not in answer.text, where
         assert FILE not in answer.text, where
-        if not upgrade:
-            problem = answer.json()
-            assert {"code", "message"} <= set(problem) <= {"code", "message", "hint"}, where
-            assert problem["code"] == "forbidden", where
+        problem = answer.json()
+        assert {"code", "message"} <= set(problem) <= {"code", "message", "hint"}, where
+        assert problem["code"] == "forbidden", where
     asked = sum(len(agent.requests) for agent in served.agents) - sum(before)
     assert asked <= len(served.agents), "at most the journals of the new job were asked for"
     print(f"{len(pairs())} pairs of route and credential refused")

@@ -48,7 +48,7 @@ class RefusalError(HTTPError):
 
 
 class HubHandler(JupyterHandler):
-    """Reaches the one watcher of the cluster."""
+    """Reaches the one watcher of the cluster, and answers every refusal as :class:`Problem`."""
 
     auth_resource = RESOURCE
 
@@ -59,9 +59,21 @@ class HubHandler(JupyterHandler):
         """The watcher, which the first who asks opens."""
         return await self._opening.hub()
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        problem, status = as_problem(error, status_code)
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(problem))
+
+    def log_exception(self, *args: Any) -> None:
+        """What a person can cause is an answer, not an incident."""
+        if not isinstance(args[1], MntrainError | HTTPError):
+            super().log_exception(*args)
+
 
 class MntrainHandler(HubHandler, APIHandler):
-    """Answers JSON, and every refusal as :class:`Problem`."""
+    """Takes and answers JSON."""
 
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what waits for nodes in a thread of the pool."""
@@ -104,18 +116,6 @@ class MntrainHandler(HubHandler, APIHandler):
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
         self.finish(msgspec.json.encode(content))
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        problem, status = as_problem(error, status_code)
-        self.set_status(status)
-        self.set_header("Content-Type", "application/json")
-        self.finish(msgspec.json.encode(problem))
-
-    def log_exception(self, *args: Any) -> None:
-        """What a person can cause is an answer, not an incident."""
-        if not isinstance(args[1], MntrainError | HTTPError):
-            super().log_exception(*args)
 
 
 def refusal(status: int, code: str, message: str, hint: str | None = None) -> RefusalError:

@@ -1,0 +1,54 @@
+"""The replay tells the product what a real cluster would."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster.series_builder import SeriesBuilder
+from tests.agent.live import free_port
+from tests.cluster.conftest import wait_for
+from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, SLOW_RANK
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_product_sees_eight_nodes_and_a_running_job() -> None:
+    command = [sys.executable, "-m", "tests.replay", "--base-port", str(free_port("127.0.0.1"))]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline().decode().strip()
+        addresses = line.removeprefix("MNTRAIN_AGENTS=").split()
+        assert len(addresses) == 8
+        try:
+            with Cluster("replay", addresses=addresses) as cluster:
+                check(cluster)
+        finally:
+            process.terminate()
+        assert process.wait(20) == 0
+
+
+def check(cluster: Cluster) -> None:
+    cluster.wait_for_nodes(8, 20.0)
+    job = cluster.job(JOB)
+
+    def all_steps() -> bool:
+        ranks = job.history().ranks
+        return len(ranks) == 64 and all(len(one.steps) > HISTORY_STEPS for one in ranks.values())
+
+    wait_for(all_steps)  # the history, and at least one step written live
+    history = job.history()
+    builder = SeriesBuilder(JOB, "test")
+    builder.extend(history)
+    numbers = builder.numbers(history, time.time())
+    assert job.state == "running"
+    assert numbers.slowest_rank == SLOW_RANK
+    assert numbers.mfu is not None
+    series = builder.whole()
+    assert [link.basis for link in series.links] == ["interface"] * 8
+    assert {link.capacity_bytes_per_s for link in series.links} == {CAPACITY.bytes_per_s}
+    wait_for(lambda: all(v.beat and len(v.beat.gpus) == 8 for v in cluster.nodes()))
+    assert {line.rank for line in job.logs(rank=9, tail=2)} == {9}
