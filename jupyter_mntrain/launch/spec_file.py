@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any
 
@@ -17,12 +18,36 @@ KEY = "mntrain_job"
 EXPORT = "export one: mntrain export JOB"
 
 
+SECRET = re.compile("token|key|password|passwd|secret|credential", re.IGNORECASE)
+"""In the name of a variable whose value is not handed on with the job."""
+
+
+def secrets_of(spec: JobSpec) -> tuple[str, ...]:
+    """Names of environment variables that a job file leaves out."""
+    return tuple(sorted(name for name in spec.environment if SECRET.search(name)))
+
+
 def write_spec(spec: JobSpec, header: str = "") -> str:
-    """The file's text; ``header`` becomes comment lines."""
+    """The file's text, without secrets.
+
+    Args:
+        header: becomes comment lines; the names of what was left out follow it.
+    """
+    left_out = secrets_of(spec)
     fields = _without_nothing(msgspec.to_builtins(spec))
     fields.pop("version", None)
-    comment = "".join(f"# {line}\n" for line in header.splitlines())
-    return comment + tomli_w.dumps({KEY: SPEC_VERSION, **fields}, multiline_strings=True)
+    environment = {k: v for k, v in spec.environment.items() if k not in left_out}
+    fields.pop("environment", None)
+    if environment:
+        fields["environment"] = environment
+    lines = header.splitlines()
+    if left_out:
+        lines.append(f"left out, to be set where it is launched: {', '.join(left_out)}")
+    comment = "".join(f"# {line}\n" for line in lines)
+    # Line ends other than \n would not come back out of a multi-line string.
+    has_odd_ends = any("\r" in text for text in spec.files.values())
+    body = tomli_w.dumps({KEY: SPEC_VERSION, **fields}, multiline_strings=not has_odd_ends)
+    return comment + body
 
 
 def read_spec(text: str) -> JobSpec:

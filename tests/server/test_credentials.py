@@ -11,6 +11,9 @@ from jupyter_mntrain.server.app import ROUTES
 from tests.server.conftest import FILE, SECRET, Served
 from tests.server.live_server import TOKEN
 
+# Each starts Jupyter servers of its own.
+pytestmark = pytest.mark.slow
+
 VERBS = ("get", "post", "put", "delete", "patch")
 CREDENTIALS = {
     "none": {},

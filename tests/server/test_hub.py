@@ -146,6 +146,8 @@ class Deaf(events.Events):
         # Without a request: nothing of Tornado's is used but ``write_message``.
         self._hub = hub
         self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_starting_anew = False
         self._is_sending = False
         self._watched: dict[JobId, Callable[[], None]] = {}
         self.reads = asyncio.Event()

@@ -17,6 +17,9 @@ from tests.cluster.fake_agent import Refuse
 from tests.server.conftest import CLUSTER, FILE, SECRET, STEPS, Served, put_job
 from tests.server.live_server import TOKEN, LiveServer
 
+# Each starts Jupyter servers of its own.
+pytestmark = pytest.mark.slow
+
 JOB_FILE = """
 mntrain_job = 1
 entry = ["script.py"]

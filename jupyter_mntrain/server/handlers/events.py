@@ -30,6 +30,9 @@ MOST_WAITING = 2000
 """Messages for one page that does not read: then they are thrown away, and it gets everything
 anew when it reads again."""
 
+MOST_WAITING_BYTES = 64 << 20
+"""All the rows of a job of 64 ranks are about 4 MB."""
+
 MOST_MESSAGE_BYTES = 4096
 MOST_WATCHED = 32
 """Jobs one page can watch at once."""
@@ -49,6 +52,8 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
     async def open(self, *args: object, **kwargs: object) -> None:
         super().open(*args, **kwargs)
         self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._is_starting_anew = False
         self._is_sending = False
         self._watched: dict[JobId, Callable[[], None]] = {}
         try:
@@ -119,25 +124,37 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
     # sending: never waited for by whoever tells us
 
     def _queue(self, message: bytes) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+        waiting = self._waiting_bytes + len(message)
+        is_too_much = len(self._waiting) >= MOST_WAITING or waiting > MOST_WAITING_BYTES
+        if is_too_much and not self._is_starting_anew:
             self._start_anew()
         else:
-            self._waiting.append(message)
+            self._put(message)
         if not self._is_sending:
             self._is_sending = True
             IOLoop.current().add_callback(self._send)
 
     def _start_anew(self) -> None:
         """It has fallen too far behind: everything as it is now replaces all that waits."""
+        self._is_starting_anew = True
         self._waiting.clear()
-        self._waiting.extend(self._hub.greeting("", 0))
+        self._waiting_bytes = 0
+        for message in self._hub.greeting("", 0):
+            self._put(message)
         for job_id in list(self._watched):
             self._watch(job_id, "", 0)
+        self._is_starting_anew = False
+
+    def _put(self, message: bytes) -> None:
+        self._waiting.append(message)
+        self._waiting_bytes += len(message)
 
     async def _send(self) -> None:
         try:
             while self._waiting:
-                await self.write_message(self._waiting.popleft())
+                message = self._waiting.popleft()
+                self._waiting_bytes -= len(message)
+                await self.write_message(message)
         except (WebSocketClosedError, OSError):
             self._waiting.clear()
         finally:

@@ -9,7 +9,7 @@ from tornado.web import authenticated
 
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.entries import JobEntry
-from jupyter_mntrain.launch.spec_file import read_spec, write_spec
+from jupyter_mntrain.launch.spec_file import read_spec, secrets_of, write_spec
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
@@ -112,7 +112,14 @@ class Spec(JobHandler):
     async def get(self, job_id: str) -> None:
         hub, entry = await self.entry(job_id)
         spec = hub.cluster.known_job(entry.job_id).view().spec
-        self.answer(SpecFile(name=f"{entry.job_id}.toml", text=write_spec(spec)))
+        header = f"{entry.name}, as launched as job {entry.job_id}"
+        self.answer(
+            SpecFile(
+                name=f"{entry.job_id}.toml",
+                text=write_spec(spec, header),
+                left_out=secrets_of(spec),
+            )
+        )
 
 
 class Stop(JobHandler):

@@ -152,10 +152,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
           );
         } else {
           Notification.success(
-            trans.__(
-              'Copied. Saved as %1, %mntrain launch runs it.',
-              file.name
-            ),
+            trans.__('Copied; a name for the file: %1.', file.name),
             { autoClose: 4000 }
           );
         }
