@@ -16,7 +16,8 @@ from tests.cluster.conftest import wait_for
 from tests.server.conftest import FILE, SECRET, STEPS, Served, put_job
 from tests.server.live_server import BASE, TOKEN, Page
 
-pytestmark = pytest.mark.anyio
+# Each starts Jupyter servers of its own.
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 NUMBERED = ("node", "beat", "node-gone", "job", "job-gone", "status")
 
