@@ -27,13 +27,14 @@ def secrets_of(spec: JobSpec) -> tuple[str, ...]:
     return tuple(sorted(name for name in spec.environment if SECRET.search(name)))
 
 
-def write_spec(spec: JobSpec, header: str = "") -> str:
-    """The file's text, without secrets.
+def write_spec(spec: JobSpec, header: str = "", *, with_secrets: bool = False) -> str:
+    """The file's text.
 
     Args:
         header: becomes comment lines; the names of what was left out follow it.
+        with_secrets: leave out nothing.
     """
-    left_out = secrets_of(spec)
+    left_out = () if with_secrets else secrets_of(spec)
     fields = _without_nothing(msgspec.to_builtins(spec))
     fields.pop("version", None)
     environment = {k: v for k, v in spec.environment.items() if k not in left_out}

@@ -72,7 +72,7 @@ class Completer:
             "address": lambda _: (node.address for node in self._nodes()),
             "cluster": lambda _: (cluster.name for cluster in self._clusters.opened()),
             "file": lambda text: _paths(self._directory(), text),
-            "recipe": lambda text: _paths(self._directory(), text, (".toml", ".py")),
+            "recipe": self._targets,
             "job": lambda _: (job.job_id for job in self._jobs()),
             "running-job": lambda _: (j.job_id for j in self._jobs() if j.state not in TERMINAL),
             "member": self._members,
@@ -80,6 +80,12 @@ class Completer:
             "field": lambda _: _recipe_fields(),
         }
         return _starting(begun, known[kind](begun), ordered=kind in ("job", "running-job"))
+
+    def _targets(self, begun: str) -> Iterator[str]:
+        """Recipes, scripts, job files; and jobs, once one has begun to name one."""
+        yield from _paths(self._directory(), begun, (".toml", ".py"))
+        if begun.startswith("j-"):
+            yield from (job.job_id for job in self._jobs())
 
     def _nodes(self) -> Iterator[Any]:
         for cluster in self._clusters.opened():

@@ -22,6 +22,7 @@ from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import follow
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
+from jupyter_mntrain.verbs.repeating import repeated, with_options
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, read_files
@@ -87,9 +88,10 @@ def spec_options(parser: Parser) -> None:
     parser.argument(
         "target",
         nargs="?",
-        metavar="RECIPE.toml|SCRIPT.py",
+        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB",
         completes="recipe",
-        help="what to run; arguments of a script go after --",
+        help="what to run; arguments of a script go after --. A job file, or the id of a job: "
+        "launch it again",
     )
     parser.option(
         "--member",
@@ -157,10 +159,13 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
     Raises:
         SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
     """
-    workload = _workload(context, args)
-    extra = read_files([context.directory / path for path in args.file])
     for member in args.member:
         parse_member(member)
+    again = repeated(context, args)
+    if again is not None:
+        return _build_again(context, args, again)
+    workload = _workload(context, args)
+    extra = read_files([context.directory / path for path in args.file])
     cluster = context.cluster(args)
     with context.screen.progress() as progress:
         chosen = cluster.participants(args.member, progress=progress)
@@ -176,6 +181,25 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
         link_capacity_bytes_per_s=args.link_capacity,
     )
     workload.check(spec.world_size)
+    return cluster, spec, workload
+
+
+def _build_again(
+    context: Context, args: Namespace, workload: Workload
+) -> tuple[Cluster, JobSpec, Workload]:
+    """The same job, with what is given besides; its own participants unless there are --members."""
+    assert workload.spec is not None  # noqa: S101  # that is what makes it one of these
+    cluster = context.cluster(args)
+    participants = workload.spec.participants
+    if args.member:
+        with context.screen.progress() as progress:
+            participants = cluster.participants(args.member, progress=progress)
+    spec = msgspec.structs.replace(
+        with_options(workload.spec, args),
+        entry=workload.entry,
+        files=workload.files,
+        participants=_with_head(participants, args.head),
+    )
     return cluster, spec, workload
 
 

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.job import JobSpec
 from jupyter_mntrain.train.recipe import check, parse_recipe
 from jupyter_mntrain.train.sections import PYTHON_LIBRARY, Recipe
 from jupyter_mntrain.verbs.parser import closest
@@ -29,6 +30,7 @@ class Workload(Record, frozen=True):
     Args:
         took: what it was taken for, in words.
         recipe: checked; ``None`` for a script.
+        spec: of the job that is launched again; ``None`` for a new one.
     """
 
     entry: tuple[str, ...]
@@ -36,6 +38,7 @@ class Workload(Record, frozen=True):
     name: str
     took: str
     recipe: Recipe | None = None
+    spec: JobSpec | None = None
 
     def check(self, world_size: int) -> None:
         """Refuse a recipe that cannot run on so many ranks.

@@ -152,7 +152,10 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
           );
         } else {
           Notification.success(
-            trans.__('Copied; a name for the file: %1.', file.name),
+            trans.__(
+              'Copied. Saved as %1, %mntrain launch runs it again.',
+              file.name
+            ),
             { autoClose: 4000 }
           );
         }
