@@ -130,7 +130,7 @@ class Recorder:
                 step=self._step,
                 step_s=elapsed if step_s is None else step_s,
                 tokens=tokens,
-                loss=None if loss is None else float(loss),
+                loss=None if loss is None else _number(loss),
                 **fields,
             )
         self._write(sample)
@@ -226,6 +226,12 @@ class Recorder:
 def _finite(value: SupportsFloat | None) -> float | None:
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
+
+
+def _number(value: SupportsFloat) -> float:
+    """A tensor is taken out of the graph first: torch warns of it otherwise."""
+    detach = getattr(value, "detach", None)
+    return float(detach() if detach is not None else value)
 
 
 def _open(path: Path) -> int:

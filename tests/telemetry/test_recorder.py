@@ -185,3 +185,20 @@ def test_a_killed_rank_leaves_whole_lines_and_no_end(tmp_path: Path) -> None:
 def test_torch_is_not_imported() -> None:
     code = "import sys, jupyter_mntrain.telemetry; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_loss_that_is_part_of_a_graph_is_taken_out_of_it(tmp_path: Path) -> None:
+    class Tensor:
+        def __init__(self, is_free: bool) -> None:
+            self.is_free = is_free
+
+        def detach(self) -> Tensor:
+            return Tensor(is_free=True)
+
+        def __float__(self) -> float:
+            assert self.is_free
+            return 2.5
+
+    with Recorder(tmp_path) as recorder:
+        recorder.step(loss=Tensor(is_free=False))
+    assert b'"loss":2.5' in (tmp_path / "rank-0.ndjson").read_bytes()
