@@ -4,7 +4,7 @@ import type { JobEntry, NodeEntry } from './schema';
 
 export const LOAD = '%load_ext jupyter_mntrain';
 
-export const PANEL = `${LOAD}\n%mntrain panel`;
+export const NODES = `${LOAD}\n%mntrain nodes`;
 
 /** Names that a line of a magic takes as they are. Others are not written into code at all. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;

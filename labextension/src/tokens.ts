@@ -114,7 +114,7 @@ export const IClusterModel = new Token<IClusterModel>(
 export namespace CommandIDs {
   /** Show the sidebar. */
   export const show = 'mntrain:show';
-  /** Put a cell with the submit panel into the notebook, or a new one. */
+  /** Put a cell that launches on all nodes into the notebook, or a new one. */
   export const launch = 'mntrain:launch';
   /** Args: jobId. Open the live view of a job as a tab. */
   export const attach = 'mntrain:attach';

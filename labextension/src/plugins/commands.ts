@@ -21,7 +21,7 @@ import {
 } from '@jupyterlab/translation';
 
 import { copy } from '../clipboard';
-import { cellForJob, cellForNodes, PANEL } from '../cells';
+import { cellForJob, cellForNodes, NODES } from '../cells';
 import type { JobEntry } from '../schema';
 import { CommandIDs, IClusterModel, RequestError } from '../tokens';
 import { OVER } from '../words';
@@ -84,9 +84,16 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
 
     commands.addCommand(CommandIDs.launch, {
       label: trans.__('Launch…'),
-      caption: trans.__('A cell with the submit panel'),
+      caption: trans.__(
+        'A cell that launches a recipe on all nodes, to be edited'
+      ),
       describedBy: { args: NONE },
-      execute: () => insertCell(app, notebooks, PANEL, true)
+      execute: () =>
+        insertCell(
+          app,
+          notebooks,
+          cellForNodes(model.nodes.filter(node => node.view.liveness === 'up'))
+        )
     });
     commands.addCommand(CommandIDs.stop, {
       label: trans.__('Stop a job'),
@@ -184,7 +191,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
           ? cellForJob(job)
           : nodes.length
             ? cellForNodes(nodes)
-            : PANEL;
+            : NODES;
         return insertCell(app, notebooks, text);
       }
     });

@@ -18,14 +18,13 @@ const THRESHOLD = 5;
 export async function insertCell(
   app: JupyterFrontEnd,
   tracker: INotebookTracker | null,
-  text: string,
-  isRun = false
+  text: string
 ): Promise<void> {
   const panel = tracker?.currentWidget ?? (await newNotebook(app));
   if (!panel) {
     return;
   }
-  const { content, sessionContext } = panel;
+  const { content } = panel;
   await panel.context.ready;
   const active = content.activeCell;
   if (active && active.model.sharedModel.getSource().trim() !== '') {
@@ -33,10 +32,6 @@ export async function insertCell(
   }
   content.activeCell?.model.sharedModel.setSource(text);
   app.shell.activateById(panel.id);
-  if (isRun) {
-    await sessionContext.ready;
-    await NotebookActions.run(content, sessionContext);
-  }
 }
 
 async function newNotebook(

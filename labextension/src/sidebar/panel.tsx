@@ -3,7 +3,7 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/apputils';
 import * as React from 'react';
 
-import { PANEL } from '../cells';
+import { NODES } from '../cells';
 import { clock, duration } from '../formats';
 import { Icon, mntrainIcon } from '../icons';
 import { CommandIDs } from '../tokens';
@@ -164,7 +164,7 @@ function Cluster(props: IContext): JSX.Element {
             >
               {trans.__('Launch…')}
             </button>
-            <button className="btn" onClick={() => insert(PANEL)}>
+            <button className="btn" onClick={() => insert(NODES)}>
               <Icon name="code" /> {trans.__('Insert cell')}
             </button>
           </div>
