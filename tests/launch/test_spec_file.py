@@ -89,7 +89,7 @@ def test_secrets_are_named_and_not_written():
     text = write_spec(SPEC)
     assert "# Left out, they look like secrets: HF_TOKEN, wandb_api_key\n" in text
     assert "hf_abc" not in text
-    assert "TOKENIZERS_X" in text
+    assert "TOKENIZERS_PARALLELISM" in text
     assert "hf_abc" in write_spec(SPEC, with_secrets=True)
 
 
