@@ -66,7 +66,7 @@ class Export(Verb):
         )
         data = {"job_id": job.id, "file": args.file, "left_out": list(left_out), "text": text}
         if args.file is None:
-            return Outcome(Verbatim(text.removesuffix("\n")), data, job=job)
+            return Outcome(Verbatim(text), data, job=job)
         mode = OWNER_ONLY if secrets and args.with_secrets else ALL_MAY_READ
         path = context.directory / Path(args.file).expanduser()
         _write(path, args.file, text, mode, may_replace=args.force)
