@@ -47,9 +47,9 @@ class Completer:
             return begun, self._matching(parser.value_options[option], begun)
         if begun.startswith("-"):
             return begun, _starting(begun, [*parser.flags, *parser.value_options])
-        if parser.positional is None and not before and parser.prog == PROGRAM:
+        if parser.prog == PROGRAM and not before:
             return begun, _starting(begun, TABLE)
-        return begun, self._matching(parser.positional, begun)
+        return begun, self._matching(_positional(parser, before), begun)
 
     def _parser(self, words: list[str]) -> tuple[Parser | None, list[str]]:
         """The parser in charge after these words, and the words that are its own."""
@@ -72,7 +72,7 @@ class Completer:
             "address": lambda _: (node.address for node in self._nodes()),
             "cluster": lambda _: (cluster.name for cluster in self._clusters.opened()),
             "file": lambda text: _paths(self._directory(), text),
-            "recipe": self._targets,
+            "recipe": self._launchable,
             "job": lambda _: (job.job_id for job in self._jobs()),
             "running-job": lambda _: (j.job_id for j in self._jobs() if j.state not in TERMINAL),
             "member": self._members,
@@ -81,12 +81,6 @@ class Completer:
         }
         return _starting(begun, known[kind](begun), ordered=kind in ("job", "running-job"))
 
-    def _targets(self, begun: str) -> Iterator[str]:
-        """Recipes, scripts, job files; and jobs, once one has begun to name one."""
-        yield from _paths(self._directory(), begun, (".toml", ".py"))
-        if begun.startswith("j-"):
-            yield from (job.job_id for job in self._jobs())
-
     def _nodes(self) -> Iterator[Any]:
         for cluster in self._clusters.opened():
             yield from cluster.nodes()
@@ -94,6 +88,12 @@ class Completer:
     def _jobs(self) -> Iterator[Any]:
         for cluster in self._clusters.opened():
             yield from cluster.jobs()
+
+    def _launchable(self, begun: str) -> Iterator[str]:
+        """Files first of all; jobs, to be launched again, once a name has been begun."""
+        yield from _paths(self._directory(), begun, (".toml", ".py"))
+        if begun:
+            yield from (job.job_id for job in self._jobs())
 
     def _members(self, begun: str) -> Iterator[str]:
         """``HOST:N:IFACE``, part by part."""
@@ -109,6 +109,15 @@ class Completer:
             for interface in inventory.interfaces:
                 if interface.is_up and interface.addresses:
                     yield f"{node.name}:{count}:{interface.name}"
+
+
+def _positional(parser: Parser, before: list[str]) -> Completion | None:
+    """What the next positional is, after these words."""
+    given = 0
+    for previous, word in zip(["", *before], before, strict=False):
+        given += not word.startswith("-") and previous not in parser.value_options
+    kinds = parser.positionals
+    return kinds[min(given, len(kinds) - 1)] if kinds else None
 
 
 def _recipe_fields() -> Iterator[str]:

@@ -22,10 +22,10 @@ from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import follow
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
-from jupyter_mntrain.verbs.repeating import repeated, with_options
+from jupyter_mntrain.verbs.saved import Saved, find_saved, refuse_gone
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, read_files
+from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, from_spec, read_files
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job
@@ -35,7 +35,7 @@ HIGHEST_PORT = 65535
 
 class Launch(Verb):
     name = "launch"
-    help = "start a recipe or a script on all participants, or on none"
+    help = "start a recipe, a script or an exported job on all participants, or on none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
@@ -90,8 +90,8 @@ def spec_options(parser: Parser) -> None:
         nargs="?",
         metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB",
         completes="recipe",
-        help="what to run; arguments of a script go after --. A job file, or the id of a job: "
-        "launch it again",
+        help="what to run: a recipe, a script, an exported job file, or a job once more by its id; "
+        "arguments of a script go after --",
     )
     parser.option(
         "--member",
@@ -159,47 +159,31 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
     Raises:
         SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
     """
+    saved = find_saved(context, args)
+    before = saved.spec if saved else JobSpec(entry=(), participants=())
+    extra = read_files([context.directory / path for path in args.file])
+    workload = _workload(context, args, saved, extra)
     for member in args.member:
         parse_member(member)
-    again = repeated(context, args)
-    if again is not None:
-        return _build_again(context, args, again)
-    workload = _workload(context, args)
-    extra = read_files([context.directory / path for path in args.file])
     cluster = context.cluster(args)
-    with context.screen.progress() as progress:
-        chosen = cluster.participants(args.member, progress=progress)
+    chosen = () if args.member else before.participants
+    if chosen:
+        refuse_gone(context, cluster, chosen)
+    else:
+        with context.screen.progress() as progress:
+            chosen = cluster.participants(args.member, progress=progress)
     participants = _with_head(chosen, args.head)
     spec = JobSpec(
         entry=workload.entry,
         participants=participants,
         name=args.name or workload.name,
         files={**extra, **workload.files},
-        environment=dict(args.env),
-        torchrun_arguments=tuple(args.torchrun),
-        port=args.port,
-        link_capacity_bytes_per_s=args.link_capacity,
+        environment=before.environment | dict(args.env),
+        torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
+        port=args.port or before.port,
+        link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
     )
     workload.check(spec.world_size)
-    return cluster, spec, workload
-
-
-def _build_again(
-    context: Context, args: Namespace, workload: Workload
-) -> tuple[Cluster, JobSpec, Workload]:
-    """The same job, with what is given besides; its own participants unless there are --members."""
-    assert workload.spec is not None  # noqa: S101  # that is what makes it one of these
-    cluster = context.cluster(args)
-    participants = workload.spec.participants
-    if args.member:
-        with context.screen.progress() as progress:
-            participants = cluster.participants(args.member, progress=progress)
-    spec = msgspec.structs.replace(
-        with_options(workload.spec, args),
-        entry=workload.entry,
-        files=workload.files,
-        participants=_with_head(participants, args.head),
-    )
     return cluster, spec, workload
 
 
@@ -247,7 +231,17 @@ def submitter(context: Context) -> str:
     return f"{user}@{socket.gethostname()} {context.program}"
 
 
-def _workload(context: Context, args: Namespace) -> Workload:
+def _workload(
+    context: Context, args: Namespace, saved: Saved | None, extra: dict[str, str]
+) -> Workload:
+    if saved is not None:
+        return from_spec(
+            msgspec.structs.replace(saved.spec, files=saved.spec.files | extra),
+            took=saved.took,
+            directory=saved.directory,
+            arguments=context.arguments,
+            overrides=args.set,
+        )
     if context.cell is not None:
         if args.target:
             raise SpecError(
@@ -261,7 +255,9 @@ def _workload(context: Context, args: Namespace) -> Workload:
             overrides=args.set,
         )
     if not args.target:
-        raise SpecError("nothing to launch", fix="name a recipe (.toml) or a script (.py)")
+        raise SpecError(
+            "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
+        )
     return from_path(
         context.directory / Path(args.target).expanduser(),
         arguments=context.arguments,

@@ -31,7 +31,8 @@ class Parser(argparse.ArgumentParser):
         self.value_options: dict[str, Completion | None] = {}
         """Options that take a value, and what it is."""
         self.flags: set[str] = set()
-        self.positional: Completion | None = None
+        self.positionals: list[Completion | None] = []
+        """What each positional is, in order."""
         self.option("--help", "-h", action=_Help, nargs=0, help="show this and do nothing else")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
@@ -45,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     def argument(self, name: str, *, completes: Completion | None = None, **settings: Any) -> None:
         """``add_argument`` for a positional, remembered for completion."""
         self.add_argument(name, **settings)
-        self.positional = completes
+        self.positionals.append(completes)
 
     def parse(self, argv: Sequence[str], namespace: argparse.Namespace) -> argparse.Namespace:
         """Parse everything.

@@ -6,6 +6,7 @@ In a notebook the cluster has been listening for long and none of this waits.
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.cluster import SETTLE_S
@@ -24,13 +25,18 @@ LOOK_EVERY_S = 0.05
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, once discovery has had its time."""
+    wait_while(context, cluster, lambda: True)
+    return cluster.nodes()
+
+
+def wait_while(context: Context, cluster: Cluster, is_missing: Callable[[], object]) -> None:
+    """Give discovery its time, or as much of it as it takes to find what is missing."""
     rest = SETTLE_S - context.clusters.age_s(cluster)
     with context.screen.progress() as progress:
-        while rest > 0:
+        while rest > 0 and is_missing():
             progress.report("looking for nodes", len(cluster.nodes()), None)
             context.sleep(min(LOOK_EVERY_S, rest))
             rest = SETTLE_S - context.clusters.age_s(cluster)
-    return cluster.nodes()
 
 
 def find_job(context: Context, args: Namespace) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_mntrain.verbs.ending import Kill, Stop
-from jupyter_mntrain.verbs.exporting import Export
+from jupyter_mntrain.verbs.export import Export
 from jupyter_mntrain.verbs.jobs import Jobs, Status
 from jupyter_mntrain.verbs.launching import DryRun, Launch
 from jupyter_mntrain.verbs.links import Measure

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec
@@ -59,7 +61,7 @@ def from_path(
         SpecError: it is not there, cannot be read, or does not compile; with the line number.
         RecipeError: a field of the recipe is wrong.
     """
-    text = _read(path)
+    text = read_text(path)
     if path.suffix == ".toml":
         _refuse_arguments(arguments)
         return _recipe(text, overrides, name=path.name, directory=path.parent, job=path.stem)
@@ -99,6 +101,45 @@ def from_cell(
     return _recipe(source, overrides, name="cell", directory=directory, job=None)
 
 
+def from_spec(
+    spec: JobSpec,
+    *,
+    took: str,
+    directory: Path,
+    arguments: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Workload:
+    """What a job that was written down runs, with changes.
+
+    Args:
+        arguments: take the place of those that its script had.
+        overrides: come after those that its recipe had, and win.
+
+    Raises:
+        SpecError: it does not compile, or the change does not fit what it runs.
+        RecipeError: a field of the recipe is wrong.
+    """
+    recipe = spec.files.get(RECIPE_FILE)
+    if spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE) and recipe is not None:
+        before = spec.entry[3:]
+        if before[::2] == ("--set",) * (len(before) // 2):
+            _refuse_arguments(arguments)
+            every = [*before[1::2], *overrides]
+            made = _recipe(recipe, every, name=RECIPE_FILE, directory=directory, job=spec.name)
+            return msgspec.structs.replace(made, files=spec.files, name=spec.name, took=took)
+    if overrides:
+        raise SpecError(
+            f"--set {overrides[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
+            fix="give its own arguments after --",
+        )
+    program = spec.entry[: 2 if spec.entry[:1] == ("-m",) else 1]
+    for script in program:
+        if script.endswith(".py") and script in spec.files:
+            compile_script(spec.files[script], script)
+    entry = (*program, *arguments) if arguments else spec.entry
+    return Workload(entry=entry, files=spec.files, name=spec.name, took=took)
+
+
 def compile_script(source: str, name: str) -> None:
     """Raise :class:`SpecError` with the line number if ``source`` is not Python."""
     try:
@@ -115,7 +156,8 @@ def compile_script(source: str, name: str) -> None:
         raise SpecError(f"{name}: {error}", fix="save it as plain text") from None
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A file's text; what is wrong with it is said as a :class:`SpecError`."""
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -141,7 +183,7 @@ def _neighbours(path: Path) -> list[str]:
 
 def read_files(paths: Sequence[Path]) -> dict[str, str]:
     """Further small files, by the name they get on every node."""
-    return {PurePosixPath(path.name).as_posix(): _read(path) for path in paths}
+    return {PurePosixPath(path.name).as_posix(): read_text(path) for path in paths}
 
 
 def _recipe(

@@ -1,64 +1,132 @@
-"""A job that went through a file is the same job, but for its secrets."""
+"""A job as a file: the same spec comes back, and what is wrong is named."""
 
 from __future__ import annotations
 
+import tomllib
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.launch.spec_file import read_spec, secrets_of, write_spec
+from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec, Participant
 
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
-
+ODD = st.text(st.sampled_from("a\"'\\\n\r\t\0\x1f\x7f\x85\u2028 =#[]é🦙"), max_size=12)
+TEXTS = st.text(max_size=20) | ODD | st.sampled_from(["a\r\nb\r\n", "\r\n", "\n", '"""', "'''\n"])
+NAMES = TEXTS | st.sampled_from(["HF_TOKEN", "key", "My\nSecret", "A"])
 SPECS = st.builds(
     JobSpec,
-    entry=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
+    entry=st.lists(TEXTS, max_size=3).map(tuple),
     participants=st.lists(
         st.builds(
             Participant,
-            node=TEXT,
-            nproc=st.integers(1, 9),
-            gpus=st.lists(st.integers(0, 9)).map(tuple),
-            interface=st.none() | TEXT,
+            node=TEXTS,
+            nproc=st.integers(1, 8),
+            gpus=st.lists(st.integers(0, 15), max_size=3).map(tuple),
+            interface=st.none() | TEXTS,
         ),
-        min_size=1,
         max_size=3,
     ).map(tuple),
-    name=TEXT,
-    files=st.dictionaries(TEXT, TEXT, max_size=3),
-    environment=st.dictionaries(st.sampled_from(["A", "B C", 'D"']), TEXT),
-    torchrun_arguments=st.lists(TEXT, max_size=2).map(tuple),
+    name=TEXTS,
+    files=st.dictionaries(TEXTS, TEXTS, max_size=3),
+    environment=st.dictionaries(NAMES, TEXTS, max_size=3),
+    torchrun_arguments=st.lists(TEXTS, max_size=2).map(tuple),
     port=st.none() | st.integers(1, 65535),
-    link_capacity_bytes_per_s=st.none() | st.floats(1, 1e12),
+    link_capacity_bytes_per_s=st.none() | st.floats(0, allow_nan=False),
 )
+
+SPEC = JobSpec(
+    entry=("train.py", "--lr", "3"),
+    participants=(Participant(node="wopr", nproc=2, gpus=(0, 1)), Participant(node="muthur")),
+    name="mine",
+    files={"train.py": "import torch\nprint('a \"word\"')\n"},
+    environment={
+        "A": "1",
+        "HF_TOKEN": "hf_abc",
+        "wandb_api_key": "x",
+        "TOKENIZERS_PARALLELISM": "0",
+    },
+    port=29511,
+)
+FILE = 'mntrain_job = 1\nname = "n"\nentry = ["a.py"]\n'
 
 
 @given(SPECS)
-def test_what_is_written_is_read_back(spec: JobSpec) -> None:
-    assert read_spec(write_spec(spec, "a header\nof two lines")) == spec
+def test_what_is_written_is_read_back_exactly(spec):
+    assert (
+        read_spec(write_spec(spec, job_id="j-00000000", submitted_s=0, with_secrets=True)) == spec
+    )
 
 
-def test_secrets_are_left_out_and_named() -> None:
-    environment = {"HF_TOKEN": "hush", "api_key": "hush", "LEVEL": "1"}
-    spec = JobSpec(entry=("a.py",), participants=(), environment=environment)
-    text = write_spec(spec)
-    assert secrets_of(spec) == ("HF_TOKEN", "api_key")
-    assert "hush" not in text
-    assert "HF_TOKEN, api_key" in text
-    assert read_spec(text).environment == {"LEVEL": "1"}
+@given(SPECS)
+def test_only_what_looks_like_a_secret_is_left_out(spec):
+    kept = {k: v for k, v in spec.environment.items() if k not in secret_names(spec)}
+    assert read_spec(write_spec(spec)) == msgspec.structs.replace(spec, environment=kept)
+
+
+@given(SPECS)
+def test_it_survives_a_file(tmp_path_factory, spec):
+    path = tmp_path_factory.getbasetemp() / "spec.toml"
+    path.write_bytes(write_spec(spec, with_secrets=True).encode())
+    assert read_spec(path.read_bytes().decode()) == spec
+
+
+def test_a_person_can_read_it():
+    text = write_spec(SPEC, job_id="j-7f3a9c21", submitted_s=1_700_000_000)
+    assert text.startswith("# A job of jupyter_mntrain: mine\n")
+    assert "# Launch it again: mntrain launch j-7f3a9c21.toml\n" in text
+    assert "# Written from job j-7f3a9c21, launched 2023-11-14 22:13 UTC\n" in text
+    assert "\nmntrain_job = 1\n" in text
+    assert '\n[[participants]]\nnode = "wopr"\nnproc = 2\n' in text
+    assert '"train.py" = """\nimport torch\n' in text
+    assert is_spec(text)
+
+
+def test_secrets_are_named_and_not_written():
+    assert secret_names(SPEC) == ("HF_TOKEN", "wandb_api_key")
+    text = write_spec(SPEC)
+    assert "# Left out, they look like secrets: HF_TOKEN, wandb_api_key\n" in text
+    assert "hf_abc" not in text
+    assert "TOKENIZERS_PARALLELISM" in text
+    assert "hf_abc" in write_spec(SPEC, with_secrets=True)
+
+
+def test_without_participants_there_are_none():
+    assert read_spec(FILE).participants == ()
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "no job file"),
-        ("[model]", "mntrain_job"),
-        ("mntrain_job = 99", "version 99"),
-        ("mntrain_job = 1\nentri = []", "entri"),
+        ("mntrain_job = 2\n", ["version 2", "upgrade jupyter-mntrain"]),
+        ("mntrain_job = true\n", ["not a version", "mntrain_job = 1"]),
+        ("mntrain_jb = 1\n", ["no job file", "mntrain_job instead of mntrain_jb"]),
+        ('[model]\npreset = "llama-tiny"\n', ["no job file", "mntrain export"]),
+        ("import torch\n", ["not valid TOML", "line 1"]),
+        (FILE + "prot = 3\n", ["unknown key 'prot'", "did you mean port"]),
+        (FILE + "version = 1\n", ["unknown key 'version'"]),
+        (FILE + "qqq = 3\n", ["unknown key 'qqq'", "use one of entry, participants"]),
+        (
+            FILE + '[[participants]]\nnode = "a"\nnprocs = 1\n',
+            ["participants[0]", "unknown key 'nprocs'", "did you mean nproc"],
+        ),
+        (FILE + 'port = "x"\n', ["port: expected `int", "got `str`"]),
+        (FILE + "participants = 3\n", ["participants: expected `array`"]),
+        ("mntrain_job = 1\n", ["missing required field `entry`"]),
     ],
 )
-def test_what_is_no_job_file_says_so(text: str, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        read_spec(text)
+def test_what_is_wrong_is_named(text, words):
+    with pytest.raises(SpecError) as caught:
+        read_spec(text, name="x.toml")
+    assert str(caught.value).startswith("x.toml: ")
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_neither_text_nor_recipe_is_meant_as_a_job_file():
+    assert not is_spec("import torch\n")
+    assert not is_spec("[model]\n")
+    assert is_spec("mntrain_job = 99\n")
+    assert is_spec('mntrain_job = 1\nname = "open\n')
+    assert tomllib.loads(write_spec(SPEC))["mntrain_job"] == 1

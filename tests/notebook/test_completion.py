@@ -66,6 +66,14 @@ def test_recipes_scripts_and_folders(offers, tmp_path):
     assert offers("%mntrain launch deep/") == ["deep/train.py"]
 
 
+def test_jobs_to_launch_again_and_where_to_export(offers, tmp_path):
+    (tmp_path / "kept.toml").touch()
+    assert offers("%mntrain launch j-7") == ["j-7f3a9c21"]
+    assert offers("%mntrain export j-") == ["j-7f3a9c21"]
+    assert offers("%mntrain export --force j-7f3a9c21 ke") == ["kept.toml"]
+    assert offers("%mntrain export --cluster lab j-7f3a9c21 ke") == ["kept.toml"]
+
+
 def test_recipe_fields(offers):
     assert "train.steps=" in offers("%mntrain launch r.toml --set train.st")
 

@@ -9,7 +9,7 @@ from tornado.web import authenticated
 
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.entries import JobEntry
-from jupyter_mntrain.launch.spec_file import read_spec, secrets_of, write_spec
+from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
@@ -111,15 +111,11 @@ class Spec(JobHandler):
     @authorized
     async def get(self, job_id: str) -> None:
         hub, entry = await self.entry(job_id)
-        spec = hub.cluster.known_job(entry.job_id).view().spec
-        header = f"{entry.name}, as launched as job {entry.job_id}"
-        self.answer(
-            SpecFile(
-                name=f"{entry.job_id}.toml",
-                text=write_spec(spec, header),
-                left_out=secrets_of(spec),
-            )
-        )
+        view = hub.cluster.known_job(entry.job_id).view()
+        when = view.attempt.submitted_s
+        text = write_spec(view.spec, job_id=entry.job_id, submitted_s=when)
+        name, left_out = f"{entry.job_id}.toml", secret_names(view.spec)
+        self.answer(SpecFile(name=name, text=text, left_out=left_out))
 
 
 class Stop(JobHandler):
