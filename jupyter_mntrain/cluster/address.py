@@ -8,6 +8,9 @@ from urllib.parse import urlsplit
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 
+MOST_CHARACTERS, MOST_OF_A_LABEL = 253, 63
+"""Of a host's name (RFC 1035 §2.3.4)."""
+
 
 def parse_address(text: str) -> str:
     """``host:port`` in one spelling, the port filled in; IPv6 as ``[::1]:8765``.
@@ -21,7 +24,7 @@ def parse_address(text: str) -> str:
     except ValueError as error:
         raise _not_an_address(text) from error
     has_rest = parts.path or parts.query or parts.fragment or parts.username is not None
-    if not host or has_rest or port == 0 or any(c.isspace() for c in host):
+    if not host or has_rest or port == 0 or not _can_be_asked(host):
         raise _not_an_address(text)
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{DEFAULT_PORT if port is None else port}"
@@ -38,6 +41,18 @@ def is_ip_address(host: str) -> bool:
         ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def _can_be_asked(host: str) -> bool:
+    """Whether a resolver takes it: printable, and short enough also in the spelling of DNS."""
+    if not host.isprintable() or any(c.isspace() for c in host) or len(host) > MOST_CHARACTERS:
+        return False
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        # An odd label by itself, as in "..", is the resolver's to refuse: it says what is wrong.
+        return host.isascii() and all(len(label) <= MOST_OF_A_LABEL for label in host.split("."))
     return True
 
 

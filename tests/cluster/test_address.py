@@ -25,7 +25,24 @@ def test_addresses(text: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":80", "a:b", "a:70000", "a:0", "http://a", "a/b", "u@a", "a b", "a:1:2", "[::1"]
+    "text",
+    [
+        "",
+        ":80",
+        "a:b",
+        "a:70000",
+        "a:0",
+        "http://a",
+        "a/b",
+        "u@a",
+        "a b",
+        "a:1:2",
+        "[::1",
+        "a\0b:1",
+        "a" * 64,
+        "a." * 200,
+        "é" * 70,
+    ],
 )
 def test_what_is_none(text: str) -> None:
     with pytest.raises(SpecError, match="HOST:PORT"):
