@@ -1,12 +1,16 @@
-"""Whose a GPU is, as far as a node may know. The cards themselves need a machine that has some."""
+"""Whose a GPU is, as far as a node may know. NVML itself needs a machine with cards."""
 
 from __future__ import annotations
 
 import os
+import sys
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
+import pytest
 
-from jupyter_mntrain.agent.gpus import _process
+from jupyter_mntrain.agent.gpus import GpuReader, _process
 from jupyter_mntrain.model.node import Gpu, GpuProcess
 
 
@@ -33,3 +37,73 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
     busy = Gpu(**basis, processes=(GpuProcess(pid=7, user="ada"), GpuProcess(pid=8)))
     assert not busy.is_idle
     assert busy.owners == "ada (pid 7) and pid 8"
+
+
+class CardError(Exception):
+    """What NVML raises."""
+
+
+class NotSupportedError(CardError):
+    """What this card does not tell."""
+
+
+class Cards:
+    """NVML of a machine with one card, which this process and one that is gone compute on."""
+
+    NVMLError, NVMLError_NotSupported = CardError, NotSupportedError
+    NVML_TEMPERATURE_GPU = 0
+    GONE = 2**22 + 5
+
+    def __init__(self, *, tells_processes: bool = True) -> None:
+        self._tells_processes = tells_processes
+
+    def nvmlInit(self) -> None: ...  # noqa: N802
+
+    def __getattr__(self, name: str) -> Any:
+        answers: dict[str, Any] = {
+            "nvmlSystemGetDriverVersion": "570.1",
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetHandleByIndex": "handle",
+            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlDeviceGetName": b"RTX",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
+            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=50),
+            "nvmlDeviceGetPowerUsage": 100_000,
+            "nvmlDeviceGetTemperature": 60,
+            "nvmlDeviceGetComputeRunningProcesses": [
+                SimpleNamespace(pid=pid) for pid in (self.GONE, os.getpid(), os.getpid())
+            ],
+        }
+
+        def answer(*_: object) -> Any:
+            if name == "nvmlDeviceGetComputeRunningProcesses" and not self._tells_processes:
+                raise NotSupportedError
+            return answers[name]
+
+        return answer
+
+
+def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Cards())
+    (card,) = GpuReader().read()
+    me = psutil.Process()
+    mine = GpuProcess(pid=os.getpid(), user=me.username(), command=me.name())
+    assert card.processes == (mine, GpuProcess(pid=Cards.GONE))
+    assert card.process_pids == (os.getpid(), Cards.GONE)
+    assert (card.name, card.utilisation, card.power_w) == ("RTX", 0.5, 100.0)
+
+
+def test_a_card_that_keeps_its_processes_to_itself_is_still_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Cards(tells_processes=False))
+    (card,) = GpuReader().read()
+    assert card.processes == ()
+
+
+def test_a_process_of_somebody_else_keeps_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(pid: int) -> psutil.Process:
+        raise psutil.AccessDenied(pid)
+
+    monkeypatch.setattr(psutil, "Process", denied)
+    assert _process(7) == GpuProcess(pid=7)
