@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.server.hub import Hub
 
-MOST_THREADS = 8
-"""Requests that wait for nodes at once; more wait for their turn, and the loop for none."""
+MOST_AT_ONCE = 3
+"""Requests of one kind that wait for nodes at once. More wait for their turn, and no other kind
+does: who asks silent nodes for something over and over keeps nobody from stopping a job."""
+
+MOST_THREADS = 32
+"""For all kinds together; a thread is only made when it is needed."""
+
+T = TypeVar("T")
 
 
 class Opening:
@@ -26,6 +35,7 @@ class Opening:
         self._version = version
         self._opened: asyncio.Task[Hub] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
+        self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
     async def hub(self) -> Hub:
         """The hub; made now, if there is none.
@@ -36,6 +46,11 @@ class Opening:
         if self._opened is None or (self._opened.done() and self._opened.exception()):
             self._opened = asyncio.create_task(self._open())
         return await asyncio.shield(self._opened)
+
+    async def work(self, kind: str, call: Callable[[], T]) -> T:
+        """Run what waits for nodes in a thread, when it is this kind's turn."""
+        async with self._turns[kind]:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
     async def close(self) -> None:
         """Stop watching. Jobs go on."""

@@ -1,15 +1,17 @@
-"""Nobody without the token learns or does anything."""
+"""Nobody without the token, or whom Jupyter's authorizer refuses, learns or does anything."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import httpx
 import pytest
 
 from jupyter_mntrain.server.app import ROUTES
-from tests.server.conftest import FILE, SECRET, Served
-from tests.server.live_server import TOKEN
+from tests.agent.live import free_port
+from tests.server.conftest import CLUSTER, FILE, SECRET, Served
+from tests.server.live_server import TOKEN, LiveServer
 
 # Each starts Jupyter servers of its own.
 pytestmark = pytest.mark.slow
@@ -20,6 +22,17 @@ CREDENTIALS = {
     "wrong header": {"headers": {"Authorization": f"token not-{TOKEN}"}},
     "wrong query": {"params": {"token": f"not-{TOKEN}"}},
 }
+
+
+AUTHORIZER = """
+from jupyter_server.auth import Authorizer
+
+class All_But_Ours(Authorizer):
+    def is_authorized(self, handler, user, action, resource):
+        return resource != "mntrain"
+
+c.ServerApp.authorizer_class = All_But_Ours
+"""
 
 
 def pairs() -> list[tuple[str, str, str]]:
@@ -39,10 +52,8 @@ def test_every_route_refuses_every_wrong_credential(served: Served) -> None:
     before = [len(agent.requests) for agent in served.agents]
     for verb, path, how in pairs():
         url = served.server.url(path.replace("j-00000001", job_id))
-        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket"} if "events" in path else {}
-        upgrade |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a2V5"} if upgrade else {}
         more = dict(CREDENTIALS[how])
-        more["headers"] = {**upgrade, **more.get("headers", {})}  # type: ignore[dict-item]
+        more["headers"] = {**upgrade(path), **more.get("headers", {})}  # type: ignore[dict-item]
         answer = httpx.request(verb, url, timeout=20, **more)  # type: ignore[arg-type]
         where = (verb, path, how, answer.text)
         assert answer.status_code == 403, where
@@ -55,6 +66,32 @@ def test_every_route_refuses_every_wrong_credential(served: Served) -> None:
     asked = sum(len(agent.requests) for agent in served.agents) - sum(before)
     assert asked <= len(served.agents), "at most the journals of the new job were asked for"
     print(f"{len(pairs())} pairs of route and credential refused")
+
+
+def test_every_route_refuses_whom_the_authorizer_refuses(served: Served, tmp_path: Path) -> None:
+    (tmp_path / ".jupyter").mkdir()
+    (tmp_path / ".jupyter" / "jupyter_server_config.py").write_text(AUTHORIZER)
+    addresses = " ".join(agent.where for agent in served.agents)
+    server = LiveServer(tmp_path, free_port("127.0.0.1"), CLUSTER, addresses).start()
+    try:
+        routes = sorted({(verb, path) for verb, path, _ in pairs()})
+        for verb, path in routes:
+            headers = {"Authorization": f"token {TOKEN}", **upgrade(path)}
+            answer = httpx.request(verb, server.url(path), headers=headers, timeout=20)
+            assert answer.status_code == 403, (verb, path, answer.text)
+            assert answer.json()["code"] == "forbidden", (verb, path, answer.text)
+        assert "Traceback" not in server.log
+    finally:
+        server.end()
+    print(f"{len(routes)} routes refused")
+
+
+def upgrade(path: str) -> dict[str, str]:
+    """What asks for a WebSocket, where the route is one."""
+    if "events" not in path:
+        return {}
+    asked = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    return asked | {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "a2V5"}
 
 
 def test_all_routes_are_covered() -> None:

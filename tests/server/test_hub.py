@@ -89,6 +89,21 @@ async def test_an_opening_that_failed_is_tried_again(
     assert isinstance(await opening.hub(), Hub)
 
 
+async def test_requests_of_one_kind_keep_no_other_kind_waiting(
+    agents: Elsewhere, new_opening: Callable[..., Opening]
+) -> None:
+    opening = new_opening(two_nodes(agents)[1])
+    answered = threading.Event()
+    slow = [asyncio.create_task(opening.work("add", answered.wait)) for _ in range(100)]
+    try:
+        for kind in ("logs", "stop", "launch"):
+            assert await asyncio.wait_for(opening.work(kind, lambda: True), 20)
+        assert not any(task.done() for task in slow)
+    finally:
+        answered.set()
+    assert all(await asyncio.gather(*slow))
+
+
 def wrong_name() -> Cluster:
     raise SpecError("no such name")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, ParamSpec, TypeVar
 
@@ -76,9 +76,14 @@ class MntrainHandler(HubHandler, APIHandler):
     """Takes and answers JSON."""
 
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what waits for nodes in a thread of the pool."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._opening.pool, lambda: call(*args, **kwargs))
+        """Run what waits for nodes in a thread; a route waits for its own requests only."""
+        return await self._opening.work(type(self).__name__, partial(call, *args, **kwargs))
+
+    @property
+    def person(self) -> str:
+        """Who asks, for people: a user name may be a number that nobody knows."""
+        user = self.current_user
+        return str(user.display_name or user.name or user.username)
 
     def body_as(self, kind: type[T]) -> T:
         """The validated body; an empty one is ``{}``."""

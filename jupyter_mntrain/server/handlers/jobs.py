@@ -52,8 +52,7 @@ class Jobs(MntrainHandler):
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(LaunchJob)
         spec = self._spec(hub, body)
-        by = self.current_user.username
-        job = await self.work(hub.cluster.launch, spec, submitted_by=by)
+        job = await self.work(hub.cluster.launch, spec, submitted_by=self.person)
         hub.look_now()
         entry = hub.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() has put it into the live view
@@ -62,7 +61,10 @@ class Jobs(MntrainHandler):
     def _spec(self, hub: Hub, body: LaunchJob) -> JobSpec:
         match body:
             case LaunchJob(job_id=None, spec=str(text)):
-                return read_spec(text)
+                try:
+                    return read_spec(text)
+                except RecursionError as error:  # tomllib calls itself for every bracket
+                    raise refusal(400, "bad-spec", "this job file is nested too deeply") from error
             case LaunchJob(job_id=str(job_id), spec=None):
                 return hub.cluster.known_job(self.job_id(job_id)).view().spec
             case _:
@@ -125,7 +127,7 @@ class Stop(JobHandler):
         grace_s = self.body_as(EndJob).grace_s
         if not 0 <= grace_s <= 3600:
             raise refusal(400, "bad-request", f"grace_s={grace_s} is out of range", "0 to 3600 s")
-        reason = f"stopped by {self.current_user.username}"
+        reason = f"stopped by {self.person}"
         await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))
 
 

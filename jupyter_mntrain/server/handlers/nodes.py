@@ -13,6 +13,7 @@ class Nowhere(MntrainHandler):
     """Any other route: an answer of ours instead of Jupyter's page."""
 
     @authenticated
+    @authorized
     async def get(self) -> None:
         raise refusal(404, "no-such-route", f"there is no {self.request.path}")
 
