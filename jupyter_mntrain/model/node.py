@@ -66,10 +66,6 @@ class Gpu(Record, frozen=True):
     processes: tuple[GpuProcess, ...] = ()
 
     @property
-    def process_pids(self) -> tuple[int, ...]:
-        return tuple(process.pid for process in self.processes)
-
-    @property
     def owners(self) -> str:
         """Who computes on it, for people; empty if nobody does."""
         return " and ".join(map(str, self.processes))

@@ -89,7 +89,7 @@ def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> Non
     me = psutil.Process()
     mine = GpuProcess(pid=os.getpid(), user=me.username(), command=me.name())
     assert card.processes == (mine, GpuProcess(pid=Cards.GONE))
-    assert card.process_pids == (os.getpid(), Cards.GONE)
+    assert [process.pid for process in card.processes] == [os.getpid(), Cards.GONE]
     assert (card.name, card.utilisation, card.power_w) == ("RTX", 0.5, 100.0)
 
 
