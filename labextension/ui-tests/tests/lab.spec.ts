@@ -88,7 +88,7 @@ test('a restarted kernel and a reopened notebook show it live again', async ({
   await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(5);
   await page.notebook.save();
   const restarted = execute(page, 'kernelmenu:restart');
-  await page.getByRole('button', { name: /Restart/ }).click();
+  await page.locator('.jp-Dialog').getByText('Restart', { exact: true }).click();
   await restarted;
   const before = await step();
   await expect.poll(step).toBeGreaterThan(before + 1);
