@@ -227,7 +227,7 @@ class Cluster:
         return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
-        """A job by its id or the beginning of it, whoever launched it.
+        """A job by its id or the beginning of it, whoever launched it, with all its participants.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -244,6 +244,7 @@ class Cluster:
             raise SpecError(
                 f"{len(matches)} jobs begin with {job_id!r}", fix=f"use one of {', '.join(matches)}"
             )
+        self._hear_everybody(matches[0])
         return Job(self._driver, matches[0])
 
     def measure(
@@ -290,6 +291,21 @@ class Cluster:
         return exact or [
             job_id for job_id in jobs if text and job_id.startswith((text, f"j-{text}"))
         ]
+
+    def _hear_everybody(self, job_id: JobId) -> None:
+        """Give a driver that has just begun the time to hear every participant of a job.
+
+        One of them knows them all, with their addresses: no need to wait for each to be found.
+        """
+        live = self._driver.live
+        placements = self._driver.view(job_id).attempt.placements
+
+        async def expect() -> None:
+            for placement in placements:
+                live.expect(placement)
+
+        self._driver.loop.run(expect())
+        self._driver.wait_until(lambda: all(map(live.was_heard, placements)), self._unsettled_s())
 
     def _settle(self, names: Sequence[str], progress: Progress) -> None:
         """Give a driver that has just begun the time to find the named nodes, or all."""

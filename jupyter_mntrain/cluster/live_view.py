@@ -86,6 +86,21 @@ class LiveView:
                 return
         self._begin((address,), found_by, info=info)
 
+    def expect(self, placement: Placement) -> None:
+        """Watch a participant, also one that discovery has not found (yet)."""
+        found = Found(addresses=placement.agent, node_id=placement.node_id)
+        if not any(_is_same(watch, found) for watch in self._watches):
+            self._begin(found.addresses, "job", node_id=placement.node_id)
+
+    def was_heard(self, placement: Placement) -> bool:
+        """Whether a participant has told what it knows."""
+        return any(
+            view.info is not None
+            and view.info.node_id == placement.node_id
+            and view.liveness != "connecting"
+            for view in self.nodes
+        )
+
     def forget(self, address: str) -> bool:
         """Stop watching whoever is watched under an address."""
         for watch in list(self._watches):

@@ -11,7 +11,8 @@ Liveness = Literal["connecting", "up", "suspect", "lost"]
 """``connecting``: never heard from yet. ``suspect`` and ``lost``: silent, and a direct probe has
 not answered either. Lost means unreachable, not dead: its jobs may well go on."""
 
-FoundBy = Literal["mdns", "typed", "remembered"]
+FoundBy = Literal["mdns", "typed", "remembered", "job"]
+"""``job``: another node named it as a participant of a job that was asked for."""
 
 
 class NodeView(Record, frozen=True):

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.node_view import FoundBy, Liveness, NodeView
 from jupyter_mntrain.model.ids import NodeId
 
 _BY_LIVENESS: dict[Liveness, int] = {"up": 0, "suspect": 1, "connecting": 2, "lost": 3}
-_BY_SOURCE: dict[FoundBy, int] = {"typed": 0, "remembered": 1, "mdns": 2}
+_BY_SOURCE: dict[FoundBy, int] = {"typed": 0, "remembered": 1, "mdns": 2, "job": 3}
 
 _Machine = tuple[str, str]
 """Host name and boot id: what tells two machines with a copied node id apart."""

@@ -49,8 +49,8 @@ def find_job(context: Context, args: Namespace) -> Job:
     if args.job:
         with context.screen.progress() as progress:
             return cluster.job(args.job, progress=progress)
-    if not cluster.jobs():
-        reachable_nodes(context, cluster)
+    # Of whoever answers first the newest job need not be the newest.
+    reachable_nodes(context, cluster)
     jobs = cluster.jobs()
     if not jobs:
         raise JobNotFoundError(

@@ -109,7 +109,7 @@ export interface NodeEntry {
  */
 export interface NodeView {
   address: string;
-  found_by: "mdns" | "remembered" | "typed";
+  found_by: "job" | "mdns" | "remembered" | "typed";
   liveness: "connecting" | "lost" | "suspect" | "up";
   info?: NodeInfo | null;
   beat?: Beat | null;

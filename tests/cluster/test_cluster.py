@@ -216,8 +216,18 @@ def test_a_job_launched_is_known_at_once_and_to_every_cluster(
     assert job.state == "running"
     assert [view.job_id for view in cluster.jobs()] == [job.id]
     assert two[0].jobs[job.id].submitted_by.count("@") == 1
+    # One participant knows where the others are.
     other = open_cluster(two[1])
     seen = other.job(job.id)
+    assert [part.state for part in seen.view().parts] == ["running", "running"]
+    assert [view.found_by for view in other.nodes()] == ["job", "typed"]
+
+
+def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_found(
+    job: Job, open_cluster: Open, elsewhere: Elsewhere, two: list[FakeAgent]
+) -> None:
+    elsewhere.do(two[0].die)
+    seen = open_cluster(two[1]).job(job.id)
     assert [part.state for part in seen.view().parts] == ["unknown", "running"]
     assert seen.state == "running"
 
