@@ -230,7 +230,7 @@ def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster,
         job.lines.append(type(job.lines[0])(node="wopr", rank=0, text="step 2"))
         job.become("succeeded")
 
-    do("logs", "--follow", screen=screen, sleep=sleep)
+    do("logs", job.id, "--follow", screen=screen, sleep=sleep)
     said = "".join(text(one) for one in screen.said)
     assert said.count("step 1 loss") == 1
     assert said.count("step 2") == 1
