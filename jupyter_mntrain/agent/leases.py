@@ -130,6 +130,15 @@ class LeaseBook:
                     node=node,
                 )
 
+    def port_refusal(self, address: str, port: int) -> str | None:
+        """Why a port could not be promised now; ``None`` if it could. Holds nothing."""
+        try:
+            self._refuse_promised_port(address, port, "")
+            self.hold_port(address, port, "").close()
+        except RefusedError as error:
+            return error.cause
+        return None
+
     def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
         lease = Lease(request.job_id, request.attempt, request.gpus, address)
         if request.hold_port is not None:

@@ -11,10 +11,14 @@ from jupyter_mntrain.agent.identity import boot_id
 from jupyter_mntrain.agent.inventory import InventoryReader
 from jupyter_mntrain.agent.jobs import JobBook
 from jupyter_mntrain.agent.leases import Lease, LeaseBook
-from jupyter_mntrain.model.api import PROTOCOL, LeaseGrant, LeaseRequest, NodeChanged
+from jupyter_mntrain.agent.ports import LAST_PORT
+from jupyter_mntrain.model.api import PROTOCOL, LeaseGrant, LeaseRequest, NodeChanged, PortStatus
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
+
+NEAR_PORTS = 50
+"""Looked at for one that is free, above one that is taken."""
 
 
 @dataclass
@@ -72,6 +76,20 @@ class Node:
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
         return self._granted(lease, request)
+
+    def port_status(self, port: int, interface: str | None) -> PortStatus:
+        """Whether a head's port could be promised on an interface's address. Holds nothing.
+
+        Raises:
+            RefusedError: there is no such port or interface.
+        """
+        address = self._address_on(interface, self.inventory.read().interfaces)
+        reason = self.leases.port_refusal(address, port)
+        free = None
+        if reason is not None:
+            near = range(port + 1, min(port + NEAR_PORTS, LAST_PORT) + 1)
+            free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
+        return PortStatus(port=port, address=address, reason=reason, next_free=free)
 
     def changed(self) -> None:
         """Tell listeners about this node anew; nothing is read when nobody listens."""

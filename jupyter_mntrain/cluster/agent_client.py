@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -68,6 +69,10 @@ class AgentClient:
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         await self._ask("DELETE", f"/v1/leases/{job_id}/{attempt}", dict[str, Any])
+
+    async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
+        query = f"?interface={quote(interface, safe='')}" if interface else ""
+        return await self._ask("GET", f"/v1/port/{port}{query}", api.PortStatus)
 
     async def jobs(self) -> list[JobRecord]:
         return await self._ask("GET", "/v1/jobs", list[JobRecord])

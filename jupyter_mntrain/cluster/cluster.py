@@ -19,12 +19,12 @@ from jupyter_mntrain.cluster.peers import PeerBook
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.launch import NodeCommand
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.node import NodeInfo
-from jupyter_mntrain.plan import arrange, choose_participants, parse_member
+from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 
 SETTLE_S = 2.5
 """A driver that has just begun gives nodes this long to be found: mDNS takes 1.2 s when cold."""
@@ -189,6 +189,22 @@ class Cluster:
             if view.name in {member.node for member in wanted}:
                 refuse_unusable(view)
         return choose_participants(wanted, [view.info for view in self._usable() if view.info])
+
+    def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
+        """Whether ``node`` could be the head on ``port``, asked there and now; holds nothing.
+
+        Args:
+            interface: whose address; the agent's own if not given.
+
+        Raises:
+            SpecError: no node is called so.
+            NodeError: it does not answer.
+            RefusedError: there is no such port or interface.
+        """
+        info = find_node(node, [view.info for view in self.nodes() if view.info])
+        address = next(view.address for view in self.nodes() if view.info is info)
+        client = self._driver.live.client(address, info.name)
+        return self._driver.loop.run(client.port_status(port, interface))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.

@@ -14,6 +14,7 @@ POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
                                                      counts from the end
+GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → Capacity
 ======  =========================================  ==============================================
@@ -99,6 +100,21 @@ class StopRequest(Record, frozen=True):
     reason: str
     grace_s: float = 2.0
     attempt: int | None = None
+
+
+class PortStatus(Record, frozen=True):
+    """Whether a rendezvous could be held on a port now.
+
+    Args:
+        address: where was looked.
+        reason: why it cannot be had; ``None`` if it can.
+        next_free: the nearest higher port that can; ``None`` if there is none close by.
+    """
+
+    port: int
+    address: str
+    reason: str | None = None
+    next_free: int | None = None
 
 
 class ProbeListen(Record, frozen=True):

@@ -104,6 +104,8 @@ class Completer:
             most = len(inventory.gpus) or 1
             if begun.count(":") < 2:
                 yield from (f"{node.name}:{number}" for number in range(most, 0, -1))
+                if most > 1:
+                    yield from (f"{node.name}:gpu{gpu.index}" for gpu in inventory.gpus)
                 continue
             count = begun.split(":")[1]
             for interface in inventory.interfaces:

@@ -1,7 +1,11 @@
-"""Who takes part: ``--member HOST:N[:IFACE]`` and the default, checked against what nodes have."""
+"""Who takes part: ``--member HOST:N[:IFACE]`` and the default, checked against what nodes have.
+
+``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from jupyter_mntrain.model._record import Record
@@ -11,14 +15,20 @@ from jupyter_mntrain.model.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
 
 FORM = "HOST:N[:IFACE]"
+_GPUS = re.compile(r"gpu(\d{1,3}(?:,\d{1,3})*)")
 
 
 class Member(Record, frozen=True):
-    """A node as asked for. ``nproc`` is ``None`` for "all idle GPUs, or one process"."""
+    """A node as asked for. ``nproc`` is ``None`` for "all idle GPUs, or one process".
+
+    Args:
+        gpus: exactly these, by id; then ``nproc`` is their number.
+    """
 
     node: str
     nproc: int | None = None
     interface: str | None = None
+    gpus: tuple[int, ...] = ()
 
 
 def parse_member(text: str) -> Member:
@@ -33,10 +43,15 @@ def parse_member(text: str) -> Member:
         raise SpecError(f"{text!r} is not a member", fix=f"write it as {FORM}, e.g. node1:2:eth0")
     if not count:
         return Member(node=node, interface=interface or None)
+    named = _GPUS.fullmatch(count)
+    if named:
+        gpus = tuple(map(int, named[1].split(",")))
+        return Member(node=node, nproc=len(gpus), interface=interface or None, gpus=gpus)
     if not (count.isascii() and count.isdigit()) or int(count) < 1:
         raise SpecError(
             f"{count!r} in member {text!r} is not a number of processes",
-            fix=f"write it as {FORM} with N at least 1, e.g. node1:2:eth0",
+            fix=f"write it as {FORM} with N at least 1, or with GPU ids: node1:2:eth0, "
+            "node1:gpu0,2:eth0",
         )
     return Member(node=node, nproc=int(count), interface=interface or None)
 
@@ -71,7 +86,11 @@ def choose_participants(
                 node=node.name,
             )
         seen[node.node_id] = member.node
-        gpus = _take_gpus(node, member.nproc, taken)
+        gpus = (
+            _these_gpus(node, member.gpus, taken)
+            if member.gpus
+            else _take_gpus(node, member.nproc, taken)
+        )
         taken.update(gpu.uuid for gpu in gpus)
         participants.append(
             Participant(
@@ -145,6 +164,32 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
             node=node.name,
         )
     return idle[: nproc or len(idle)]
+
+
+def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> list[Gpu]:
+    by_index = {gpu.index: gpu for gpu in node.inventory.gpus}
+    twice = sorted({index for index in wanted if wanted.count(index) > 1})
+    if twice:
+        raise SpecError(f"GPU {twice[0]} is named twice", fix="name each once", node=node.name)
+    missing = [index for index in wanted if index not in by_index]
+    if missing:
+        has = f"GPUs {', '.join(map(str, sorted(by_index)))}" if by_index else "no GPU"
+        raise SpecError(
+            f"has {has}, not GPU {', '.join(map(str, missing))}",
+            fix="choose from what it has" if by_index else f"ask for {node.name}:1, a process",
+            node=node.name,
+        )
+    idle = {gpu.index for gpu in idle_gpus(node, taken)}
+    busy = [index for index in wanted if index not in idle]
+    if busy:
+        raise SpecError(
+            f"GPU {', '.join(map(str, busy))} is not idle ({_why_busy(node, taken)})",
+            fix=f"choose among GPU {', '.join(map(str, sorted(idle)))}"
+            if idle
+            else "wait, or stop what runs there",
+            node=node.name,
+        )
+    return [by_index[index] for index in wanted]
 
 
 def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:

@@ -100,8 +100,8 @@ def spec_options(parser: Parser) -> None:
         default=[],
         metavar="HOST:N[:IFACE]",
         completes="member",
-        help="a node, its number of processes, its interface; repeatable, in rank order; "
-        "none = every node with all idle GPUs, or one process each",
+        help="a node, its number of processes (or its GPUs by id: HOST:gpu0,2), its interface; "
+        "repeatable, in rank order; none = every node with all idle GPUs, or one process each",
     )
     parser.option(
         "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"

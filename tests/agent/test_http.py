@@ -163,6 +163,23 @@ def test_a_port_that_is_taken_is_told_with_who_has_it(agent):
     assert f"(pid {os.getpid()})" in answer.json()["message"]
 
 
+def test_a_port_is_looked_at_without_being_held(agent):
+    with socket.create_server((agent.address, 0)) as taken:
+        port = taken.getsockname()[1]
+        status = agent.get(f"/v1/port/{port}?interface=lo").json()
+        assert status["address"] == agent.address
+        assert f"port {port} on {agent.address} is taken by" in status["reason"]
+        assert port < status["next_free"] <= port + 50
+        free = agent.get(f"/v1/port/{status['next_free']}").json()
+        assert free == {"port": status["next_free"], "address": agent.address}
+    assert "reason" not in agent.get(f"/v1/port/{port}").json()
+    agent.send("POST", "/v1/leases", lease(hold_port=port))
+    assert f"is promised to job {JOB}" in agent.get(f"/v1/port/{port}").json()["reason"]
+    assert agent.get(f"/v1/port/{port}?interface=eth99").status_code == 409
+    assert agent.get("/v1/port/99999").json()["reason"] == "99999 is not a port number"
+    assert agent.get("/v1/port/0").status_code == 404
+
+
 def test_a_lease_frees_itself_and_listeners_are_told(agent):
     headers = {CLUSTER_HEADER: "test"}
     with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:

@@ -26,13 +26,17 @@ NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
         (" node1:2 ", Member(node="node1", nproc=2)),
         ("node1", Member(node="node1")),
         ("node1::eth1", Member(node="node1", interface="eth1")),
+        ("node1:gpu0,2", Member(node="node1", nproc=2, gpus=(0, 2))),
+        ("node1:gpu1:eth1", Member(node="node1", nproc=1, gpus=(1,), interface="eth1")),
     ],
 )
 def test_the_forms_of_a_member(text: str, member: Member) -> None:
     assert parse_member(text) == member
 
 
-@pytest.mark.parametrize("text", ["", ":2", "n:0", "n:-1", "n:two", "n:2:", "n:1.5", "n:²", "::e"])
+@pytest.mark.parametrize(
+    "text", ["", ":2", "n:0", "n:-1", "n:two", "n:2:", "n:1.5", "n:²", "::e", "n:gpu", "n:gpu0,"]
+)
 def test_what_is_no_member_says_the_form(text: str) -> None:
     with pytest.raises(SpecError, match="HOST:N") as caught:
         parse_member(text)
@@ -148,6 +152,26 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
     ):
         assert reason in text
     assert text.endswith("Fix: ask for a:1.")
+
+
+def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
+    cards = tuple(gpu(index) for index in range(4))
+    (chosen,) = choose_participants([parse_member("a:gpu3,0")], [node("a", gpus=cards)])
+    assert (chosen.nproc, chosen.gpus) == (2, (3, 0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("a:gpu0,9", "a: has GPUs 0, 1, 2, not GPU 9"),
+        ("a:gpu1,1", "a: GPU 1 is named twice. Fix: name each once."),
+        ("a:gpu0,1", "a: GPU 0 is not idle (GPU 0 busy with pid 41). Fix: choose among GPU 1, 2."),
+        ("b:gpu0", "b: has no GPU, not GPU 0. Fix: ask for b:1, a process."),
+    ],
+)
+def test_a_gpu_that_cannot_be_had_is_named(asked: str, says: str) -> None:
+    cards = (gpu(0, processes=(GpuProcess(pid=41),)), gpu(1), gpu(2))
+    assert says in refusal([parse_member(asked)], node("a", gpus=cards), node("b"))
 
 
 def test_no_idle_gpu_anywhere() -> None:

@@ -10,7 +10,7 @@ from tornado.web import Application
 
 from jupyter_mntrain.agent.handlers.base import MAX_BODY_BYTES, NotFound, TooLarge
 from jupyter_mntrain.agent.handlers.jobs import Attempts, Job, JobJournal, JobLog, Jobs, JobStop
-from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases
+from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases, Port
 from jupyter_mntrain.agent.handlers.node import NodeItem, NodeStream
 from jupyter_mntrain.agent.handlers.probe import ProbeListenHandler, ProbeSendHandler
 from jupyter_mntrain.agent.node import Node
@@ -48,6 +48,7 @@ def application(node: Node, watches: Watches) -> Application:
         (r"/v1/stream", NodeStream),
         (r"/v1/leases", Leases),
         (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
+        (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", Port),
         (r"/v1/jobs", Jobs),
         (_JOB, Job),
         (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),

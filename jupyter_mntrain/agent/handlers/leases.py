@@ -1,4 +1,4 @@
-"""Promising GPUs and ports."""
+"""Promising GPUs and ports, and telling beforehand whether a port could be promised."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ class LeaseItem(AgentHandler):
         self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))
         self.node.tell_leases()
         self.answer({})
+
+
+class Port(AgentHandler):
+    def get(self, port: str) -> None:
+        interface = self.get_query_argument("interface", "") or None
+        self.answer(self.node.port_status(int(port), interface))
