@@ -79,6 +79,8 @@ class Extension:
 
     def close(self) -> None:
         """Stop drawing and watching. Jobs go on."""
+        if isinstance(self.screen, NotebookScreen):
+            self.screen.close()
         self.updater.close()
         self.clusters.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -18,9 +18,24 @@ from jupyter_mntrain.verbs.progress import PatientBar
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
+    from jupyter_mntrain.notebook.panel.panel import WidgetPanel
+    from jupyter_mntrain.verbs.panel import Panel
 
 LOOK_EVERY_S = 0.2
 """Waiting in pieces, so that an interrupt of the kernel is taken at once."""
+
+
+class PlacedOutput:
+    """A place on the page that is there already."""
+
+    def __init__(self, place: Output) -> None:
+        self._place = place
+
+    def display(self, obj: Any, **kwargs: Any) -> None:
+        self._place.update(obj, **kwargs)
+
+    def update(self, obj: Any, **kwargs: Any) -> None:
+        self._place.update(obj, **kwargs)
 
 
 class NotebookScreen(Screen):
@@ -44,6 +59,7 @@ class NotebookScreen(Screen):
         self._updater = updater
         self._show = show
         self._new_output = new_output
+        self._panel: WidgetPanel | None = None
         self._views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 
     def say(self, renderable: RenderableType) -> None:
@@ -55,17 +71,38 @@ class NotebookScreen(Screen):
     def show(self, job: Job) -> None:
         self._view(job)
 
+    def open_panel(self, panel: Panel) -> str | None:
+        try:
+            from jupyter_mntrain.notebook.panel.panel import WidgetPanel
+        except ImportError as error:
+            return f"{error.name} is missing, so this is text only: pip install ipywidgets"
+        if self._panel is not None:
+            self._panel.retire()
+        below = self._new_output()
+        self._panel = WidgetPanel(panel, lambda job: self._show_at(job, PlacedOutput(below)))
+        self._show(self._panel.bundle)
+        below.display({"text/plain": "A job launched here is shown below the panel."}, raw=True)
+        return None
+
+    def close(self) -> None:
+        """No panel answers any more."""
+        if self._panel is not None:
+            self._panel.close()
+
     def follow(self, job: Job) -> None:
         view = self._view(job)
         while not view.done.wait(LOOK_EVERY_S):
             pass
         view.publish()
 
-    def _view(self, job: Job) -> LiveView:
+    def _show_at(self, job: Job, output: Output) -> None:
+        self._view(job, output)
+
+    def _view(self, job: Job, output: Output | None = None) -> LiveView:
         view = self._views.get(job.id)
         if view is None or view.done.is_set():
             # A job that has ended is drawn anew: its outputs of before keep their last picture.
             view = self._views[job.id] = LiveView(job)
-        view.attach(self._new_output())
+        view.attach(output or self._new_output())
         self._updater.add(view)
         return view

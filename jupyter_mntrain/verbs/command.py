@@ -57,7 +57,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     del args.verb, args.rest
     parser = verb_parser(verb, program)
     parsed = parser.parse(rest, args)
-    if arguments and not verb.takes_cell:
+    if arguments and not (verb.takes_cell or verb.takes_arguments):
         raise SpecError(f"{verb.name}: takes nothing after --", fix=f"leave {arguments[0]!r} out")
     return Command(verb, parsed, arguments)
 

@@ -19,6 +19,7 @@ from jupyter_mntrain.cluster.named import default_cluster
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
+    from jupyter_mntrain.verbs.panel.panel import Panel
 
 
 class Screen(ABC):
@@ -40,6 +41,10 @@ class Screen(ABC):
     @abstractmethod
     def follow(self, job: Job) -> None:
         """Show the job until it has ended. A ``KeyboardInterrupt`` passes through."""
+
+    def open_panel(self, panel: Panel) -> str | None:  # noqa: ARG002
+        """Show a submit panel; why it can only be text, where it cannot be shown."""
+        return "Only text here: a panel to click needs a notebook."
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Where to report how far work is that may take longer than a second.

@@ -8,7 +8,7 @@ import socket
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -28,7 +28,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, from_spec, read_files
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Cluster, Job
+    from jupyter_mntrain.cluster import Cluster, Job, Progress
 
 HIGHEST_PORT = 65535
 
@@ -55,11 +55,12 @@ class Launch(Verb):
         if args.wait and args.detach:
             raise SpecError("--wait and --detach: one waits, the other does not", fix="keep one")
         refuse_variable(context, args)
-        cluster, spec, workload = build_spec(context, args)
+        built = build_spec(context, args)
         if args.dry_run:
-            return dry_run_outcome(cluster, spec)
+            return dry_run_outcome(built.cluster, built.spec)
         with context.screen.progress() as progress:
-            job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
+            job = start(context, built, progress)
+        workload = built.workload
         context.screen.say(started_line(job, workload))
         if args.wait:
             return follow(context, args, job)
@@ -79,8 +80,8 @@ class DryRun(Verb):
         spec_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster, spec, _ = build_spec(context, args)
-        return dry_run_outcome(cluster, spec)
+        built = build_spec(context, args)
+        return dry_run_outcome(built.cluster, built.spec)
 
 
 def spec_options(parser: Parser) -> None:
@@ -153,7 +154,20 @@ def spec_options(parser: Parser) -> None:
     )
 
 
-def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Workload]:
+class Built(NamedTuple):
+    """A job that can be started, and where."""
+
+    cluster: Cluster
+    spec: JobSpec
+    workload: Workload
+
+
+def start(context: Context, built: Built, progress: Progress) -> Job:
+    """Start it on all of its participants or on none."""
+    return built.cluster.launch(built.spec, submitted_by=submitter(context), progress=progress)
+
+
+def build_spec(context: Context, args: Namespace) -> Built:
     """Check all that can be checked without starting anything.
 
     Raises:
@@ -184,7 +198,7 @@ def build_spec(context: Context, args: Namespace) -> tuple[Cluster, JobSpec, Wor
         link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
     )
     workload.check(spec.world_size)
-    return cluster, spec, workload
+    return Built(cluster, spec, workload)
 
 
 def dry_run_outcome(cluster: Cluster, spec: JobSpec) -> Outcome:

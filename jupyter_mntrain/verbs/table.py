@@ -10,6 +10,7 @@ from jupyter_mntrain.verbs.jobs import Jobs, Status
 from jupyter_mntrain.verbs.launching import DryRun, Launch
 from jupyter_mntrain.verbs.links import Measure
 from jupyter_mntrain.verbs.nodes import Add, Forget, Nodes
+from jupyter_mntrain.verbs.panel.verb import OpenPanel
 from jupyter_mntrain.verbs.verb import Verb
 from jupyter_mntrain.verbs.watching import Attach, Logs, Plot
 
@@ -18,6 +19,7 @@ _VERBS: tuple[Verb, ...] = (
     Add(),
     Forget(),
     Measure(),
+    OpenPanel(),
     DryRun(),
     Launch(),
     Jobs(),

@@ -45,6 +45,9 @@ class Verb(ABC):
     takes_cell: ClassVar[bool] = False
     """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
 
+    takes_arguments: ClassVar[bool] = False
+    """Whether words after ``--`` go to a script; with a cell they always may."""
+
     @abstractmethod
     def add_arguments(self, parser: Parser) -> None:
         """Add what this verb takes, besides the options that all verbs have."""

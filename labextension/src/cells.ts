@@ -6,6 +6,8 @@ export const LOAD = '%load_ext jupyter_mntrain';
 
 export const NODES = `${LOAD}\n%mntrain nodes`;
 
+export const PANEL = `${LOAD}\n%mntrain panel`;
+
 /** Names that a line of a magic takes as they are. Others are not written into code at all. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 

@@ -3,6 +3,7 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { commandsPlugin } from './plugins/commands';
+import { kernelPlugin } from './plugins/kernel';
 import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
@@ -17,7 +18,8 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   commandsPlugin,
   logsPlugin,
   statusPlugin,
-  liveviewPlugin
+  liveviewPlugin,
+  kernelPlugin
 ];
 
 export default plugins;

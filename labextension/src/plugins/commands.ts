@@ -21,7 +21,7 @@ import {
 } from '@jupyterlab/translation';
 
 import { copy } from '../clipboard';
-import { cellForJob, cellForNodes, NODES } from '../cells';
+import { cellForJob, cellForNodes, NODES, PANEL } from '../cells';
 import type { JobEntry } from '../schema';
 import { CommandIDs, IClusterModel, RequestError } from '../tokens';
 import { OVER } from '../words';
@@ -85,15 +85,10 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     commands.addCommand(CommandIDs.launch, {
       label: trans.__('Launch…'),
       caption: trans.__(
-        'A cell that launches a recipe on all nodes, to be edited'
+        'A panel in a notebook: choose nodes, see what a launch will do, launch'
       ),
       describedBy: { args: NONE },
-      execute: () =>
-        insertCell(
-          app,
-          notebooks,
-          cellForNodes(model.nodes.filter(node => node.view.liveness === 'up'))
-        )
+      execute: () => insertCell(app, notebooks, PANEL, true)
     });
     commands.addCommand(CommandIDs.stop, {
       label: trans.__('Stop a job'),

@@ -14,11 +14,16 @@ const CELLS = 'application/vnd.jupyter.cells';
 /** A press becomes a drag after this many pixels. */
 const THRESHOLD = 5;
 
-/** Put text into a new cell below the active one; in a new notebook where none is open. */
+/**
+ * Put text into a new cell below the active one; in a new notebook where none is open.
+ *
+ * @param runs whether it is run as well, once there is a kernel.
+ */
 export async function insertCell(
   app: JupyterFrontEnd,
   tracker: INotebookTracker | null,
-  text: string
+  text: string,
+  runs = false
 ): Promise<void> {
   const panel = tracker?.currentWidget ?? (await newNotebook(app));
   if (!panel) {
@@ -32,6 +37,10 @@ export async function insertCell(
   }
   content.activeCell?.model.sharedModel.setSource(text);
   app.shell.activateById(panel.id);
+  if (runs) {
+    await panel.sessionContext.ready;
+    await NotebookActions.run(content, panel.sessionContext);
+  }
 }
 
 async function newNotebook(

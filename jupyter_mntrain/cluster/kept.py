@@ -1,0 +1,73 @@
+"""Small files of the user's own that several kernels read and change at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from jupyter_mntrain.model.errors import SpecError
+
+PRIVATE = 0o600
+
+T = TypeVar("T")
+
+
+class KeptFile(Generic[T]):
+    """One record in one JSON file, mode 0600.
+
+    Changed under a file lock and replaced as a whole: a reader sees the old one or the new one.
+
+    Args:
+        path: of the file; its directory is made when it is first written.
+        kind: the record's type; without a file it is made with its defaults.
+        what: the file holds, for errors.
+    """
+
+    def __init__(self, path: Path, kind: type[T], *, what: str) -> None:
+        self.path = path
+        self._kind = kind
+        self._what = what
+
+    def read(self) -> T:
+        """What is kept.
+
+        Raises:
+            SpecError: the file is not ours or was damaged.
+        """
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
+        except FileNotFoundError:
+            return self._kind()
+        except (msgspec.DecodeError, OSError) as error:
+            raise SpecError(
+                f"cannot read {self._what} in {self.path}: {error}",
+                fix="correct the file or delete it",
+            ) from error
+
+    def write(self, content: T) -> None:
+        """Replace it. Under :meth:`locked`, where what was read decides what is written."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # mkstemp makes the file 0600 from its first moment on.
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(content)))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(self.path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else changes it in the block."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The lock is a file of its own: replacing the locked file would unlock it.
+        lock = self.path.with_suffix(".lock")
+        with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT, PRIVATE), "r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,1 @@
+"""The submit panel as ipywidgets. Imported only where they are installed."""

@@ -1,0 +1,105 @@
+"""One node's row of the panel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+import msgspec
+
+from jupyter_mntrain.notebook.panel import pieces
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice
+from jupyter_mntrain.verbs.panel import Check, Choices, NodeChoice, Row
+
+Change = Callable[[Callable[[Choices], Choices]], None]
+"""Has the choices changed, in the panel's own thread."""
+
+
+AUTO = ""
+"""The interface that is chosen at launch."""
+
+
+class NodeRow:
+    """Widgets of a row, made once and kept true.
+
+    Args:
+        name: of the node.
+        listen: as :meth:`ipywidgets.Widget.observe` for a value, but only for what a person did.
+        change: does what a person chose.
+    """
+
+    def __init__(
+        self, name: str, listen: Callable[[Any, Callable[[Any], None]], None], change: Change
+    ) -> None:
+        self._name = name
+        self._change = change
+        self._checks_shown: tuple[Check, ...] = ()
+        self.use = ipywidgets.Checkbox(description=name, indent=False)
+        self.state = html()
+        self.gpus = ipywidgets.Combobox(
+            description=f"GPUs or processes of {name}", continuous_update=False
+        )
+        self.gpu_hint = html()
+        self.interface = ipywidgets.Dropdown(description=f"Interface of {name}")
+        self.head = ipywidgets.RadioButtons(
+            options=["head"], value=None, description=f"Head: {name}"
+        )
+        self.checks = ipywidgets.VBox()
+        self.checks.add_class("mnt-checks")
+        self.root = box(
+            "mnt-row",
+            box(
+                "mnt-cells",
+                self.use,
+                self.state,
+                box("mnt-gpus mnt-quiet", self.gpus, self.gpu_hint),
+                box("mnt-iface mnt-quiet", self.interface),
+                box("mnt-quiet", self.head),
+            ),
+            self.checks,
+        )
+        listen(self.use, lambda value: self._choose(is_used=value))
+        listen(self.gpus, lambda value: self._choose(gpus=value.strip()))
+        listen(self.interface, lambda value: self._choose(interface=value or None))
+        listen(self.head, self._make_head)
+
+    def show(self, row: Row) -> None:
+        can = row.can_be_used
+        put(self.use, value=row.is_used, disabled=not can and not row.is_used)
+        put(self.state, value=pieces.state(row))
+        put(self.gpus, options=row.gpu_options, value=row.gpus, disabled=not row.takes_part)
+        put(self.gpus, placeholder=row.gpu_default)
+        put(self.gpu_hint, value=pieces.second(row.gpu_hint))
+        # None is no value that a drop-down can have.
+        interfaces = [(label, name or AUTO) for label, name in row.interfaces]
+        put_choice(self.interface, interfaces, row.interface or AUTO)
+        put(self.interface, disabled=not row.takes_part)
+        put(self.head, value="head" if row.is_head else None, disabled=not row.takes_part)
+        if row.checks != self._checks_shown:
+            self._checks_shown = row.checks
+            self.checks.children = [check_line(check, self._change) for check in row.checks]
+
+    def _choose(self, **fields: Any) -> None:
+        def changed(choices: Choices) -> Choices:
+            before = choices.node(self._name)
+            after: NodeChoice = msgspec.structs.replace(before, **fields)
+            nodes = choices.nodes | {self._name: after}
+            return msgspec.structs.replace(choices, nodes=nodes)
+
+        self._change(changed)
+
+    def _make_head(self, value: str | None) -> None:
+        if value is not None:
+            self._change(lambda choices: msgspec.structs.replace(choices, head=self._name))
+
+
+def check_line(check: Check, change: Change) -> ipywidgets.Widget:
+    """What was found, and the button that mends it."""
+    line = box("mnt-check", html(pieces.check(check)))
+    fix = check.fix
+    if fix is not None:
+        button = ipywidgets.Button(description=fix.label)
+        button.on_click(lambda _: change(lambda _: fix.choices))
+        line.children = (*line.children, button)
+    return line

@@ -1,0 +1,41 @@
+"""Small helps with ipywidgets: made quietly, changed only where something differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import ipywidgets
+
+
+def box(classes: str, *children: ipywidgets.Widget) -> ipywidgets.Box:
+    """A plain box; the style sheet lays it out."""
+    made = ipywidgets.Box(children=children)
+    made.layout.display = None
+    made.layout.flex_flow = None
+    for one in classes.split():
+        made.add_class(one)
+    return made
+
+
+def html(value: str = "") -> ipywidgets.HTML:
+    return ipywidgets.HTML(value=value)
+
+
+def put(widget: ipywidgets.Widget, **traits: Any) -> None:
+    """Set what differs: every set trait is a message to every page."""
+    for name, value in traits.items():
+        if getattr(widget, name) != value:
+            setattr(widget, name, value)
+
+
+def put_choice(widget: ipywidgets.Dropdown, options: Sequence[tuple[str, Any]], value: Any) -> None:
+    """Options and value of a drop-down, together: new options alone would take the first one."""
+    if tuple(widget.options) != tuple(options):
+        widget.options = tuple(options)
+    if widget.value != value:
+        widget.value = value
+
+
+def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:
+    put(widget.layout, display=None if is_shown else "none")

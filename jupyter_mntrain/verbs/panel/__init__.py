@@ -1,0 +1,19 @@
+"""The submit panel without its widgets: choices, checks, what is remembered, the text form."""
+
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
+from jupyter_mntrain.verbs.panel.form import Check, Fix, Form, Row
+from jupyter_mntrain.verbs.panel.panel import Panel
+from jupyter_mntrain.verbs.panel.targets import Target
+from jupyter_mntrain.verbs.panel.verb import OpenPanel
+
+__all__ = [
+    "Check",
+    "Choices",
+    "Fix",
+    "Form",
+    "NodeChoice",
+    "OpenPanel",
+    "Panel",
+    "Row",
+    "Target",
+]

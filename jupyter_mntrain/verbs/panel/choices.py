@@ -1,0 +1,161 @@
+"""What a person has chosen, and the words of ``launch`` that say the same. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.plan.spec_check import MAX_PORT
+
+_IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
+
+
+class NodeChoice(Record, frozen=True):
+    """One node's row.
+
+    Args:
+        is_used: ``None`` = nobody has said: as :attr:`Choices.others_take_part`.
+        gpus: ``""`` = all idle ones, or one process; ``2`` = so many; ``gpu1`` or ``0,2`` = these.
+        interface: its name; ``None`` = chosen at launch.
+    """
+
+    is_used: bool | None = None
+    gpus: str = ""
+    interface: str | None = None
+
+
+class Choices(Record, frozen=True):
+    """Everything a panel lets a person choose for one recipe. Nothing chosen is a launch, too.
+
+    Args:
+        nodes: by name.
+        others_take_part: whether nodes of which nothing is said take part.
+        head: ``None`` = the first by name.
+        port: ``""`` = a free one.
+        schedule: ``None`` = as the recipe says.
+        microbatches: ``None`` = as the recipe says.
+        changes: ``section.field=value``, more of them apart by blanks, quoted as in a shell.
+        environment: ``NAME=VALUE``, more of them in the same way.
+    """
+
+    nodes: dict[str, NodeChoice] = {}
+    others_take_part: bool = True
+    head: str | None = None
+    port: str = ""
+    schedule: str | None = None
+    microbatches: int | None = None
+    changes: str = ""
+    environment: str = ""
+
+    def node(self, name: str) -> NodeChoice:
+        return self.nodes.get(name, NodeChoice())
+
+    def uses(self, name: str) -> bool:
+        chosen = self.node(name).is_used
+        return self.others_take_part if chosen is None else chosen
+
+
+def member_text(name: str, choice: NodeChoice) -> str:
+    """``HOST:N[:IFACE]`` of a row.
+
+    Raises:
+        SpecError: what stands in the GPUs' field is neither a number nor ids.
+    """
+    count = _count(name, choice.gpus.strip())
+    if choice.interface is None:
+        return f"{name}:{count}" if count else name
+    return f"{name}:{count}:{choice.interface}"
+
+
+def port_number(choices: Choices) -> int | None:
+    """The rendezvous port; ``None`` for a free one.
+
+    Raises:
+        SpecError: it is no port.
+    """
+    text = choices.port.strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_PORT):
+        raise SpecError(
+            f"{text!r} is not a port from 1 to {MAX_PORT}",
+            fix="leave it empty to get a free one",
+        )
+    return int(text)
+
+
+def overrides(choices: Choices) -> list[str]:
+    """The recipe's changes, as ``--set`` takes them.
+
+    Raises:
+        SpecError: a quote is not closed.
+    """
+    chosen = {
+        "pipeline.schedule": choices.schedule and f'"{choices.schedule}"',
+        "pipeline.microbatches": choices.microbatches,
+    }
+    fields = [f"{field}={value}" for field, value in chosen.items() if value is not None]
+    return [*fields, *_split(choices.changes)]
+
+
+def variables(choices: Choices) -> list[str]:
+    """Of every rank's environment, as ``--env`` takes them.
+
+    Raises:
+        SpecError: a quote is not closed, or a word is no ``NAME=VALUE``.
+    """
+    words = _split(choices.environment)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not (name and equals):
+            raise SpecError(
+                f"{word!r} is not of the form NAME=VALUE", fix="write it like NCCL_DEBUG=INFO"
+            )
+    return words
+
+
+def launch_words(
+    choices: Choices, members: Sequence[str], *, head: str | None, target: str | None
+) -> list[str]:
+    """What stands after ``%mntrain launch``.
+
+    Args:
+        members: of the nodes that take part, as :func:`member_text` says them.
+        head: as ``--head``; ``None`` where the first member is.
+        target: a file; ``None`` where the recipe stands in the cell.
+    """
+    words = [target] if target else []
+    for member in members:
+        words += ["--member", member]
+    if head is not None:
+        words += ["--head", head]
+    if choices.port.strip():
+        words += ["--port", choices.port.strip()]
+    for variable in variables(choices):
+        words += ["--env", variable]
+    for change in overrides(choices):
+        words += ["--set", change]
+    return words
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SpecError(f"{text!r}: {str(error).lower()}", fix="close the quote") from None
+
+
+def _count(name: str, text: str) -> str:
+    if not text or (text.isascii() and text.isdigit()):
+        return text
+    ids = _IDS.fullmatch(text)
+    if ids is None:
+        raise SpecError(
+            f"{text!r} is neither a number nor GPU ids",
+            fix="write 2 for any two, gpu1 for that one, or 0,2 for those two",
+            node=name,
+        )
+    return "gpu" + re.sub(r"\s", "", ids[1])

@@ -1,0 +1,224 @@
+"""A submit panel: what is chosen now, what follows from it, and the launch itself.
+
+It knows no widgets and starts no thread: whoever shows it calls it, from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import RenderableType
+
+from jupyter_mntrain.model.api import PortStatus
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching import build_spec, dry_run_text, spec_options, start
+from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
+from jupyter_mntrain.verbs.panel.form import Form, make_form
+from jupyter_mntrain.verbs.panel.memory import Memory
+from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.workload import Workload
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster, Job, Progress
+
+PORT_TRUSTED_S = 5.0
+"""Then the head is asked again whether the port is still free."""
+
+
+class Panel:
+    """Choices for one recipe at a time.
+
+    Args:
+        context: of the command that opened it.
+        args: its options: cluster, agents.
+        target: to begin with; ``None`` = the one launched last, or the first.
+        memory: of what was launched.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        args: Namespace,
+        *,
+        target: str | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        self._context = context
+        self._args = args
+        self._memory = memory or Memory()
+        self._port: tuple[tuple[str, int, str | None], PortStatus | MntrainError, float] | None
+        self._port = None
+        self.cluster: Cluster = context.cluster(args)
+        self.choices = Choices()
+        self.note = ""
+        """Where the choices come from."""
+        self.targets = self._targets(target)
+        self.choose(self._first(target))
+
+    def choose(self, target: Target) -> None:
+        """Go on to another recipe, with what was chosen for it the last time."""
+        self.target = target
+        self.choices, self.note = Choices(), ""
+        try:
+            known = self._memory.all().get(target.key)
+        except MntrainError as error:
+            self.note = str(error)
+            return
+        if known is not None:
+            self.choices = known.choices
+            self.note = f"as launched {self._day(known.launched_s)}"
+
+    def reset(self) -> None:
+        """Back to the defaults, and forget what was chosen for this recipe."""
+        self.choices, self.note = Choices(), ""
+        try:
+            self._memory.forget(self.target.key)
+        except MntrainError as error:
+            self.note = str(error)
+
+    def form(self) -> Form:
+        """What there is to show now. Asks nobody: a port is looked at by :meth:`look`."""
+        return self._form(self._port[1] if self._port else None)
+
+    def look(self, form: Form) -> bool:
+        """Ask the head about the port that was chosen; ``True`` when that is news."""
+        head, port = form.head_row, self._chosen_port()
+        if port is None or head is None:
+            had, self._port = self._port, None
+            return had is not None
+        key = (head.name, port, self._interface(form, head.name))
+        now = self._context.clock()
+        if self._port and self._port[0] == key and now - self._port[2] < PORT_TRUSTED_S:
+            return False
+        before = self._port[1] if self._port else None
+        try:
+            status: PortStatus | MntrainError = self.cluster.port_status(*key)
+        except MntrainError as error:
+            status = error
+        self._port = (key, status, now)
+        return str(before) != str(status)
+
+    def command(self, form: Form) -> str:
+        """The same launch as a cell that can be kept."""
+        words = shlex.join(self._words(form))
+        cell = self.target.cell
+        magic = self._context.program
+        if cell is None:
+            return f"{magic} launch {words}{self._arguments()}"
+        return f"%{magic} launch {words}\n{cell}" if magic.startswith("%") else f"launch {words}"
+
+    def commands(self, form: Form) -> RenderableType:
+        """What every node would run.
+
+        Raises:
+            MntrainError: as ``launch``.
+        """
+        built = build_spec(self._launch_context(), self._launch_args(form))
+        return dry_run_text(built.cluster.dry_run(built.spec), built.spec)
+
+    def launch(self, form: Form, progress: Progress) -> Job:
+        """Start what is chosen on all nodes or on none, and remember the choices.
+
+        Raises:
+            MntrainError: as ``launch``; nothing was started then.
+        """
+        context = self._launch_context()
+        job = start(context, build_spec(context, self._launch_args(form)), progress)
+        now_s = self._context.clock()
+        try:
+            self._memory.remember(self.target.key, self._settled(form), now_s=now_s)
+            self.note = f"as launched {self._day(now_s)}"
+        except (MntrainError, OSError) as error:
+            self.note = f"the choices could not be kept: {error}"
+        return job
+
+    def changed_s(self) -> float:
+        """When the recipe's file was last changed; 0.0 where there is none."""
+        try:
+            return Path(self.target.key).stat().st_mtime if self.target.path else 0.0
+        except OSError:
+            return 0.0
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """Have ``tell`` called whenever :meth:`form` may have changed; what ends it."""
+        return self.cluster.subscribe(tell)
+
+    def _chosen_port(self) -> int | None:
+        try:
+            return port_number(self.choices)
+        except MntrainError:  # the form says it
+            return None
+
+    def _form(self, port: PortStatus | MntrainError | None) -> Form:
+        workload: Workload | MntrainError
+        try:
+            workload = self.target.workload(overrides(self.choices), self._context.arguments)
+        except MntrainError as error:
+            workload = error
+        return make_form(
+            self.cluster.nodes(),
+            self.choices,
+            workload,
+            now_s=self._context.clock(),
+            port=port,
+        )
+
+    def _targets(self, named: str | None) -> list[Target]:
+        found = all_targets(self._context.directory)
+        if named is None:
+            return found
+        target = find_target(self._context.directory, named)
+        return [target, *(one for one in found if one.key != target.key)]
+
+    def _first(self, named: str | None) -> Target:
+        if named is not None:
+            return self.targets[0]
+        try:
+            launched = list(self._memory.all())
+        except MntrainError:
+            launched = []
+        by_key = {target.key: target for target in self.targets}
+        return next((by_key[key] for key in launched if key in by_key), self.targets[0])
+
+    def _settled(self, form: Form) -> Choices:
+        """The choices with every node spelled out: a node that comes later is not meant."""
+        nodes = {
+            row.name: msgspec.structs.replace(self.choices.node(row.name), is_used=row.takes_part)
+            for row in form.rows
+        }
+        return msgspec.structs.replace(self.choices, nodes=nodes, others_take_part=False)
+
+    def _words(self, form: Form) -> list[str]:
+        return launch_words(self.choices, form.members, head=form.head, target=self.target.path)
+
+    def _arguments(self) -> str:
+        arguments = self._context.arguments
+        return f" -- {shlex.join(arguments)}" if arguments else ""
+
+    def _launch_context(self) -> Context:
+        return dataclasses.replace(self._context, cell=self.target.cell)
+
+    def _launch_args(self, form: Form) -> Namespace:
+        parser = Parser(self._context.program)
+        spec_options(parser)
+        own = Namespace(cluster=self._args.cluster, agent=self._args.agent)
+        return parser.parse(self._words(form), own)
+
+    def _interface(self, form: Form, node: str) -> str | None:
+        places = (p.interface for p in form.placements if node in (p.node, p.node_id))
+        return next(places, None)
+
+    def _day(self, time_s: float) -> str:
+        then, now = time.localtime(time_s), time.localtime(self._context.clock())
+        if (then.tm_year, then.tm_yday) == (now.tm_year, now.tm_yday):
+            return time.strftime("at %H:%M", then)
+        return time.strftime("on %-d %b", then)

@@ -1,0 +1,103 @@
+"""What a panel can launch: recipes in the directory, presets, a script that was named."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.train.presets import DEFAULT_PRESET, PRESETS
+from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.verbs.parser import closest
+from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path
+
+MOST_RECIPES = 100
+LARGEST_RECIPE_BYTES = 1 << 16
+_SECTIONS = {field.name for field in msgspec.structs.fields(Recipe)}
+
+
+class Target(Record, frozen=True):
+    """Something to launch: a file, or a preset of ours.
+
+    Args:
+        path: as a person would type it; ``None`` = a preset.
+    """
+
+    directory: Path
+    path: str | None = None
+    preset: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What its choices are remembered under."""
+        if self.path is None:
+            return f"preset:{self.preset}"
+        return str((self.directory / Path(self.path).expanduser()).resolve())
+
+    @property
+    def label(self) -> str:
+        return self.path or f"preset {self.preset}"
+
+    @property
+    def cell(self) -> str | None:
+        """The recipe itself, where there is no file."""
+        return None if self.path else f'[model]\npreset = "{self.preset}"\n'
+
+    def workload(self, overrides: Sequence[str], arguments: Sequence[str]) -> Workload:
+        """Read and check it.
+
+        Raises:
+            SpecError, RecipeError: as :func:`from_path`.
+        """
+        if self.cell is not None:
+            return from_cell(
+                self.cell, directory=self.directory, arguments=arguments, overrides=overrides
+            )
+        path = self.directory / Path(self.path or "").expanduser()
+        return from_path(path, arguments=arguments, overrides=overrides)
+
+
+def find_target(directory: Path, text: str) -> Target:
+    """What was named: a file, or else a preset.
+
+    Raises:
+        SpecError: it is neither.
+    """
+    path = directory / Path(text).expanduser()
+    if path.exists() or text not in PRESETS:
+        if not path.exists():
+            near = closest(text, [*PRESETS, *(one.label for one in recipes(directory))])
+            fix = f"did you mean {' or '.join(near)}" if near else "name a recipe or a preset"
+            raise SpecError(f"{text}: no such recipe, script or preset", fix=fix)
+        return Target(directory=directory, path=text)
+    return Target(directory=directory, preset=text)
+
+
+def all_targets(directory: Path) -> list[Target]:
+    """Recipes here, then presets, the default one first."""
+    names = sorted(PRESETS, key=lambda name: (name != DEFAULT_PRESET, list(PRESETS).index(name)))
+    return [*recipes(directory), *(Target(directory=directory, preset=name) for name in names)]
+
+
+def recipes(directory: Path) -> list[Target]:
+    """``.toml`` files that have a recipe's sections and nothing else."""
+    try:
+        paths = sorted(directory.glob("*.toml"))
+    except OSError:
+        return []
+    found = [path for path in paths if _is_recipe(path)]
+    return [Target(directory=directory, path=path.name) for path in found[:MOST_RECIPES]]
+
+
+def _is_recipe(path: Path) -> bool:
+    try:
+        if path.stat().st_size > LARGEST_RECIPE_BYTES:
+            return False
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return bool(content) and content.keys() <= _SECTIONS

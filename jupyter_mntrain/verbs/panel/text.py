@@ -1,0 +1,65 @@
+"""The panel where there are no widgets: the same rows and checks, and the command to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.verbs import formats
+from jupyter_mntrain.verbs.formats import LIVENESS_ICONS, LIVENESS_STYLES
+from jupyter_mntrain.verbs.panel.form import Check, Form, Row
+from jupyter_mntrain.verbs.tables._plain import folding, plain_table
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.verbs.panel.panel import Panel
+
+ICONS = {"passed": "✓", "warning": "⚠", "error": "✕"}
+STYLES = {"passed": "green", "warning": "yellow", "error": "red"}
+
+
+def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
+    """Args:
+    reason: why it is text.
+    """
+    table = plain_table("use", "node", "GPUs", "interface for training", "head")
+    for row in form.rows:
+        table.add_row(
+            "yes" if row.takes_part else "no",
+            _node(row),
+            f"{row.gpus or row.gpu_default} ({row.gpu_hint})" if row.gpu_hint else formats.ABSENT,
+            next((label for label, name in row.interfaces if name == row.interface), "auto"),
+            "head" if row.is_head else "",
+        )
+    lines = [
+        *(Text(reason, style="yellow") for _ in (1,) if reason),
+        Text.assemble(("Recipe ", "dim"), (panel.target.label, "bold"), f"  {panel.note}"),
+    ]
+    checks = [_check(row.name, check) for row in form.rows for check in row.checks]
+    checks += [_check(None, check) for check in form.settings]
+    return Group(*lines, table, folding([Text(), *checks, *_ending(panel, form)]))
+
+
+def _node(row: Row) -> Text:
+    icon = LIVENESS_ICONS.get(row.liveness, "?")
+    return Text.assemble(
+        (f"{icon} ", LIVENESS_STYLES.get(row.liveness, "")),
+        (row.name, "bold"),
+        f" {row.state}" if row.state else "",
+        (f" {row.hardware}" if row.hardware else "", "dim"),
+    )
+
+
+def _check(name: str | None, check: Check) -> Text:
+    where = f"{name}: " if name else ""
+    return Text.assemble((f"{ICONS[check.level]} ", STYLES[check.level]), f"{where}{check.text}")
+
+
+def _ending(panel: Panel, form: Form) -> list[RenderableType]:
+    lines: list[RenderableType] = [Text()]
+    if form.prediction is not None and form.prediction.ranks > 1:
+        lines.append(Text(f"Bubble {formats.percent(form.prediction.bubble)}", style="dim"))
+    if form.blocked:
+        return [*lines, Text(f"It cannot be launched: {form.blocked}", style="red")]
+    return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

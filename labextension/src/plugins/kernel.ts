@@ -1,0 +1,28 @@
+/** Whether a notebook's kernel is busy, for the panel in it: its clicks then have to wait. */
+
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+
+export const kernelPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-mntrain:kernel',
+  description: 'Lets the submit panel say that the kernel is busy.',
+  autoStart: true,
+  optional: [INotebookTracker],
+  activate: (_: JupyterFrontEnd, notebooks: INotebookTracker | null) => {
+    notebooks?.forEach(mark);
+    notebooks?.widgetAdded.connect((__, panel) => mark(panel));
+  }
+};
+
+/** The style sheet of the panel reads this; what lasts for a moment only it does not show. */
+function mark(panel: NotebookPanel): void {
+  const tell = () => {
+    const status = panel.sessionContext.session?.kernel?.status;
+    panel.node.dataset.mntKernel = status === 'busy' ? 'busy' : '';
+  };
+  panel.sessionContext.statusChanged.connect(tell);
+  tell();
+}

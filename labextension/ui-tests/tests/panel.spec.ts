@@ -1,0 +1,137 @@
+/** The submit panel, by clicking. */
+
+import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
+import type { Locator } from '@playwright/test';
+
+import {
+  endAll,
+  execute,
+  expectAccessible,
+  jobs,
+  newNotebook,
+  openSidebar,
+  runCell,
+  shot
+} from './helpers';
+
+const RECIPE = `%%writefile small.toml
+[model]
+preset = "llama-tiny"
+[pipeline]
+microbatches = 4
+[train]
+steps = 100000
+batch_size = 8`;
+
+test.afterEach(async ({ page, baseURL }) => {
+  await endAll(page, `${baseURL}/`);
+});
+
+async function openPanel(
+  page: IJupyterLabPageFixture,
+  name: string
+): Promise<Locator> {
+  await newNotebook(page, name);
+  await runCell(page, 0, '%load_ext jupyter_mntrain');
+  await runCell(page, 1, RECIPE);
+  await runCell(page, 2, '%mntrain panel small.toml');
+  const panel = page.locator('.mnt-panel').last();
+  await expect(panel.getByText('node2').first()).toBeVisible({
+    timeout: 60_000
+  });
+  await expect(panel.getByText('checks passed').first()).toBeVisible();
+  return panel;
+}
+
+test('the panel launches by clicking, its live view appears below, and it stops', async ({
+  page,
+  baseURL
+}) => {
+  const panel = await openPanel(page, 'panel.ipynb');
+  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment').press('Enter');
+  await shot(panel, 'panel-light');
+  await expectAccessible(page, '.mnt-panel');
+  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  await expect
+    .poll(async () => (await jobs(page, `${baseURL}/`)).map(job => job.state), {
+      timeout: 60_000
+    })
+    .toContain('running');
+  await expect(page.locator('.mnt-live').last()).toBeVisible({
+    timeout: 60_000
+  });
+  await expect(page.locator('.mnt-live').last()).toHaveAttribute(
+    'data-mnt-step',
+    /[1-9]/,
+    { timeout: 60_000 }
+  );
+  await shot(page, 'panel-launched');
+  await page.theme.setDarkTheme();
+  await shot(page, 'panel-dark');
+  await panel.getByRole('button', { name: 'Stop…' }).click();
+  await panel.getByRole('button', { name: 'Stop it' }).click();
+  await expect(panel.getByText('cancelled')).toBeVisible({ timeout: 30_000 });
+  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('cancelled');
+});
+
+test('what is wrong stands at its row, keeps the launch back, and is mended by its button', async ({
+  page,
+  baseURL
+}) => {
+  const panel = await openPanel(page, 'checks.ipynb');
+  const launch = panel.getByRole('button', { name: 'Launch', exact: true });
+  await expect(launch).toBeEnabled();
+
+  const taken = new URL(baseURL!).port;
+  await panel.getByLabel('Port').fill(taken);
+  await panel.getByLabel('Port').press('Enter');
+  await panel.getByLabel('Changes').fill('train.step=5');
+  await panel.getByLabel('Changes').press('Enter');
+  await expect(panel.getByText('did you mean steps').first()).toBeVisible();
+  await expect(launch).toBeDisabled();
+  await shot(panel, 'panel-blocked');
+
+  await panel.getByLabel('Changes').fill('train.steps=5');
+  await panel.getByLabel('Changes').press('Enter');
+  await panel.getByLabel('node2', { exact: true }).uncheck();
+  await expect(panel.getByText('1 rank on 1 node.')).toBeVisible();
+  await panel.getByRole('button', { name: 'Show commands' }).click();
+  await expect(panel.getByText('--set train.steps=5')).toBeVisible();
+  await shot(panel, 'panel-commands');
+
+  await panel.getByRole('button', { name: 'Reset' }).click();
+  await expect(panel.getByText('2 ranks on 2 nodes.')).toBeVisible();
+  await expect(panel.getByLabel('Changes')).toHaveValue('');
+
+  await page.setViewportSize({ width: 760, height: 1000 });
+  await shot(panel, 'panel-narrow');
+});
+
+test('a click is answered at once, and while a cell runs the panel says so', async ({
+  page
+}) => {
+  const panel = await openPanel(page, 'busy.ipynb');
+  const box = panel.getByLabel('node2', { exact: true });
+  const times: number[] = [];
+  for (let turn = 0; turn < 10; turn++) {
+    const isOn = turn % 2 === 1;
+    const begun = Date.now();
+    await box.setChecked(isOn);
+    await panel
+      .getByText(isOn ? '2 ranks on 2 nodes.' : '1 rank on 1 node.')
+      .waitFor();
+    times.push(Date.now() - begun);
+  }
+  console.log(`answered in ms: ${times.join(' ')}`);
+  await page.notebook.addCell('code', 'import time; time.sleep(6)');
+  void page.notebook.runCell(3, true);
+  await expect(panel.locator('.mnt-busy')).toBeVisible();
+  await expect(panel.locator('.mnt-busy')).toBeHidden({ timeout: 20_000 });
+});
+
+test('the sidebar opens a panel in a new notebook', async ({ page }) => {
+  await openSidebar(page);
+  await execute(page, 'mntrain:launch');
+  await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
+});
