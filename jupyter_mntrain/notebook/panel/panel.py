@@ -32,7 +32,7 @@ SCHEDULES = tuple(
     msgspec.inspect.type_info(PipelineSection).fields[0].type.values  # type: ignore[attr-defined]
 )
 MOST_MICROBATCHES = 65536
-HEADINGS = ("node", "", "GPUs", "interface for training", "")
+HEADINGS = ("node", "", "GPUs or processes", "interface for training", "")
 BUSY = (
     "The kernel is busy with a cell: what you choose here follows when it ends. "
     "The sidebar can stop jobs now."
@@ -61,6 +61,7 @@ class WidgetPanel:
         self._worker = Worker(self._settle, self._failed)
         self._form = panel.form()
         self._shown_for: object = None
+        self._showing_thread: int | None = None
         self._rows: dict[str, NodeRow] = {}
         self._settings_shown: tuple[Check, ...] = ()
         self._job: Job | None = None
@@ -194,7 +195,7 @@ class WidgetPanel:
         """Only to people: what this panel shows by itself was chosen by nobody."""
 
         def heard(change: Any) -> None:
-            if not self._worker.is_own_thread():
+            if threading.get_ident() != self._showing_thread:
                 take(change["new"])
 
         widget.observe(heard, names="value")
@@ -317,14 +318,20 @@ class WidgetPanel:
         return nodes, panel.choices, panel.target, panel.changed_s(), job, self._doing
 
     def _show(self, form: Form) -> None:
+        self._showing_thread = threading.get_ident()
+        try:
+            self._show_all(form)
+        finally:
+            self._showing_thread = None
+
+    def _show_all(self, form: Form) -> None:
         panel = self._panel
         options = [(target.label, index) for index, target in enumerate(panel.targets)]
         put_choice(self._recipe, options, panel.targets.index(panel.target))
         put(self._note, value=pieces.second(panel.note))
         self._show_rows(form)
-        is_recipe = form.schedule is not None
-        for widget in (self._schedule, self._microbatches):
-            show(widget, is_shown=is_recipe)
+        for widget in (self._schedule, self._microbatches, self._changes):
+            show(widget, is_shown=not panel.target.is_script)
         if form.schedule is not None and form.microbatches is not None:
             put(self._schedule, value=form.schedule)
             put(self._microbatches, value=form.microbatches)

@@ -38,7 +38,9 @@ class NodeRow:
         self.use = ipywidgets.Checkbox(description=name, indent=False)
         self.state = html()
         self.gpus = ipywidgets.Combobox(
-            description=f"GPUs or processes of {name}", continuous_update=False
+            description=f"GPUs or processes of {name}",
+            continuous_update=False,
+            layout={"width": "104px"},
         )
         self.gpu_hint = html()
         self.interface = ipywidgets.Dropdown(description=f"Interface of {name}")

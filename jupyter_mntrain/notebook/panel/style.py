@@ -15,7 +15,8 @@ CSS = """
  width:auto;max-width:100%;margin:0}
 .mnt-panel :is(select,input[type=text],input[type=number]){height:28px;line-height:16px;
  font-size:12px;background-color:var(--jp-layout-color0,#fff);
- color:var(--jp-ui-font-color1,#212121);border:1px solid var(--jp-layout-color4,#757575);border-radius:2px;min-width:0}
+ color:var(--jp-ui-font-color1,#212121);border:1px solid var(--jp-layout-color4,#757575);
+ border-radius:2px;min-width:0}
 .mnt-panel :is(select,input):disabled{opacity:1;color:var(--jp-ui-font-color2,#757575)}
 .mnt-panel :is(select,input,button):focus-visible{
  outline:2px solid var(--jp-focus-outline-color,#1976d2);outline-offset:1px}
@@ -32,14 +33,15 @@ CSS = """
 .mnt-panel .mnt-row{border-top:1px solid var(--jp-border-color2,#e0e0e0);padding:4px 0}
 .mnt-panel .mnt-head + .mnt-row{border-top:0}
 .mnt-panel .mnt-cells{display:grid;align-items:center;column-gap:16px;row-gap:4px;min-height:32px;
- grid-template-columns:minmax(112px,.6fr) minmax(120px,1fr) 200px minmax(180px,1.3fr) 64px}
+ grid-template-columns:minmax(112px,.6fr) minmax(120px,1fr) 184px minmax(180px,1.3fr) 64px}
 .mnt-panel .mnt-head .mnt-cells{min-height:24px}
 .mnt-panel .mnt-gpus{display:flex;align-items:center;gap:8px;flex-wrap:nowrap}
 .mnt-panel .mnt-gpus .widget-html{white-space:nowrap}
-.mnt-panel .mnt-gpus .widget-combobox input{width:104px}
 .mnt-panel .mnt-iface .widget-dropdown{flex:1 1 auto}
 .mnt-panel .mnt-iface select{width:100%}
-.mnt-panel .mnt-right{margin-left:auto}
+.mnt-panel .jupyter-button.mnt-right{margin-left:auto}
+.mnt-panel .widget-checkbox .widget-label-basic{width:auto;max-width:100%;white-space:normal;
+ overflow-wrap:anywhere;font-weight:600;font-size:13px;margin:0}
 .mnt-panel .mnt-checks{padding-left:24px}
 .mnt-panel .mnt-check{display:flex;flex-wrap:wrap;gap:4px 8px;align-items:center;min-height:24px;
  font-size:12px;line-height:16px}
@@ -80,9 +82,9 @@ CSS = """
 [data-mnt-kernel=busy] .mnt-panel .mnt-busy{display:block;animation:mnt-late 0s linear .6s both}
 @keyframes mnt-late{from{visibility:hidden}to{visibility:visible}}
 @container (max-width:720px){
- .mnt-panel .mnt-cells{grid-template-columns:minmax(0,1fr) minmax(0,1fr) auto}
+ .mnt-panel .mnt-cells{grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
  .mnt-panel .mnt-head{display:none}
- .mnt-panel .mnt-iface{grid-column:1/3}
+ .mnt-panel .mnt-iface{grid-column:1/3;order:1}
  .mnt-panel .mnt-predicted{grid-template-columns:minmax(0,1fr)}
 }
 """

@@ -46,9 +46,6 @@ class Worker:
             self._is_awake.set()
             self._tasks.put(self._is_awake.clear)
 
-    def is_own_thread(self) -> bool:
-        return threading.current_thread() is self._thread
-
     def close(self) -> None:
         """Do nothing more after the task at hand."""
         self._tasks.put(None)

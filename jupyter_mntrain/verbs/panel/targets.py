@@ -39,6 +39,11 @@ class Target(Record, frozen=True):
         return str((self.directory / Path(self.path).expanduser()).resolve())
 
     @property
+    def is_script(self) -> bool:
+        """Without a recipe's fields."""
+        return self.path is not None and self.path.endswith(".py")
+
+    @property
     def label(self) -> str:
         return self.path or f"preset {self.preset}"
 

@@ -83,21 +83,32 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
   const launch = panel.getByRole('button', { name: 'Launch', exact: true });
   await expect(launch).toBeEnabled();
 
-  const taken = new URL(baseURL!).port;
-  await panel.getByLabel('Port').fill(taken);
+  // Where its own agent listens no rendezvous can be held.
+  const nodes = await (
+    await page.request.get(`${baseURL}/mntrain/v1/nodes`)
+  ).json();
+  const taken = Number(nodes[0].view.address.split(':')[1]);
+  await panel.getByLabel('Port').fill(String(taken));
   await panel.getByLabel('Port').press('Enter');
+  await expect(panel.getByText('is taken by').first()).toBeVisible();
   await panel.getByLabel('Changes').fill('train.step=5');
   await panel.getByLabel('Changes').press('Enter');
   await expect(panel.getByText('did you mean steps').first()).toBeVisible();
   await expect(launch).toBeDisabled();
   await shot(panel, 'panel-blocked');
 
+  await panel.getByRole('button', { name: `Use ${taken + 1}` }).click();
+  await expect(panel.getByLabel('Port')).toHaveValue(String(taken + 1));
   await panel.getByLabel('Changes').fill('train.steps=5');
   await panel.getByLabel('Changes').press('Enter');
   await panel.getByLabel('node2', { exact: true }).uncheck();
   await expect(panel.getByText('1 rank on 1 node.')).toBeVisible();
   await panel.getByRole('button', { name: 'Show commands' }).click();
-  await expect(panel.getByText('--set train.steps=5')).toBeVisible();
+  await expect(
+    panel.getByText(
+      `launch small.toml --member node1 --port ${taken + 1} --set train.steps=5`
+    )
+  ).toBeVisible();
   await shot(panel, 'panel-commands');
 
   await panel.getByRole('button', { name: 'Reset' }).click();
