@@ -62,10 +62,15 @@ try {
   });
   await page.goto(`${url}/lab?reset`);
   await page.waitForFunction(() => window.jupyterapp?.started);
-  const jobs = await (await page.request.get(`${url}/mntrain/v1/jobs`)).json();
+  let jobs = [];
+  while (jobs.length === 0) {
+    // The server part begins to look for nodes when the first page asks.
+    await page.waitForTimeout(500);
+    jobs = await (await page.request.get(`${url}/mntrain/v1/jobs`)).json();
+  }
   const jobId = jobs[0].job_id;
   await page.evaluate(async id => {
-    await window.jupyterapp.started;
+    await window.jupyterapp.restored;
     await window.jupyterapp.commands.execute('mntrain:attach', { jobId: id });
   }, jobId);
   const view = page.locator('.mnt-live[data-mnt-step]').first();

@@ -40,7 +40,7 @@ class JobFeed:
         return history is not None and history.view.state in TERMINAL and history.is_complete
 
     def look(self, now_s: float | None = None) -> None:
-        """Take what has been read, and send it on.
+        """Take what has been read; :meth:`send` sends it on.
 
         Raises:
             JobNotFoundError: every node has forgotten the job.
@@ -50,6 +50,9 @@ class JobFeed:
             self._builder.extend(history)
             self._history = history
             self.numbers = self._builder.numbers(history, time.time() if now_s is None else now_s)
+
+    def send(self) -> None:
+        """To every watcher the rows it has not had."""
         for send in tuple(self._watchers):
             self._send(send)
 

@@ -35,8 +35,9 @@ from jupyter_mntrain.server.messages import (
 ROUND_S = 0.25
 """Between two looks at the cluster: what changes in between is told together."""
 
-SERIES_S = 1.0
-"""Between two looks at what ranks wrote; a page draws once a second."""
+SERIES_S = 0.9
+"""Between two looks at what ranks wrote, at least: with the rounds it comes to once a second,
+which is how often a page draws."""
 
 MOST_KEPT = 4000
 """Messages that a page which was away can be told; a page away for longer gets everything."""
@@ -222,8 +223,10 @@ class Hub:
                 feed.look(now_s)
             except MntrainError:
                 del self._feeds[job_id]  # every node has forgotten it
-                continue
+        # First where a job stands, then its rows: those make a page draw both.
         self._look_at_jobs()
+        for feed in self._feeds.values():
+            feed.send()
 
     def _tell(self, make: Callable[..., object]) -> None:
         """Send a message to every page, under the next number."""

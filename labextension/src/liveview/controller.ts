@@ -20,6 +20,12 @@ export type Stillness =
 /** A breath early: rows that come once a second are then never held back to the next turn. */
 const EARLY = 0.8;
 
+/**
+ * What comes between two batches of rows (a node's own count of steps) waits for the rows, and is
+ * drawn by itself only when none come: or it would take the rows' turn.
+ */
+const PATIENCE = 2;
+
 export class LiveController implements IDisposable {
   constructor(
     readonly jobId: string,
@@ -112,12 +118,13 @@ export class LiveController implements IDisposable {
     const entry = this.model?.job(this.jobId);
     if (entry) {
       const isNews = entry !== this.job;
+      const isTurn = entry.state !== this.job?.state;
       this.job = entry;
       if (!this.watching && this.model) {
         this.watching = this.model.watch(this.jobId, this.store);
       }
       if (isNews) {
-        this.tell();
+        this.tell(isTurn ? 1 : PATIENCE);
       }
     }
     const stillness = this.stillness;
@@ -128,13 +135,21 @@ export class LiveController implements IDisposable {
   }
 
   /** Draw soon: at most at the wanted rate, and only where somebody looks. */
-  private tell(): void {
+  private tell(turns = 1): void {
     this.isStale = true;
-    if (this.timer !== 0 || this.disposed || !this.isVisible) {
+    if (this.disposed || !this.isVisible) {
       return;
     }
-    const rest = this.leastMs - (performance.now() - this.drawnAt);
-    this.timer = window.setTimeout(() => this.draw(), Math.max(0, rest));
+    const due = this.drawnAt + this.leastMs * turns;
+    if (this.timer !== 0) {
+      if (this.due <= due) {
+        return;
+      }
+      window.clearTimeout(this.timer);
+    }
+    this.due = due;
+    const rest = Math.max(0, due - performance.now());
+    this.timer = window.setTimeout(() => this.draw(), rest);
   }
 
   private draw(): void {
@@ -144,6 +159,8 @@ export class LiveController implements IDisposable {
     } else if (this.isVisible) {
       this.isStale = false;
       this.drawnAt = performance.now();
+      // The model tells of changes a moment later than it knows them.
+      this.job = this.model?.job(this.jobId) ?? this.job;
       this.changedSignal.emit();
     }
   }
@@ -157,6 +174,7 @@ export class LiveController implements IDisposable {
   private watching: IDisposable | null = null;
   private leastMs: number;
   private drawnAt = -Infinity;
+  private due = 0;
   private timer = 0;
   private isStale = false;
   private isVisible = true;
