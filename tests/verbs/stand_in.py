@@ -13,6 +13,7 @@ from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, Log
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.summary import summarise
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.job import TERMINAL, JobSpec, JobState, JobView, Participant
@@ -181,6 +182,10 @@ class StandInCluster:
         self.launches: list[JobSpec] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0
+        self.taken_ports: set[int] = set()
+        self.looked_at: list[tuple[str, int, str | None]] = []
+        self.listeners: list[Callable[[], None]] = []
+        self.refuses: Exception | None = None
 
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes
@@ -207,8 +212,27 @@ class StandInCluster:
         self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT
     ) -> StandInJob:
         progress.report("leasing GPUs and ports", 0, len(spec.participants))
+        if self.refuses is not None:
+            raise self.refuses
         self.launches.append(spec)
         return self.to_launch
+
+    def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
+        self.looked_at.append((node, port, interface))
+        reason = f"port {port} on 10.0.0.1 is taken by jupyter (pid 7)"
+        if port not in self.taken_ports:
+            return PortStatus(port=port, address="10.0.0.1")
+        return PortStatus(port=port, address="10.0.0.1", reason=reason, next_free=port + 1)
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        self.listeners.append(tell)
+        return lambda: self.listeners.remove(tell)
+
+    def become(self, *nodes: NodeView) -> None:
+        """Other nodes from now on, and whoever listens is told."""
+        self._nodes = nodes
+        for tell in tuple(self.listeners):
+            tell()
 
     def jobs(self) -> tuple[JobView, ...]:
         return tuple(job.view() for job in self._jobs.values())

@@ -89,7 +89,9 @@ class WidgetPanel:
         put(self._why, value=pieces.second(RETIRED))
 
     def close(self) -> None:
-        self._unsubscribe()
+        """No click is answered any more. Again, it does nothing."""
+        unsubscribe, self._unsubscribe = self._unsubscribe, lambda: None
+        unsubscribe()
         self._worker.close()
 
     # What is on the page
@@ -302,7 +304,8 @@ class WidgetPanel:
         if self._panel.look(self._form):
             self._look()
             self._show(self._form)
-        self._shown_for = self._state()
+        # As it was before all this was read: what changed meanwhile is shown the next time.
+        self._shown_for = now
 
     def _look(self) -> None:
         self._form = self._panel.form()

@@ -109,12 +109,13 @@ class Panel:
 
     def command(self, form: Form) -> str:
         """The same launch as a cell that can be kept."""
-        words = shlex.join(self._words(form))
-        cell = self.target.cell
-        magic = self._context.program
+        words, cell, magic = shlex.join(self._words(form)), self.target.cell, self._context.program
         if cell is None:
             return f"{magic} launch {words}{self._arguments()}"
-        return f"%{magic} launch {words}\n{cell}" if magic.startswith("%") else f"launch {words}"
+        if magic.startswith("%"):
+            return f"%{magic} launch {words}\n{cell}"
+        file = f"{self.target.preset}.toml"
+        return f"printf {shlex.quote(cell)} > {file}\n{magic} launch {file} {words}"
 
     def commands(self, form: Form) -> RenderableType:
         """What every node would run.

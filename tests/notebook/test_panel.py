@@ -1,0 +1,246 @@
+"""The submit panel's widgets: who does the work, what is shown, what a click starts."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.notebook.panel.panel import RETIRED, WidgetPanel
+from jupyter_mntrain.verbs.panel import Panel
+from jupyter_mntrain.verbs.panel.memory import Memory
+from tests.verbs.stand_in import StandInCluster, make_context, node
+from tests.verbs.test_panel import RECIPE
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+PATIENCE_S = 10.0
+
+
+class Open:
+    """A panel on a page, and what was done with it."""
+
+    def __init__(self, cluster: StandInCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.jobs: list[Any] = []
+        self.form_threads: set[str] = set()
+        context = make_context(cluster, directory=directory, program="%mntrain")
+        memory = Memory(directory / "panel.json")
+        panel = Panel(
+            context, Namespace(cluster=None, agent=None), target="small.toml", memory=memory
+        )
+        self.panel = panel
+        form = panel.form
+        self.view = WidgetPanel(panel, self.jobs.append)
+
+        def noted() -> Any:
+            self.form_threads.add(threading.current_thread().name)
+            return form()
+
+        panel.form = noted  # type: ignore[method-assign]
+
+    @property
+    def why(self) -> str:
+        return str(self.view._why.value)
+
+    def row(self, name: str) -> Any:
+        return self.view._rows[name]
+
+    def click(self, button: Any) -> None:
+        assert not button.disabled
+        button.click()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "small.toml").write_text(RECIPE)
+    return tmp_path
+
+
+@pytest.fixture
+def open_one(directory: Path) -> Iterator[Callable[..., Open]]:
+    opened: list[Open] = []
+
+    def make(*nodes: Any) -> Open:
+        cluster = StandInCluster(nodes or [node("muthur", 2, gpus=1), node("wopr", 1, gpus=2)])
+        opened.append(Open(cluster, directory))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.view.close()
+
+
+def until(is_true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.005)
+
+
+def test_a_click_only_enqueues_and_the_panels_own_thread_does_the_rest(open_one) -> None:
+    page = open_one()
+    assert page.why == "3 ranks on 2 nodes."
+    page.row("wopr").use.value = False
+    until(lambda: page.why == "1 rank on 1 node.")
+    page.row("wopr").use.value = True
+    page.row("wopr").gpus.value = "gpu1"
+    until(lambda: page.why == "2 ranks on 2 nodes.")
+    assert page.form_threads == {"mntrain-panel"}
+
+
+def test_what_the_panel_shows_by_itself_was_chosen_by_nobody(open_one) -> None:
+    page = open_one()
+    page.view._changes.value = "pipeline.microbatches=12"
+    until(lambda: page.view._microbatches.value == 12)
+    assert page.panel.choices.microbatches is None
+    assert page.panel.choices.schedule is None
+    page.view._microbatches.value = 6
+    until(lambda: page.panel.choices.microbatches == 6)
+    page.click(page.view._reset)
+    until(lambda: page.view._changes.value == "")
+    assert page.panel.choices.microbatches is None
+
+
+def test_the_head_is_one_of_them(open_one) -> None:
+    page = open_one()
+    assert (page.row("muthur").head.value, page.row("wopr").head.value) == ("head", None)
+    page.row("wopr").head.value = "head"
+    until(lambda: page.row("muthur").head.value is None)
+    assert page.panel.choices.head == "wopr"
+
+
+def test_a_node_that_comes_or_goes_is_a_row_more_or_a_reason(open_one) -> None:
+    page = open_one()
+    here = page.cluster.nodes()
+    page.cluster.become(*here, node("zebra", 7, gpus=1))
+    until(lambda: page.why == "4 ranks on 3 nodes.")
+    page.cluster.become(*here, node("zebra", 7, gpus=1, liveness="lost", reason="is silent"))
+    until(lambda: page.why == "3 ranks on 2 nodes. 1 warning at zebra.")
+    assert page.row("zebra").use.disabled
+
+
+def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> None:
+    page = open_one()
+    (directory / "small.toml").write_text(RECIPE.replace("microbatches = 6", "microbatches = 1"))
+    page.cluster.become(*page.cluster.nodes())
+    until(lambda: "fewer than the 3 pipeline stages" in page.why)
+    assert page.view._launch.disabled
+
+
+def test_a_button_mends_what_is_wrong(open_one) -> None:
+    page = open_one()
+    page.row("wopr").gpus.value = "7"
+    until(lambda: "has 2 GPUs, 7 were asked for" in page.why)
+    _, button = page.row("wopr").checks.children[0].children
+    page.click(button)
+    until(lambda: page.why == "3 ranks on 2 nodes.")
+    assert page.row("wopr").gpus.value == ""
+
+
+def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
+    page = open_one()
+    page.cluster.to_launch.become("running")
+    page.click(page.view._launch)
+    until(lambda: page.jobs == [page.cluster.to_launch])
+    (job,) = page.jobs
+    until(lambda: "running" in page.view._job_line.value)
+    assert "as launched at" in page.view._note.value
+    until(lambda: not page.view._launch.disabled)
+    page.click(page.view._stop)
+    until(lambda: "What it has not saved is lost" in page.view._job_line.value)
+    assert job.calls == []
+    page.click(page.view._keep)
+    until(lambda: page.view._stop.layout.display is None)
+    page.click(page.view._stop)
+    until(lambda: page.view._stop_now.layout.display is None)
+    page.click(page.view._stop_now)
+    until(lambda: job.calls)
+    assert job.calls[0][0] == "stop"
+
+
+def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
+    page = open_one()
+    page.cluster.refuses = RefusedError("GPU 0 was taken", fix="wait for it", node="wopr")
+    page.click(page.view._launch)
+    until(lambda: "Nothing was started." in page.why)
+    assert "wopr: GPU 0 was taken. Fix: wait for it." in page.why
+    until(lambda: not page.view._launch.disabled)
+    assert "Nothing was started." in page.why
+    assert page.jobs == []
+
+
+def test_the_exact_commands_are_shown_and_hidden(open_one) -> None:
+    page = open_one()
+    page.click(page.view._commands_button)
+    until(lambda: "torch.distributed.run" in page.view._commands.value)
+    assert "%mntrain launch small.toml --member muthur --member wopr" in page.view._commands.value
+    page.click(page.view._commands_button)
+    until(lambda: page.view._commands.value == "")
+
+
+def test_what_a_node_says_is_shown_and_never_run(open_one) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    page = open_one(node(evil, 1), node("other", 2, liveness="lost", reason=f"{evil} is gone"))
+    page.row("other").use.value = True
+    until(lambda: page.view._launch.disabled)
+    page.click(page.view._commands_button)
+    shown = [page.why, page.view._commands.value, page.view._predicted.value]
+    shown += [line.children[0].value for line in page.row("other").checks.children]
+    assert all("<img" not in one for one in shown)
+    assert any("&lt;img" in one for one in shown)
+
+
+def test_something_unforeseen_is_said_and_the_panel_goes_on(open_one, monkeypatch) -> None:
+    page = open_one()
+
+    def broken() -> Any:
+        raise RuntimeError("the wire")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(page.panel, "form", broken)
+        page.row("wopr").use.value = False
+        until(lambda: "RuntimeError: the wire" in page.why)
+    page.row("wopr").use.value = True
+    until(lambda: page.why == "3 ranks on 2 nodes.")
+
+
+# In a shell
+
+
+@pytest.fixture
+def in_notebook(notebook, tmp_path):
+    (tmp_path / "small.toml").write_text(RECIPE)
+    return notebook
+
+
+def test_the_magic_shows_the_panel_and_a_place_below_it(in_notebook, cluster) -> None:
+    panel, below = in_notebook.run("%mntrain panel small.toml").outputs
+    assert WIDGET in panel.data
+    # Where there are no widgets, as in a saved notebook, the text says the same.
+    assert "%mntrain launch small.toml --member muthur" in panel.data["text/plain"]
+    assert below.data["text/plain"] == "A job launched here is shown below the panel."
+    assert len(cluster.listeners) == 1
+    first = in_notebook.extension.screen._panel
+    in_notebook.run("%mntrain panel small.toml")
+    assert first._launch.disabled
+    assert RETIRED in first._why.value
+    assert len(cluster.listeners) == 1
+    in_notebook.extension.close()
+    assert cluster.listeners == []
+
+
+def test_without_ipywidgets_it_is_text_with_the_reason(in_notebook, monkeypatch) -> None:
+    for name in list(sys.modules):
+        if name.startswith("jupyter_mntrain.notebook.panel."):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    said = in_notebook.words("%mntrain panel small.toml")
+    assert "ipywidgets is missing, so this is text only: pip install ipywidgets" in said
+    assert "%mntrain launch small.toml --member" in said
