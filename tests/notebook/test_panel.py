@@ -229,8 +229,8 @@ def test_the_magic_shows_the_panel_and_a_place_below_it(in_notebook, cluster) ->
     assert len(cluster.listeners) == 1
     first = in_notebook.extension.screen._panel
     in_notebook.run("%mntrain panel small.toml")
+    until(lambda: RETIRED in first._why.value)
     assert first._launch.disabled
-    assert RETIRED in first._why.value
     assert len(cluster.listeners) == 1
     in_notebook.extension.close()
     assert cluster.listeners == []

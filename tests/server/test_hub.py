@@ -134,6 +134,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
 
     def rows(count: int) -> bool:
         feed.look()
+        feed.send()
         return len(early[-1].job.step) > 0 and early[-1].job.step[-1] == count
 
     await until(lambda: rows(10))
@@ -141,6 +142,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
     assert not late[0].job.step
     sent = len(early)
     feed.look()
+    feed.send()
     assert len(early) == sent, "nothing new, nothing sent"
     feed.unwatch(early.append)
     for number, agent in enumerate(both):
@@ -148,6 +150,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
 
     def has_new() -> bool:
         feed.look()
+        feed.send()
         return any(11.0 in series.job.step for series in late)
 
     await until(has_new)

@@ -84,9 +84,13 @@ class WidgetPanel:
 
     def retire(self) -> None:
         """A newer panel takes over; what was launched from this one goes on."""
+
+        def say() -> None:
+            put(self._launch, disabled=True)
+            put(self._why, value=pieces.second(RETIRED))
+
+        self._worker.put(say)
         self.close()
-        put(self._launch, disabled=True)
-        put(self._why, value=pieces.second(RETIRED))
 
     def close(self) -> None:
         """No click is answered any more. Again, it does nothing."""
