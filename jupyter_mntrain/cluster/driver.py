@@ -59,6 +59,10 @@ class Driver:
         """The job's journals, followed from now on."""
         return self.loop.run(self._follow(job_id))
 
+    def unfollow(self, job_id: JobId) -> None:
+        """Forget what was read of a job's journals. Followed again, all is read anew."""
+        self.loop.run(self._unfollow(job_id))
+
     def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
         """Wait for something about the live view; ``False`` when it took too long.
 
@@ -87,6 +91,11 @@ class Driver:
             self._followers[job_id] = follower
         follower.follow()
         return follower
+
+    async def _unfollow(self, job_id: JobId) -> None:
+        follower = self._followers.pop(job_id, None)
+        if follower is not None:
+            await follower.close()
 
     async def _close(self) -> None:
         for follower in self._followers.values():

@@ -54,6 +54,11 @@ class Job:
         """Begin to read what the ranks write; once is enough. Returns at once."""
         self._follower = self._driver.follower(self.id)
 
+    def unwatch(self) -> None:
+        """Give back the memory that the history takes. Watched again, it is read anew."""
+        self._follower = None
+        self._driver.unfollow(self.id)
+
     def history(self) -> JobHistory:
         """Everything read so far, from the job's first step on. Begins to watch.
 

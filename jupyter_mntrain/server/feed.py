@@ -39,6 +39,14 @@ class JobFeed:
         history = self._history
         return history is not None and history.view.state in TERMINAL and history.is_complete
 
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
+    def close(self) -> None:
+        """Give back the memory that its rows take."""
+        self._job.unwatch()
+
     def look(self, now_s: float | None = None) -> None:
         """Take what has been read; :meth:`send` sends it on.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import time
 from collections import deque
@@ -39,6 +40,14 @@ SERIES_S = 0.9
 """Between two looks at what ranks wrote, at least: with the rounds it comes to once a second,
 which is how often a page draws."""
 
+RELEASED_AFTER_S = 60.0
+"""The rows of a job that has ended and that no page watches are forgotten after this: its nodes
+keep them. Where it stood at its end is kept."""
+
+MOST_READ_BACK = 10
+"""Of the newest jobs, those that ended before anybody looked are read once, one after the other,
+for where they stood."""
+
 MOST_KEPT = 4000
 """Messages that a page which was away can be told; a page away for longer gets everything."""
 
@@ -65,6 +74,10 @@ class Hub:
         self._nodes: dict[str, NodeEntry] = {}
         self._jobs: dict[JobId, JobEntry] = {}
         self._feeds: dict[JobId, JobFeed] = {}
+        self._feed_numbers = itertools.count(1)
+        self._unwatched_since: dict[JobId, float] = {}
+        self._ended: dict[JobId, JobEntry] = {}
+        """Of jobs whose rows are forgotten: where they stood."""
         self._status = self._read_status()
         self._listeners: set[Callable[[bytes], None]] = set()
         self._changed = asyncio.Event()
@@ -104,8 +117,8 @@ class Hub:
         """
         feed = self._feeds.get(job_id)
         if feed is None:
-            feed = JobFeed(self.cluster.known_job(job_id), self.stream)
-            self._feeds[job_id] = feed
+            feed = self._follow(job_id)
+        self._unwatched_since.pop(job_id, None)
         feed.look()
         return feed
 
@@ -197,7 +210,8 @@ class Hub:
         self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.jobs()}
         gone = before.keys() - self._jobs.keys()
         for job_id in gone:
-            self._feeds.pop(job_id, None)
+            self._forget_rows(job_id)
+            self._ended.pop(job_id, None)
         for job_id in gone:
             self._tell(partial(JobGone, job_id=job_id))
         for job_id, entry in tuple(self._jobs.items()):
@@ -206,9 +220,15 @@ class Hub:
 
     def _job_entry(self, view: JobView) -> JobEntry:
         feed = self._feeds.get(view.job_id)
+        if feed is None and (last := self._ended.get(view.job_id)):
+            if view.state in TERMINAL and last.attempt == view.attempt.number:
+                return msgspec.structs.replace(
+                    job_entry(view, submitted_by=view.submitted_by, numbers=last.numbers),
+                    ranks=last.ranks,
+                )
+            del self._ended[view.job_id]  # it was started anew
         if feed is None and view.state not in TERMINAL:
-            feed = JobFeed(self.cluster.known_job(view.job_id), self.stream)
-            self._feeds[view.job_id] = feed
+            feed = self._follow(view.job_id)
         return job_entry(
             view,
             submitted_by=view.submitted_by,
@@ -222,11 +242,57 @@ class Hub:
             try:
                 feed.look(now_s)
             except MntrainError:
-                del self._feeds[job_id]  # every node has forgotten it
+                self._forget_rows(job_id)  # every node has forgotten it
+        self._read_back()
         # First where a job stands, then its rows: those make a page draw both.
         self._look_at_jobs()
         for feed in self._feeds.values():
             feed.send()
+        self._release()
+
+    def _read_back(self) -> None:
+        """Begin with the next job that ended before anybody looked."""
+        reading = [
+            job_id
+            for job_id, entry in self._jobs.items()
+            if entry.state in TERMINAL and job_id in self._feeds and not self._feeds[job_id].is_over
+        ]
+        if reading:
+            return
+        there = {
+            entry.view.info.node_id
+            for entry in self._nodes.values()
+            if entry.view.info and entry.view.liveness == "up"
+        }
+        for view in self.cluster.jobs()[:MOST_READ_BACK]:
+            is_known = view.job_id in self._feeds or view.job_id in self._ended
+            # A node that does not answer would keep the next job waiting.
+            can_be_read = all(part.node_id in there for part in view.parts)
+            if view.state in TERMINAL and not is_known and can_be_read:
+                self._follow(view.job_id)
+                return
+
+    def _release(self) -> None:
+        """Forget the rows of jobs that are over and that nobody has looked at for a while."""
+        now = time.monotonic()
+        for job_id, feed in list(self._feeds.items()):
+            if not feed.is_over or feed.is_watched:
+                self._unwatched_since.pop(job_id, None)
+            elif now - self._unwatched_since.setdefault(job_id, now) >= RELEASED_AFTER_S:
+                self._ended[job_id] = self._jobs[job_id]
+                self._forget_rows(job_id)
+
+    def _follow(self, job_id: JobId) -> JobFeed:
+        # Read anew, its rows are numbered anew: no page may go on where an older feed stopped.
+        stream = f"{self.stream}.{next(self._feed_numbers)}"
+        feed = self._feeds[job_id] = JobFeed(self.cluster.known_job(job_id), stream)
+        return feed
+
+    def _forget_rows(self, job_id: JobId) -> None:
+        feed = self._feeds.pop(job_id, None)
+        self._unwatched_since.pop(job_id, None)
+        if feed is not None:
+            feed.close()
 
     def _tell(self, make: Callable[..., object]) -> None:
         """Send a message to every page, under the next number."""

@@ -157,6 +157,45 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
     assert all(before.seq == after.since for before, after in itertools.pairwise(late))
 
 
+async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_stood(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "RELEASED_AFTER_S", 0.0)
+    both, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: hub.job(JOB))
+    rows: list[JobSeries] = []
+    unwatch = hub.watch(JOB, rows.append, "", 0)
+    for agent in both:
+        agents.do(agent.finish, JOB)
+    await until(lambda: hub._feeds[JOB].is_over)
+    await asyncio.sleep(2 * hub_module.ROUND_S)
+    assert JOB in hub._feeds, "a page still watches it"
+    unwatch()
+    await until(lambda: JOB not in hub._feeds)
+    assert hub.cluster._driver._followers == {}
+    entry = hub.job(JOB)
+    assert entry is not None
+    assert (entry.state, entry.numbers.step) == ("succeeded", 10)
+    assert [rank.step for rank in entry.ranks] == [10, 10]
+    # Watched again, all of it comes anew, under numbers of its own.
+    before = rows[-1].stream
+    rows.clear()
+    hub.watch(JOB, rows.append, before, 10_000)
+    await until(lambda: sum(len(series.job.step) for series in rows) == 10)
+    assert before not in {series.stream for series in rows if series.job.step}
+
+
+async def test_a_job_that_ended_before_anybody_looked_shows_where_it_stood(
+    agents: Elsewhere, new_opening: Callable[..., Opening]
+) -> None:
+    both, connect = two_nodes(agents)
+    for agent in both:
+        agents.do(agent.finish, JOB)
+    hub = await new_opening(connect).hub()
+    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 10)
+
+
 class Deaf(events.Events):
     """A page that never reads: what is written to it stays where it is."""
 

@@ -63,6 +63,8 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             await self.write_message(encode(Refused(problem=problem)))
             self.close(1011, "no cluster")
             return
+        if self.ws_connection is None or self.ws_connection.is_closing():
+            return  # gone while the cluster was opened
         for message in self._hub.greeting(self.get_query_argument("stream", ""), self._since()):
             self._queue(message)
         self._hub.listen(self._queue)

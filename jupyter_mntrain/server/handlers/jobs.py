@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
@@ -10,6 +11,7 @@ from tornado.web import authenticated
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.entries import JobEntry
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
+from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
@@ -30,6 +32,12 @@ class JobHandler(MntrainHandler):
     async def entry(self, text: str) -> tuple[Hub, JobEntry]:
         hub, job_id = await self.hub(), self.job_id(text)
         entry = hub.job(job_id)
+        if entry is None:
+            # A server that has just begun to look has not heard of all nodes yet.
+            with suppress(JobNotFoundError):
+                await self.work(hub.cluster.job, job_id)
+                hub.look_now()
+            entry = hub.job(job_id)
         if entry is None:
             raise refusal(404, "no-such-job", f"no reachable node knows job {text}", "see GET jobs")
         return hub, entry
