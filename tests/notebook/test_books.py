@@ -126,6 +126,9 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     assert (
         "succeeded" in cells["%mntrain launch long.toml --name again --set train.steps=12 --wait"]
     )
+    panel = cells["%mntrain panel llama-tiny"]
+    assert "%%mntrain launch --member node1 --member node2" in panel
+    assert 'preset = "llama-tiny"' in panel
     failed = cells["%%mntrain launch --name broken --wait"]
     assert "no shard 7 in /data" in failed
     assert "node2" in failed

@@ -1,0 +1,199 @@
+/** What a person sees when something is missing, silent, narrow, foreign or dragged. */
+
+import { expect, test } from '@jupyterlab/galata';
+import type { Locator, WebSocketRoute } from '@playwright/test';
+
+import {
+  endAll,
+  ENDLESS,
+  execute,
+  launchFromCell,
+  newNotebook,
+  openSidebar,
+  reload,
+  shot
+} from './helpers';
+
+const port = Number(process.env.UI_PORT);
+const JOB_MIME = 'application/vnd.mntrain.job+json';
+
+test('a node is dragged into a notebook as a cell', async ({ page }) => {
+  await newNotebook(page, 'drag.ipynb');
+  const sidebar = await openSidebar(page);
+  const row = sidebar.locator('.mnt-row-head').first();
+  await expect(row).toContainText('node1');
+  const from = (await row.boundingBox())!;
+  const to = (await page.locator('.jp-Notebook .jp-Cell').boundingBox())!;
+  await page.mouse.move(from.x + 60, from.y + from.height / 2);
+  await page.mouse.down();
+  await page.mouse.move(from.x + 80, from.y + 40, { steps: 3 });
+  await page.mouse.move(to.x + 120, to.y + to.height - 4, { steps: 8 });
+  await expect(page.locator('.mnt-dragged')).toBeVisible();
+  await page.mouse.up();
+  await expect(page.locator('.jp-NotebookPanel')).toContainText(
+    '--member node1:1'
+  );
+});
+
+test('while the server is silent the last values stay and it says so', async ({
+  page
+}) => {
+  const sockets: WebSocketRoute[] = [];
+  let isDown = false;
+  await page.routeWebSocket(/mntrain\/v1\/events/, socket => {
+    socket.connectToServer();
+    sockets.push(socket);
+  });
+  await page.route(/mntrain\/v1\/status/, route =>
+    isDown ? route.abort() : route.continue()
+  );
+  await reload(page);
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
+  isDown = true;
+  await Promise.all(sockets.map(socket => socket.close()));
+  await expect(
+    sidebar.getByText('The Jupyter server does not answer')
+  ).toBeVisible();
+  await expect(sidebar.getByText('node1', { exact: true })).toBeVisible();
+  await shot(sidebar, 'sidebar-retrying');
+  isDown = false;
+  await sidebar.getByRole('button', { name: 'Try now' }).click();
+  await expect(
+    sidebar.getByText('The Jupyter server does not answer')
+  ).toBeHidden();
+});
+
+test('an address where nothing listens says so and what to do', async ({
+  page
+}) => {
+  await openSidebar(page);
+  await execute(page, 'mntrain:add-node', { address: '127.94.0.9:1' });
+  const said = page.locator('.Toastify__toast').last();
+  await expect(said).toContainText('refused');
+  await expect(said).toContainText('Fix:');
+  await shot(page, 'add-refused');
+});
+
+test.describe('a notebook from elsewhere', () => {
+  test.afterEach(async ({ page, baseURL }) => {
+    await endAll(page, `${baseURL}/`);
+  });
+
+  test('shows its last picture, runs nothing, and says why it is not live', async ({
+    page,
+    tmpPath,
+    baseURL
+  }) => {
+    const view = await launchFromCell(page, 'own.ipynb', ENDLESS);
+    const step = async () => Number(await view.getAttribute('data-mnt-step'));
+    await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(3);
+    // The kernel writes into the notebook every few seconds.
+    await expect
+      .poll(
+        async () => {
+          await page.notebook.save();
+          return (await bundleOf()).series.job?.step?.length ?? 0;
+        },
+        { timeout: 90_000 }
+      )
+      .toBeGreaterThan(0);
+    await endAll(page, `${baseURL}/`);
+
+    async function content(): Promise<any> {
+      const got = await page.request.get(
+        `${baseURL}/api/contents/${tmpPath}/own.ipynb`
+      );
+      return (await got.json()).content;
+    }
+    async function bundleOf(): Promise<any> {
+      const cells = (await content()).cells;
+      return cells.flatMap((cell: any) => cell.outputs ?? []).find(hasJob).data[
+        JOB_MIME
+      ];
+    }
+    function hasJob(output: any): boolean {
+      return output.data?.[JOB_MIME] !== undefined;
+    }
+    /** The same notebook with another job in it and a source nobody here has run. */
+    async function variant(
+      name: string,
+      change: (bundle: any) => void
+    ): Promise<Locator> {
+      const book = await content();
+      book.cells[0].source = `# ${name}`;
+      for (const cell of book.cells) {
+        for (const output of (cell.outputs ?? []).filter(hasJob)) {
+          change(output.data[JOB_MIME]);
+        }
+      }
+      await page.contents.uploadContent(
+        JSON.stringify(book),
+        'text',
+        `${tmpPath}/${name}`
+      );
+      await page.notebook.close();
+      await page.notebook.openByPath(`${tmpPath}/${name}`);
+      const shown = page.locator('.jp-OutputArea-output .mnt-live').last();
+      await expect(shown).toBeVisible({ timeout: 30_000 });
+      return shown;
+    }
+
+    const unknown = await variant('unknown.ipynb', bundle => {
+      bundle.job.job_id = bundle.series.job_id = 'j-00000000';
+      bundle.job.name = '<img src=x onerror="window.wasRun = true">';
+    });
+    await expect(unknown).toContainText(
+      'As it was when the notebook was saved: no node that answers knows this job.'
+    );
+    await expect(page.locator('.jp-NotebookTrustedStatus')).toHaveAttribute(
+      'title',
+      /not trusted/
+    );
+    await expect(unknown).toContainText('<img src=x');
+    expect(await page.evaluate(() => (window as any).wasRun)).toBeUndefined();
+    await shot(page, 'live-untrusted');
+
+    const foreign = await variant('foreign.ipynb', bundle => {
+      bundle.cluster = 'elsewhere';
+      bundle.job.job_id = bundle.series.job_id = 'j-00000001';
+    });
+    await expect(foreign).toContainText('the job belongs to cluster elsewhere');
+  });
+});
+
+test.describe('narrow', () => {
+  test.use({ baseURL: `http://127.0.0.1:${port + 4}` });
+
+  for (const width of [480, 600]) {
+    test(`a live view of ${width} pixels is not cut off`, async ({ page }) => {
+      await page.sidebar.close('left');
+      const [job] = await (
+        await page.request.get(`http://127.0.0.1:${port + 4}/mntrain/v1/jobs`)
+      ).json();
+      await execute(page, 'mntrain:attach', { jobId: job.job_id });
+      const view = page.locator('.mnt-live').last();
+      const step = async () => Number(await view.getAttribute('data-mnt-step'));
+      await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
+      const room = (await view.boundingBox())!.width;
+      await page.setViewportSize({
+        width: Math.round(1400 - room + width),
+        height: 1000
+      });
+      await expect
+        .poll(async () => Math.round((await view.boundingBox())!.width))
+        .toBe(width);
+      const cut = () =>
+        view.evaluate(root => {
+          const right = root.getBoundingClientRect().right + 1;
+          return [...root.querySelectorAll<HTMLElement>('*')]
+            .filter(node => node.getBoundingClientRect().right > right)
+            .filter(node => !node.closest('.mnt-visually-hidden, svg, canvas'))
+            .map(node => node.outerHTML.slice(0, 120));
+        });
+      // The charts take the new width with their next frame.
+      await expect.poll(cut).toEqual([]);
+      await shot(view, `live-${width}`);
+    });
+  }
+});
