@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +20,7 @@ from jupyter_mntrain.model.api import CLUSTER_HEADER, LeaseGrant, LeaseRequest, 
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.job import TERMINAL, Attempt, JobRecord, JobSpec, Participant, Placement
 from jupyter_mntrain.model.node import NodeInfo
-
-PATIENCE_S = 60.0
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.05)
+from tests.waiting import PATIENCE_S, until
 
 
 def free_port(address: str) -> int:
@@ -161,3 +154,22 @@ def start_request(
         participants=tuple(Participant(node=agent.name) for agent in agents),
     )
     return StartRequest(job_id=job_id, spec=spec, attempt=placed, submitted_by="a test")
+
+
+@contextmanager
+def two_agents(network: str, state: Path, cluster: str) -> Iterator[list[LiveAgent]]:
+    """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2."""
+    made = []
+    for number in (1, 2):
+        name, address = f"node{number}", f"{network}.{number}"
+        made.append(LiveAgent(name, address, free_port(address), state / name, cluster))
+    try:
+        yield [agent.start() for agent in made]
+    finally:
+        for agent in made:
+            agent.end()
+
+
+def addresses_of(agents: Sequence[LiveAgent]) -> str:
+    """As ``$MNTRAIN_AGENTS`` wants them."""
+    return " ".join(f"{agent.address}:{agent.port}" for agent in agents)

@@ -12,7 +12,8 @@ from jupyter_mntrain.agent.processes import environment_of, processes_of
 from jupyter_mntrain.model.api import LeaseRequest, StopRequest
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.metrics import RankEnd, RankStep, journal_decoder
-from tests.agent.live import free_port, launch, start_request, until
+from tests.agent.live import free_port, launch, start_request
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
+from tests.waiting import until
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 20.0
@@ -27,13 +26,6 @@ import signal as s
 is_default = s.getsignal(s.SIGHUP) is s.SIG_DFL, s.getsignal(s.SIGINT) is s.default_int_handler
 print("ready", *("default" if yes else "changed" for yes in is_default))
 """
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.netlab import Host, HostProcess, Lab, missing, own_lab
+from tests.waiting import until
 
 AGENT_PATIENCE_S = 30.0
 _outlived: list[HostProcess] = []
@@ -39,13 +39,6 @@ def start(host: Host, words: list[str], log: Path) -> HostProcess:
     # The lab ends it, with the whole host.
     _outlived.append(process)
     return process
-
-
-def until(condition: Callable[[], object], what: str, patience_s: float = AGENT_PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.live import LiveAgent, free_port
+from tests.agent.live import LiveAgent, two_agents
 
 pytestmark = pytest.mark.slow
 
@@ -22,17 +22,8 @@ FEW_MICROBATCHES = RECIPE + "[pipeline]\nmicrobatches = 1\n"
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state = tmp_path_factory.mktemp("state")
-    made = []
-    for number in (1, 2):
-        address = f"127.91.0.{number}"
-        port = free_port(address)
-        made.append(LiveAgent(f"node{number}", address, port, state / f"node{number}", "bad"))
-    try:
-        yield [agent.start() for agent in made]
-    finally:
-        for agent in made:
-            agent.end()
+    with two_agents("127.91.0", tmp_path_factory.mktemp("state"), "bad") as agents:
+        yield agents
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from jupyter_mntrain.agent.processes import environment_of
-from tests.e2e.conftest import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

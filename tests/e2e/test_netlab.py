@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.agent.processes import environment_of
-from tests.e2e.conftest import start, until
+from tests.e2e.conftest import start
 from tests.netlab import DATA, MANAGEMENT, Host, Lab
+from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 from jupyter_mntrain.verbs import parse, split_line
 from jupyter_mntrain.verbs.workload import from_cell
-from tests.agent.live import LiveAgent, free_port
+from tests.agent.live import LiveAgent, addresses_of, two_agents
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 BOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
@@ -62,25 +62,15 @@ def test_the_dry_run_of_the_quickstart_shows_what_is_launched():
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state = tmp_path_factory.mktemp("state")
-    made = []
-    for number in (1, 2):
-        address = f"127.96.0.{number}"
-        made.append(
-            LiveAgent(f"node{number}", address, free_port(address), state / str(number), "lessons")
-        )
-    try:
-        yield [agent.start() for agent in made]
-    finally:
-        for agent in made:
-            agent.end()
+    with two_agents("127.96.0", tmp_path_factory.mktemp("state"), "lessons") as agents:
+        yield agents
 
 
 @pytest.fixture
 def executed(agents, tmp_path, monkeypatch):
     """What each code cell of a notebook shows, by its source's first line."""
     monkeypatch.setenv("MNTRAIN_CLUSTER", "lessons")
-    monkeypatch.setenv("MNTRAIN_AGENTS", " ".join(f"{a.address}:{a.port}" for a in agents))
+    monkeypatch.setenv("MNTRAIN_AGENTS", addresses_of(agents))
 
     def run(name: str) -> dict[str, str]:
         book = read(name)

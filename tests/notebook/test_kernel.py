@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
-from tests.agent.live import LiveAgent, free_port
+from tests.agent.live import LiveAgent, addresses_of, two_agents
 
 pytestmark = [
     pytest.mark.slow,
@@ -47,24 +47,15 @@ raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state = tmp_path_factory.mktemp("state")
-    made = []
-    for number in (1, 2):
-        address = f"127.93.0.{number}"
-        port = free_port(address)
-        made.append(LiveAgent(f"node{number}", address, port, state / f"node{number}", "books"))
-    try:
-        yield [agent.start() for agent in made]
-    finally:
-        for agent in made:
-            agent.end()
+    with two_agents("127.93.0", tmp_path_factory.mktemp("state"), "books") as agents:
+        yield agents
 
 
 @pytest.fixture
 def execute(agents, tmp_path, monkeypatch):
     """Run cells in a kernel of their own; what they show stays in the notebook, as when saved."""
     monkeypatch.setenv("MNTRAIN_CLUSTER", "books")
-    monkeypatch.setenv("MNTRAIN_AGENTS", " ".join(f"{a.address}:{a.port}" for a in agents))
+    monkeypatch.setenv("MNTRAIN_AGENTS", addresses_of(agents))
 
     def run(*cells: str) -> list[nbformat.NotebookNode]:
         book = new_notebook(cells=[new_code_cell(cell) for cell in cells])

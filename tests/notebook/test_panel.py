@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +17,9 @@ from jupyter_mntrain.verbs.panel import Panel
 from jupyter_mntrain.verbs.panel.memory import Memory
 from tests.verbs.stand_in import StandInCluster, make_context, node
 from tests.verbs.test_panel import RECIPE
+from tests.waiting import until
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-PATIENCE_S = 10.0
 
 
 class Open:
@@ -75,13 +74,6 @@ def open_one(directory: Path) -> Iterator[Callable[..., Open]]:
     yield make
     for one in opened:
         one.view.close()
-
-
-def until(is_true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, "never came true"
-        time.sleep(0.005)
 
 
 def test_a_click_only_enqueues_and_the_panels_own_thread_does_the_rest(open_one) -> None:

@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import * as formats from '../formats';
 import type { JobEntry } from '../schema';
-import type { SeriesStore } from '../series';
+import { RANK_COLUMNS, type SeriesStore } from '../series';
 import { stateWord } from '../words';
 
 export function Tables(props: {
@@ -99,22 +99,9 @@ export function Tables(props: {
 
 /** A row per rank and step, as the page has them. */
 export function csv(store: SeriesStore): string {
-  const names = [
-    'time_s',
-    'step',
-    'step_s',
-    'tokens_per_s',
-    'pace_tokens_per_s',
-    'mfu',
-    'compute',
-    'send',
-    'wait',
-    'bubble',
-    'memory_bytes'
-  ] as const;
-  const lines = [['rank', 'node', ...names].join(',')];
+  const lines = [['rank', 'node', ...RANK_COLUMNS].join(',')];
   for (const { who, table } of store.sorted) {
-    const columns = names.map(name => table.column(name));
+    const columns = RANK_COLUMNS.map(name => table.column(name));
     for (let row = 0; row < table.length; row++) {
       const values = columns.map(column =>
         Number.isNaN(column[row]) ? '' : String(column[row])

@@ -1,0 +1,18 @@
+"""Waiting for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 60.0
+"""On a machine that is busy with other tests."""
+
+
+def until(
+    condition: Callable[[], object], what: str = "it", patience_s: float = PATIENCE_S
+) -> None:
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        time.sleep(0.02)
