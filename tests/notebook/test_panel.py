@@ -168,6 +168,18 @@ def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
     assert page.jobs == []
 
 
+def test_links_that_were_not_measured_can_be(open_one) -> None:
+    page = open_one()
+    assert page.view._measure.layout.display == "none"
+    page = open_one(node("a", 1, capacity=None), node("b", 2, capacity=None))
+    assert "link not measured" in page.view._predicted.value
+    page.click(page.view._measure)
+    until(lambda: page.cluster.measured)
+    ids = [view.info.node_id for view in page.cluster.nodes()]
+    assert page.cluster.measured == [tuple(ids)]
+    until(lambda: not page.view._measure.disabled)
+
+
 def test_the_exact_commands_are_shown_and_hidden(open_one) -> None:
     page = open_one()
     page.click(page.view._commands_button)

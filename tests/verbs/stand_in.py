@@ -182,6 +182,7 @@ class StandInCluster:
         self.launches: list[JobSpec] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0
+        self.measured: list[tuple[str, ...]] = []
         self.taken_ports: set[int] = set()
         self.looked_at: list[tuple[str, int, str | None]] = []
         self.listeners: list[Callable[[], None]] = []
@@ -248,6 +249,7 @@ class StandInCluster:
         self, participants: Any = None, *, progress: Progress = SILENT
     ) -> tuple[LinkMeasurement, ...]:
         progress.report("measuring", 0, len(participants))
+        self.measured.append(tuple(one.node for one in participants))
         return tuple(
             LinkMeasurement(
                 source=one.node, destination=other.node, interface="eno1", address="10.0.0.9",

@@ -150,7 +150,10 @@ class WidgetPanel:
         )
         busy = html(pieces.second(BUSY))
         busy.add_class("mnt-busy")
-        self._prediction_part = box("mnt-part", self._predicted)
+        self._measure = ipywidgets.Button(
+            description="Measure links", tooltip="About a second for each link and direction"
+        )
+        self._prediction_part = box("mnt-part", self._predicted, self._measure)
         self.root = box(
             ROOT,
             html(f"<style>{CSS}</style>"),
@@ -192,6 +195,7 @@ class WidgetPanel:
         )
         self._reset.on_click(lambda _: self._do(self._panel.reset))
         self._launch.on_click(lambda _: self._do(self._begin_launch))
+        self._measure.on_click(lambda _: self._do(self._begin_measure))
         self._commands_button.on_click(lambda _: self._do(self._toggle_commands))
         self._stop.on_click(lambda _: self._do(lambda: self._ask_to_stop(asks=True)))
         self._keep.on_click(lambda _: self._do(lambda: self._ask_to_stop(asks=False)))
@@ -246,6 +250,11 @@ class WidgetPanel:
             self._worker.put(lambda: self._launched(job))
 
         self._begin("Launching", launch)
+
+    def _begin_measure(self) -> None:
+        form = self._form
+        if not self._doing and form.placements:
+            self._begin("Measuring links", lambda: self._panel.measure(form, self))
 
     def _begin_stop(self) -> None:
         job = self._job
@@ -351,6 +360,9 @@ class WidgetPanel:
         predicted = pieces.predicted(form.prediction)
         put(self._predicted, value=predicted)
         show(self._prediction_part, is_shown=bool(predicted))
+        lacks = form.prediction is not None and form.prediction.lacks_measurement
+        show(self._measure, is_shown=lacks)
+        put(self._measure, disabled=bool(self._doing))
         self._show_launch(form)
         self._show_commands(form)
         self._show_job_bar()

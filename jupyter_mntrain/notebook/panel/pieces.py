@@ -85,7 +85,7 @@ def _link(link: LinkLoad) -> str:
     where = f"{escape(link.sender)} → {escape(link.receiver)}"
     size = f"<b>{link.bytes_per_step / 1e6:,.1f}{formats.SPACE}MB</b>"
     if link.seconds is None:
-        return f"{where} {size}, link not measured: %mntrain measure"
+        return f"{where} {size}, link not measured"
     return (
         f"{where} {size}, {formats.seconds(link.seconds)} of each step at "
         f"{formats.capacity(link.capacity)}"

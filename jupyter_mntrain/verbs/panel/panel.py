@@ -18,6 +18,7 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.job import Participant
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching import build_spec, dry_run_text, spec_options, start
 from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
@@ -141,6 +142,17 @@ class Panel:
         except (MntrainError, OSError) as error:
             self.note = f"the choices could not be kept: {error}"
         return job
+
+    def measure(self, form: Form, progress: Progress) -> None:
+        """Find out what the chosen links carry, about a second for each; rows then show it.
+
+        Raises:
+            MntrainError: as :meth:`Cluster.measure`.
+        """
+        chosen = [
+            Participant(node=place.node_id, interface=place.interface) for place in form.placements
+        ]
+        self.cluster.measure(chosen, progress=progress)
 
     def changed_s(self) -> float:
         """When the recipe's file was last changed; 0.0 where there is none."""
