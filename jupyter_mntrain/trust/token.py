@@ -1,0 +1,99 @@
+"""The one line that lets a node or a driver join: a secret, whose cluster, and until when."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+import struct
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.trust.certificates import Role, TrustError
+
+PREFIX = "mntrain-"
+SECRET_BYTES = 16
+AUTHORITY_BYTES = 16
+"""Of the authority's fingerprint: nobody finds a second certificate that begins like this."""
+
+_VERSION = 1
+_ROLES: tuple[Role, ...] = ("node", "driver")
+_HEAD = struct.Struct(">BBQ")
+_CHECK_BYTES = 4
+_FIX = "copy the whole line, or ask for a new one with: mntrain invite"
+
+
+class Token(Record, frozen=True):
+    """What an invitation says.
+
+    Args:
+        role: of whoever joins with it.
+        secret: known to the inviting driver and to whoever has the token.
+        authority: the beginning of the fingerprint of the cluster's authority.
+        expires_s: Unix time, whole seconds.
+    """
+
+    role: Role
+    secret: bytes
+    authority: bytes
+    expires_s: int
+
+    @property
+    def id(self) -> str:
+        """Names the invitation without giving it away: 16 hexadecimal digits."""
+        return hashlib.sha256(b"mntrain token id" + self.secret).hexdigest()[:16]
+
+    def is_of(self, authority_fingerprint: bytes) -> bool:
+        return hmac.compare_digest(self.authority, authority_fingerprint[:AUTHORITY_BYTES])
+
+
+def new_token(role: Role, authority_fingerprint: bytes, expires_s: float) -> Token:
+    return Token(
+        role=role,
+        secret=secrets.token_bytes(SECRET_BYTES),
+        authority=authority_fingerprint[:AUTHORITY_BYTES],
+        expires_s=int(expires_s),
+    )
+
+
+def write_token(token: Token) -> str:
+    """One word of lower-case letters and digits, with a checksum against slips."""
+    head = _HEAD.pack(_VERSION, _ROLES.index(token.role), token.expires_s)
+    body = head + token.secret + token.authority
+    return PREFIX + base64.b32encode(body + _check(body)).decode().rstrip("=").lower()
+
+
+def read_token(text: str) -> Token:
+    """What :func:`write_token` wrote; blanks and line breaks from copying do not matter.
+
+    Raises:
+        TrustError: it is none, or a part of it is missing or wrong.
+    """
+    word = "".join(text.split()).lower()
+    if not word.startswith(PREFIX):
+        raise TrustError("that is no token: tokens begin with mntrain-", fix=_FIX)
+    coded = word.removeprefix(PREFIX).upper()
+    try:
+        content = base64.b32decode(coded + "=" * (-len(coded) % 8))
+    except ValueError:
+        raise TrustError("the token has characters that no token has", fix=_FIX) from None
+    body, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
+    whole = _HEAD.size + SECRET_BYTES + AUTHORITY_BYTES
+    if len(body) != whole or not hmac.compare_digest(check, _check(body)):
+        raise TrustError("the token is not complete, or a letter of it is wrong", fix=_FIX)
+    version, role, expires_s = _HEAD.unpack(body[: _HEAD.size])
+    if version != _VERSION or role >= len(_ROLES):
+        raise TrustError(
+            "the token was made by another version", fix="install the same version on both machines"
+        )
+    secret = body[_HEAD.size : _HEAD.size + SECRET_BYTES]
+    return Token(
+        role=_ROLES[role],
+        secret=secret,
+        authority=body[_HEAD.size + SECRET_BYTES :],
+        expires_s=expires_s,
+    )
+
+
+def _check(body: bytes) -> bytes:
+    return hashlib.sha256(b"mntrain token" + body).digest()[:_CHECK_BYTES]
