@@ -15,6 +15,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.announce import Announcer, announced_on, service_info
+from jupyter_mntrain.agent.audit import Audit
 from jupyter_mntrain.agent.capacities import CapacityBook
 from jupyter_mntrain.agent.handlers import MAX_BODY_BYTES, application
 from jupyter_mntrain.agent.hub import Hub
@@ -22,6 +23,7 @@ from jupyter_mntrain.agent.identity import load_node_id, locked_state
 from jupyter_mntrain.agent.inventory import InventoryReader
 from jupyter_mntrain.agent.jobs import JobBook
 from jupyter_mntrain.agent.leases import LeaseBook
+from jupyter_mntrain.agent.limits import BODY_WITHIN_S, HEADERS_WITHIN_S, MAX_HEADER_BYTES
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.agent.ports import port_owner
@@ -60,7 +62,13 @@ async def _serve(options: Options) -> None:
     node.jobs.load()
     for job in node.jobs.all():
         watches.watch(job)
-    server = HTTPServer(application(node, watches), max_body_size=MAX_BODY_BYTES)
+    server = HTTPServer(
+        application(node, watches),
+        max_body_size=MAX_BODY_BYTES,
+        max_header_size=MAX_HEADER_BYTES,
+        idle_connection_timeout=HEADERS_WITHIN_S,
+        body_timeout=BODY_WITHIN_S,
+    )
     server.add_sockets(sockets)
     _greet(node)
 
@@ -114,6 +122,7 @@ def _node(options: Options) -> Node:
             hub=hub,
         ),
         hub=hub,
+        audit=Audit(options.state / "audit.log"),
     )
 
 

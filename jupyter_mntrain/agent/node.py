@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from jupyter_mntrain.agent.audit import Audit
 from jupyter_mntrain.agent.capacities import CapacityBook
 from jupyter_mntrain.agent.hub import Hub
 from jupyter_mntrain.agent.identity import boot_id
 from jupyter_mntrain.agent.inventory import InventoryReader
 from jupyter_mntrain.agent.jobs import JobBook
 from jupyter_mntrain.agent.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.limits import Streams
 from jupyter_mntrain.agent.ports import LAST_PORT
 from jupyter_mntrain.model.api import PROTOCOL, LeaseGrant, LeaseRequest, NodeChanged, PortStatus
 from jupyter_mntrain.model.errors import RefusedError, SpecError
@@ -40,6 +42,8 @@ class Node:
     leases: LeaseBook
     jobs: JobBook
     hub: Hub
+    audit: Audit
+    streams: Streams = field(default_factory=Streams)
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
     """What listeners know of our leases."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -14,6 +15,7 @@ import httpx
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.limits import MOST_STREAMS_EACH
 from jupyter_mntrain.model.api import (
     CLUSTER_HEADER,
     Goodbye,
@@ -27,6 +29,7 @@ from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.node import Beat
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.agent.live import lease as live_lease
+from tests.waiting import until
 
 JOB = JobId("j-0000abcd")
 JSON = "application/json"
@@ -216,6 +219,54 @@ def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(new_agent):
         *_, last = lines
     assert isinstance(stream_decoder.decode(last), Goodbye)
     assert agent.process.wait(20) == 0
+
+
+def test_who_started_what_from_where_is_kept(agent):
+    def lines() -> list[dict[str, str]]:
+        text = (agent.state / "audit.log").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    job_id = new_job_id()
+    request = start_request([agent], "pass", job_id, 1, 29500)
+    agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", request)
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="r" * 999))
+    started, stopped = lines()[-2:]
+    assert (started["what"], started["job"], started["from"]) == ("start", job_id, "127.0.0.1")
+    assert started["outcome"] == f"refused: job {job_id} holds no lease here"
+    assert (stopped["what"], len(stopped["who"])) == ("stop", 200)
+    assert (agent.state / "audit.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_streams_without_end_are_bounded(agent, new_agent):
+    own = new_agent()
+    headers = {CLUSTER_HEADER: own.cluster}
+    with (
+        contextlib.ExitStack() as open_streams,
+        httpx.Client(limits=httpx.Limits(max_connections=200), timeout=20) as client,
+    ):
+        for _ in range(MOST_STREAMS_EACH):
+            stream = client.stream("GET", f"{own.url}/v1/stream", headers=headers)
+            assert open_streams.enter_context(stream).status_code == 200
+        refused = own.get("/v1/stream")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too-many")
+        assert own.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
+    until(lambda: _first_line(own), "room for another one")
+
+
+def _first_line(agent) -> bool:
+    headers = {CLUSTER_HEADER: agent.cluster}
+    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=10) as stream:
+        return stream.status_code == 200
+
+
+def test_headers_without_end_are_cut_off(agent):
+    with socket.create_connection((agent.address, agent.port), timeout=20) as connection:
+        connection.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n")
+        with contextlib.suppress(OSError):
+            for number in range(40):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            assert connection.recv(1000) == b""
+    assert agent.get("/v1/node").status_code == 200
 
 
 def test_a_body_that_is_too_long_is_refused_in_words(agent):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
+from jupyter_mntrain.agent.limits import TooManyError
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.watches import Watches
 from jupyter_mntrain.model.api import CLUSTER_HEADER, Problem
@@ -73,6 +76,20 @@ class AgentHandler(RequestHandler):
             return int(text)
         except ValueError:
             raise self.problem(400, "bad-request", f"{name}={text!r} is not a number") from None
+
+    @contextmanager
+    def audited(self, what: str, job: str, who: str) -> Iterator[None]:
+        """Who did this, and how it ended, is kept."""
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        except MntrainError as error:
+            outcome = f"refused: {error.cause}"
+            raise
+        finally:
+            where = self.request.remote_ip or ""
+            self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
 
     def answer(self, content: Any, status: int = 200) -> None:
         self.set_status(status)
@@ -181,6 +198,8 @@ class TooLarge(AgentHandler):
 def _status_of(error: MntrainError) -> int:
     if isinstance(error, JobNotFoundError):
         return 404
+    if isinstance(error, TooManyError):
+        return 429
     return 409 if isinstance(error, RefusedError) else 400
 
 

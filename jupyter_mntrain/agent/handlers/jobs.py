@@ -34,7 +34,8 @@ class Attempts(AgentHandler):
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise self.problem(400, "bad-request", "path and body name different attempts")
-        job = self.node.jobs.start(request)
+        with self.audited("start", job_id, request.submitted_by):
+            job = self.node.jobs.start(request)
         self.watches.watch(job)
         self.node.tell_leases()
         self.answer(job.record)
@@ -44,9 +45,10 @@ class JobStop(AgentHandler):
     def post(self, job_id: str) -> None:
         request = self.body_as(StopRequest)
         try:
-            record = self.node.jobs.stop(
-                self.job_id(job_id), request.reason, request.grace_s, request.attempt
-            )
+            with self.audited("stop", job_id, request.reason):
+                record = self.node.jobs.stop(
+                    self.job_id(job_id), request.reason, request.grace_s, request.attempt
+                )
         finally:
             self.node.tell_leases()  # a stop before its start gives back what was promised
         self.answer(record)
@@ -56,6 +58,10 @@ class JobJournal(AgentHandler):
     """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
+        with self.node.streams.opened(self.request.remote_ip or ""):
+            await self._read(job_id)
+
+    async def _read(self, job_id: str) -> None:
         since = self.number_argument("since", 0)
         follow = self.get_query_argument("follow", "0") == "1"
         job = self.node.jobs.get(self.job_id(job_id))

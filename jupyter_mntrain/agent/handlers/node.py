@@ -16,6 +16,10 @@ class NodeItem(AgentHandler):
 
 class NodeStream(AgentHandler):
     async def get(self) -> None:
+        with self.node.streams.opened(self.request.remote_ip or ""):
+            await self._stream()
+
+    async def _stream(self) -> None:
         self.set_header("Content-Type", "application/x-ndjson")
         jobs = tuple(job.record for job in self.node.jobs.all())
         with self.node.hub.listen() as messages:

@@ -1,0 +1,54 @@
+"""What was done here, by whom and from where: one line each, kept beside the jobs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+log = logging.getLogger("mntrain.agent")
+
+LARGEST_BYTES = 4 << 20
+"""Then it becomes ``audit.log.1``, in the place of the one before."""
+
+WORD_LIMIT = 200
+"""Characters of what a caller says of himself."""
+
+
+class Audit:
+    """Appends to ``audit.log``, which only this user may read.
+
+    Args:
+        clock: Unix time.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+
+    def note(self, what: str, *, job: str, who: str, where: str, outcome: str = "done") -> None:
+        """One line. A full disk keeps nobody from stopping a job: it is said in the agent's log.
+
+        Args:
+            what: ``start`` or ``stop``.
+            who: as the caller says.
+            where: the address that the request came from.
+        """
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
+        line = {"time": stamp, "what": what, "job": job, "who": who, "from": where}
+        line["outcome"] = outcome
+        text = json.dumps({key: value[:WORD_LIMIT] for key, value in line.items()}) + "\n"
+        try:
+            self._turn()
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+        except OSError as error:
+            log.warning("%s of job %s by %s is not in the audit log: %s", what, job, who, error)
+
+    def _turn(self) -> None:
+        if self.path.exists() and self.path.stat().st_size > LARGEST_BYTES:
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
