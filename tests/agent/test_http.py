@@ -259,6 +259,13 @@ def _first_line(agent) -> bool:
         return stream.status_code == 200
 
 
+def test_a_body_that_is_nested_too_deeply_is_refused(agent):
+    headers = {CLUSTER_HEADER: agent.cluster, "Content-Type": "application/json"}
+    body = b'{"a":' * 20_000
+    answer = httpx.post(f"{agent.url}/v1/leases", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad-request")
+
+
 def test_headers_without_end_are_cut_off(agent):
     with socket.create_connection((agent.address, agent.port), timeout=20) as connection:
         connection.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n")

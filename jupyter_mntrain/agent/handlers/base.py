@@ -67,7 +67,7 @@ class AgentHandler(RequestHandler):
         """
         try:
             return msgspec.json.decode(self.request.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise self.problem(400, "bad-request", f"the request is not valid: {error}") from error
 
     def number_argument(self, name: str, default: int) -> int:

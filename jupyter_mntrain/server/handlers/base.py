@@ -89,7 +89,7 @@ class MntrainHandler(HubHandler, APIHandler):
         """The validated body; an empty one is ``{}``."""
         try:
             return msgspec.json.decode(self.request.body or b"{}", type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise refusal(400, "bad-request", f"the request is not valid: {error}") from error
 
     def job_id(self, text: str) -> JobId:

@@ -74,7 +74,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             if len(message) > MOST_MESSAGE_BYTES:
                 raise msgspec.DecodeError("too long")
             self._take(page_decoder.decode(message))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             problem = Problem(code="bad-request", message=f"not readable: {error}")
             self._queue(encode(Refused(problem=problem)))
 
