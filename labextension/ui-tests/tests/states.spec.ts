@@ -72,6 +72,7 @@ test('an address where nothing listens says so and what to do', async ({
   const said = page.locator('.Toastify__toast').last();
   await expect(said).toContainText('refused');
   await expect(said).toContainText('Fix:');
+  await expect(said).toBeInViewport({ ratio: 0.9 });
   await shot(page, 'add-refused');
 });
 
@@ -177,6 +178,7 @@ test.describe('narrow', () => {
       const view = page.locator('.mnt-live').last();
       const step = async () => Number(await view.getAttribute('data-mnt-step'));
       await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
+      await expect(view.getByText(/Pace of 64 ranks/)).toBeVisible();
       const room = (await view.boundingBox())!.width;
       await page.setViewportSize({
         width: Math.round(1400 - room + width),
