@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import ipywidgets
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError
@@ -134,6 +135,21 @@ def test_a_button_mends_what_is_wrong(open_one) -> None:
     page.click(button)
     until(lambda: page.why == "3 ranks on 2 nodes.")
     assert page.row("wopr").gpus.value == ""
+
+
+def test_lines_that_are_replaced_are_ended(open_one) -> None:
+    page = open_one()
+
+    def living() -> int:
+        return len(ipywidgets.widgets.widget._instances)
+
+    page.row("wopr").gpus.value = "7"
+    until(lambda: "has 2 GPUs, 7 were asked for" in page.why)
+    before = living()
+    for number in range(8, 14):
+        page.row("wopr").gpus.value = str(number)
+        until(lambda number=number: f"has 2 GPUs, {number} were asked for" in page.why)
+    until(lambda: living() == before)
 
 
 def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:

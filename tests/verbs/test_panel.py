@@ -377,6 +377,12 @@ def test_without_a_notebook_the_panel_is_text_with_the_command(do, here, text) -
     assert json.loads(json.dumps(outcome.data))["command"].startswith("mntrain launch")
 
 
+def test_the_command_names_the_cluster_that_was_named(do, here) -> None:
+    outcome = do("--cluster", "lab", "panel", "small.toml", "--agent", "10.0.0.1", directory=here)
+    command = outcome.data["command"]
+    assert command.startswith("mntrain --cluster lab --agent 10.0.0.1 launch small.toml --member")
+
+
 def test_what_is_neither_file_nor_preset_is_said(do, here) -> None:
     with pytest.raises(SpecError, match=r"did you mean small\.toml"):
         do("panel", "smal.toml", directory=here)

@@ -18,7 +18,7 @@ from jupyter_mntrain.notebook.display import Bundle, plain_text
 from jupyter_mntrain.notebook.panel import pieces
 from jupyter_mntrain.notebook.panel.row import NodeRow, check_line
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, show
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines, show
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.train.sections import PipelineSection
 from jupyter_mntrain.verbs import formats
@@ -356,7 +356,7 @@ class WidgetPanel:
         put(self._port, value=panel.choices.port)
         if form.settings != self._settings_shown:
             self._settings_shown = form.settings
-            self._settings.children = [check_line(one, self._change) for one in form.settings]
+            put_lines(self._settings, [check_line(one, self._change) for one in form.settings])
         predicted = pieces.predicted(form.prediction)
         put(self._predicted, value=predicted)
         show(self._prediction_part, is_shown=bool(predicted))

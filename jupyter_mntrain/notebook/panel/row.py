@@ -9,7 +9,7 @@ import ipywidgets
 import msgspec
 
 from jupyter_mntrain.notebook.panel import pieces
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
 from jupyter_mntrain.verbs.panel import Check, Choices, NodeChoice, Row
 
 Change = Callable[[Callable[[Choices], Choices]], None]
@@ -80,7 +80,7 @@ class NodeRow:
         put(self.head, value="head" if row.is_head else None, disabled=not row.takes_part)
         if row.checks != self._checks_shown:
             self._checks_shown = row.checks
-            self.checks.children = [check_line(check, self._change) for check in row.checks]
+            put_lines(self.checks, [check_line(check, self._change) for check in row.checks])
 
     def _choose(self, **fields: Any) -> None:
         def changed(choices: Choices) -> Choices:

@@ -39,3 +39,14 @@ def put_choice(widget: ipywidgets.Dropdown, options: Sequence[tuple[str, Any]], 
 
 def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:
     put(widget.layout, display=None if is_shown else "none")
+
+
+def put_lines(container: ipywidgets.Box, lines: Sequence[ipywidgets.Box]) -> None:
+    """Show these instead of the ones before, which are ended: kernel and pages forget them."""
+    old, container.children = container.children, tuple(lines)
+    for line in old:
+        for widget in (*line.children, line):
+            # Each has models of its own for how it looks, and does not end them.
+            for own in (widget, widget.layout, getattr(widget, "style", None)):
+                if own is not None:
+                    own.close()

@@ -110,7 +110,8 @@ class Panel:
 
     def command(self, form: Form) -> str:
         """The same launch as a cell that can be kept."""
-        words, cell, magic = shlex.join(self._words(form)), self.target.cell, self._context.program
+        words, cell = shlex.join(self._words(form)), self.target.cell
+        magic = shlex.join([self._context.program, *self._cluster_words()])
         if cell is None:
             return f"{magic} launch {words}{self._arguments()}"
         if magic.startswith("%"):
@@ -212,6 +213,12 @@ class Panel:
 
     def _words(self, form: Form) -> list[str]:
         return launch_words(self.choices, form.members, head=form.head, target=self.target.path)
+
+    def _cluster_words(self) -> list[str]:
+        words = ["--cluster", self._args.cluster] if self._args.cluster else []
+        for address in self._args.agent or ():
+            words += ["--agent", address]
+        return words
 
     def _arguments(self) -> str:
         arguments = self._context.arguments
