@@ -84,3 +84,10 @@ class PortTakenError(RefusedError):
 class JobNotFoundError(MntrainError):
     code = "no-such-job"
     exit_code = 5
+
+
+class TrustError(MntrainError):
+    """A certificate, a token or a proof is not what it should be."""
+
+    code = "not-trusted"
+    exit_code = 6

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import TrustError
 
 Role = Literal["node", "driver"]
 
@@ -34,12 +34,6 @@ RENEWED_AT = 2 / 3
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URI = re.compile(r"mntrain:(node|driver):(.+)")
-
-
-class TrustError(MntrainError):
-    """A certificate, a token or a proof is not what it should be."""
-
-    code = "not-trusted"
 
 
 class Subject(Record, frozen=True):

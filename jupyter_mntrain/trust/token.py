@@ -9,7 +9,8 @@ import secrets
 import struct
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.trust.certificates import Role, TrustError
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.certificates import Role
 
 PREFIX = "mntrain-"
 SECRET_BYTES = 16

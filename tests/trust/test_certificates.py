@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.certificates import (
     CERTIFICATE_LIFETIME,
     Authority,
     Subject,
-    TrustError,
     due_for_renewal,
     fingerprint,
     is_issued_by,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.trust.certificates import Role, TrustError
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.proof import NONCE_BYTES, is_proved, new_nonce, prove
 from jupyter_mntrain.trust.token import PREFIX, Token, new_token, read_token, write_token
 
