@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,20 @@ def free_port(address: str) -> int:
     with socket.socket() as probe:
         probe.bind((address, 0))
         return int(probe.getsockname()[1])
+
+
+def free_range(address: str, count: int) -> int:
+    """The first of so many free ports in a row, below those that systems give out by themselves:
+    no test beside this one gets one of them meanwhile."""
+    for first in range(20_000 + os.getpid() % 100 * 100, 32_000, count):
+        with ExitStack() as held:
+            try:
+                for port in range(first, first + count):
+                    held.enter_context(socket.socket()).bind((address, port))
+            except OSError:
+                continue
+            return first
+    raise OSError(f"no {count} free ports in a row on {address}")
 
 
 @dataclass

@@ -183,6 +183,7 @@ def test_a_port_is_looked_at_without_being_held(agent):
     assert agent.get("/v1/port/0").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_lease_frees_itself_and_listeners_are_told(agent):
     headers = {CLUSTER_HEADER: "test"}
     with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:

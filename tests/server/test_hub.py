@@ -157,6 +157,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
     assert all(before.seq == after.since for before, after in itertools.pairwise(late))
 
 
+@pytest.mark.slow
 async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_stood(
     agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     assert before not in {series.stream for series in rows if series.job.step}
 
 
+@pytest.mark.slow
 async def test_a_job_that_ended_before_anybody_looked_shows_where_it_stood(
     agents: Elsewhere, new_opening: Callable[..., Opening]
 ) -> None:
@@ -215,6 +217,7 @@ class Deaf(events.Events):
         self.written.append(msgspec.json.decode(message))
 
 
+@pytest.mark.slow
 async def test_a_page_that_does_not_read_gets_everything_anew(
     agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +240,7 @@ async def test_a_page_that_does_not_read_gets_everything_anew(
     hub.forget(page._queue)
 
 
+@pytest.mark.slow
 async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_nobody(
     agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ test('while the server is silent the last values stay and it says so', async ({
   await expect(
     sidebar.getByText('The Jupyter server does not answer')
   ).toBeVisible();
-  await expect(sidebar.getByText('node1', { exact: true })).toBeVisible();
+  await expect(sidebar.getByText('node1', { exact: true }).first()).toBeVisible();
   await shot(sidebar, 'sidebar-retrying');
   isDown = false;
   await sidebar.getByRole('button', { name: 'Try now' }).click();
