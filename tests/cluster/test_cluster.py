@@ -224,8 +224,13 @@ def test_a_job_launched_is_known_at_once_and_to_every_cluster(
 
 
 def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_found(
-    job: Job, open_cluster: Open, elsewhere: Elsewhere, two: list[FakeAgent]
+    job: Job,
+    open_cluster: Open,
+    elsewhere: Elsewhere,
+    two: list[FakeAgent],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("jupyter_mntrain.cluster.cluster.SETTLE_S", 0.5)
     elsewhere.do(two[0].die)
     seen = open_cluster(two[1]).job(job.id)
     assert [part.state for part in seen.view().parts] == ["unknown", "running"]
