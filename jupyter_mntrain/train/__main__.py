@@ -7,6 +7,8 @@ import faulthandler
 import os
 import signal
 import sys
+import traceback
+from typing import NoReturn
 
 # Before anything imports transformers: a training run never asks the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -21,7 +23,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 after the last step, 2 for a recipe that cannot run."""
+    """Exit code 0 after the last step, 2 for a recipe that cannot run, 1 for anything else."""
     # A stack dump of every thread on demand, without a debugger's rights.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -34,6 +36,9 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Exception:  # noqa: BLE001  # what the interpreter would do, but see _leave
+        traceback.print_exc()
+        return 1
     return 0
 
 
@@ -64,5 +69,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _leave(exit_code: int) -> NoReturn:
+    """End the process with this code, whatever torch is doing.
+
+    After an error the process group is still there, since leaving it could wait for peers that are
+    gone. Its threads run while C++ takes its globals apart, and now and then that ends in
+    "terminate called" and SIGABRT: a second cause, on screen in the place of the first.
+    """
+    if exit_code:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)
+    sys.exit(exit_code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())
