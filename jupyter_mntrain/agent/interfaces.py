@@ -1,4 +1,4 @@
-"""Network interfaces, judged by what they are, not by their names or address ranges."""
+"""The network interfaces of this machine: addresses, state, speed, capacity."""
 
 from __future__ import annotations
 
@@ -9,33 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from jupyter_mntrain.model.node import Capacity, Interface, InterfaceKind
-
-SYSFS = Path("/sys")
-_LOOPBACK_TYPE = "772"
-"""ARPHRD_LOOPBACK, ``linux/if_arp.h``."""
-_CARD_TYPES = frozenset({"1", "32"})
-"""ARPHRD_ETHER and ARPHRD_INFINIBAND, which is IP over InfiniBand."""
-_VIRTUAL_DEVTYPES = frozenset({"bridge", "wireguard", "vxlan", "geneve", "gre", "ppp"})
-
-
-def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
-    """What an interface is. A bridge, a tunnel or a bridge's port is never chosen by itself.
-
-    A veth that is no bridge port is a container's own network card: real, seen from inside.
-    """
-    device = sysfs / "class" / "net" / name
-    kind = _read(device / "type")
-    if kind == _LOOPBACK_TYPE:
-        return "loopback"
-    if (device / "wireless").exists() or (device / "phy80211").exists():
-        return "wireless"
-    is_virtual = (
-        kind not in _CARD_TYPES
-        or any((device / mark).exists() for mark in ("bridge", "brport", "tun_flags"))
-        or _devtype(device) in _VIRTUAL_DEVTYPES
-    )
-    return "virtual" if is_virtual else "ethernet"
+from jupyter_mntrain.model.node import Capacity, Interface
+from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
 
 
 def read_interfaces(
@@ -84,15 +59,3 @@ def _rdma_devices(sysfs: Path) -> dict[str, str]:
         for device in sorted(devices.iterdir())
         for net in sorted((device / "device" / "net").glob("*"))
     }
-
-
-def _devtype(device: Path) -> str:
-    lines = _read(device / "uevent").splitlines()
-    return next((line[8:] for line in lines if line.startswith("DEVTYPE=")), "")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

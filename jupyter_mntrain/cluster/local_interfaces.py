@@ -8,27 +8,27 @@ from pathlib import Path
 
 import psutil
 
+from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
+
 LOOPBACK = "127.0.0.1"
-_NETWORKS = Path("/sys/class/net")
-_VIRTUAL_NAME = re.compile(
-    r"(docker|br-|veth|virbr|vnet|vmnet|cni|flannel|cali|tun|tap|utun|wg|tailscale|zt)\w*"
-)
-"""Names that container and VPN software gives its ends; nobody's agent is behind them."""
+_VIRTUAL_NAME = re.compile(r"(utun|tun|tap|bridge|vmnet|vnic|awdl|llw|ap)\d*")
+"""Where no kernel says what an interface is: macOS. Nobody's agent is behind these."""
 
 
-def browsing_addresses(networks: Path = _NETWORKS) -> tuple[str, ...]:
+def browsing_addresses(sysfs: Path = SYSFS) -> tuple[str, ...]:
     """IPv4 addresses of every interface that is up and real, and loopback."""
     states = psutil.net_if_stats()
     found = [
         address.address
         for name, addresses in psutil.net_if_addrs().items()
-        if name in states and states[name].isup and not _is_virtual(name, networks)
+        if name in states and states[name].isup and not _is_virtual(name, sysfs)
         for address in addresses
         if address.family == socket.AF_INET
     ]
     return tuple(sorted({*found, LOOPBACK}))
 
 
-def _is_virtual(name: str, networks: Path) -> bool:
-    # A bridge called br0 often holds a machine's own real address, so bridges are told by name.
-    return (networks / name / "tun_flags").exists() or bool(_VIRTUAL_NAME.fullmatch(name))
+def _is_virtual(name: str, sysfs: Path) -> bool:
+    if not (sysfs / "class" / "net").is_dir():
+        return bool(_VIRTUAL_NAME.fullmatch(name))
+    return interface_kind(name, sysfs) == "virtual"

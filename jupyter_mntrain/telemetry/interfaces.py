@@ -1,0 +1,57 @@
+"""What a network interface is: judged by what the kernel says, not by its name or addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jupyter_mntrain.model.node import InterfaceKind
+
+SYSFS = Path("/sys")
+_LOOPBACK_TYPE = "772"
+"""ARPHRD_LOOPBACK, ``linux/if_arp.h``."""
+_CARD_TYPES = frozenset({"1", "32"})
+"""ARPHRD_ETHER and ARPHRD_INFINIBAND, which is IP over InfiniBand."""
+_VIRTUAL_DEVTYPES = frozenset({"wireguard", "vxlan", "geneve", "gre", "ppp"})
+
+
+def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
+    """What an interface is. A tunnel, a bridge's port and a bridge among virtual machines or
+    containers are never chosen by themselves.
+
+    A bridge with a network card among its ports has that card's address, and is as real. A veth
+    that is no bridge port is a container's own network card: real, seen from inside.
+    """
+    device = sysfs / "class" / "net" / name
+    kind = _read(device / "type")
+    if kind == _LOOPBACK_TYPE:
+        return "loopback"
+    if (device / "wireless").exists() or (device / "phy80211").exists():
+        return "wireless"
+    is_virtual = (
+        kind not in _CARD_TYPES
+        or (device / "brport").exists()
+        or (device / "tun_flags").exists()
+        or _devtype(device) in _VIRTUAL_DEVTYPES
+        or ((device / "bridge").exists() and not _has_card(device))
+    )
+    return "virtual" if is_virtual else "ethernet"
+
+
+def _has_card(bridge: Path) -> bool:
+    """Whether one of a bridge's ports is a piece of hardware, or a bond or VLAN of one."""
+    return any(
+        (port / "device").exists() or any(port.glob("lower_*"))
+        for port in (bridge.parent / one.name for one in (bridge / "brif").glob("*"))
+    )
+
+
+def _devtype(device: Path) -> str:
+    lines = _read(device / "uevent").splitlines()
+    return next((line[8:] for line in lines if line.startswith("DEVTYPE=")), "")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
