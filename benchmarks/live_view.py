@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.loopback import until
+from benchmarks.loopback import replay, until
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.notebook.liveview import LiveView
 from jupyter_mntrain.notebook.updater import Updater
@@ -44,26 +43,20 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    command = [sys.executable, "-m", "tests.replay", "--nodes", "8", "--steps-per-s", "1"]
-    command += ["--ranks", str(arguments.ranks), "--base-port", "17865"]
-    replay = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert replay.stdout is not None
-        addresses = replay.stdout.readline().strip().removeprefix("MNTRAIN_AGENTS=").split()
-        with Cluster("replay", addresses=addresses) as cluster:
-            until(cluster.jobs, "the replayed job")
-            page, updater = Page(), Updater()
-            view = LiveView(cluster.job(cluster.jobs()[0].job_id))
-            view.attach(page)
-            updater.add(view)
-            time.sleep(WARM_UP_S)
-            before, frames = threads(), page.frames
-            time.sleep(arguments.seconds)
-            after = threads()
-            updater.close()
-    finally:
-        replay.terminate()
-        replay.wait()
+    with (
+        replay(arguments.ranks) as addresses,
+        Cluster("replay", addresses=addresses.split()) as cluster,
+    ):
+        until(cluster.jobs, "the replayed job")
+        page, updater = Page(), Updater()
+        view = LiveView(cluster.job(cluster.jobs()[0].job_id))
+        view.attach(page)
+        updater.add(view)
+        time.sleep(WARM_UP_S)
+        before, frames = threads(), page.frames
+        time.sleep(arguments.seconds)
+        after = threads()
+        updater.close()
     shares = {name: (after[name] - before.get(name, 0.0)) / arguments.seconds for name in after}
     drawing = shares.get("mntrain-live-view", 0.0)
     print(f"drawing: {100 * drawing:.2f} % of a core (limit {100 * LIMIT_SHARE:.0f})")

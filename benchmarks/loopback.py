@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import subprocess
 import sys
@@ -12,10 +13,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jupyter_mntrain.cluster import Cluster
+from tests.agent.live import free_range
+from tests.trusted import authority, install_drivers
 
 ADDRESSES = ("127.0.0.21", "127.0.0.22")
 PORT = 8771
 READY_S = 30.0
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@contextlib.contextmanager
+def own_configuration(directory: Path) -> Iterator[None]:
+    """Where clusters are made meanwhile: the user's own are left alone."""
+    before = os.environ.get("XDG_CONFIG_HOME")
+    os.environ["XDG_CONFIG_HOME"] = str(directory / "config")
+    try:
+        yield
+    finally:
+        del os.environ["XDG_CONFIG_HOME"]
+        if before is not None:
+            os.environ["XDG_CONFIG_HOME"] = before
 
 
 @contextlib.contextmanager
@@ -23,23 +40,49 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
     """A watching cluster with two nodes that are up, and the agents' processes."""
     name = f"bench-{secrets.token_hex(3)}"
     agents: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryDirectory() as state:
+    addresses = [f"{address}:{PORT}" for address in ADDRESSES]
+    with tempfile.TemporaryDirectory() as state, own_configuration(Path(state)):
         try:
-            for index, address in enumerate(ADDRESSES, start=1):
-                command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", name]
-                command += ["--name", f"node{index}", "--address", address, "--port", str(PORT)]
-                command += ["--state-dir", str(Path(state) / f"node{index}")]
-                quiet = subprocess.DEVNULL
-                agents.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
-            with Cluster(name, addresses=[f"{a}:{PORT}" for a in ADDRESSES]) as cluster:
-                if len(cluster.wait_for_nodes(2, READY_S)) < 2:
-                    raise SystemExit("the agents did not start")
+            with Cluster(name, addresses=addresses) as cluster:
+                token = cluster.invite(uses=len(ADDRESSES))
+                for index, address in enumerate(ADDRESSES, start=1):
+                    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
+                    command += ["--name", f"node{index}", "--listen", address]
+                    command += ["--port", str(PORT)]
+                    command += ["--state-dir", str(Path(state) / f"node{index}")]
+                    quiet = subprocess.DEVNULL
+                    agents.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
+                until(
+                    lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"],
+                    "two nodes to be up",
+                    READY_S,
+                )
                 yield cluster, agents
         finally:
             for agent in agents:
                 agent.terminate()
             for agent in agents:
                 agent.wait(READY_S)
+
+
+@contextlib.contextmanager
+def replay(ranks: int, nodes: int = 8) -> Iterator[str]:
+    """A replayed job of a cluster this user drives meanwhile; addresses of its agents."""
+    authority()
+    command = [sys.executable, "-m", "tests.replay", "--nodes", str(nodes), "--ranks", str(ranks)]
+    command += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", nodes))]
+    with tempfile.TemporaryDirectory() as state, own_configuration(Path(state)):
+        install_drivers(Path(os.environ["XDG_CONFIG_HOME"]))
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline().decode().strip()
+            if not line:
+                raise SystemExit("the replay did not start")
+            yield line.removeprefix("MNTRAIN_AGENTS=")
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def until(condition: object, what: str, patience_s: float = 60.0) -> None:

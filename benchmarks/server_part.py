@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
+from benchmarks.loopback import replay
 from tests.agent.live import free_port
 from tests.replay.story import JOB
 from tests.server.live_server import LiveServer, Page
@@ -25,8 +23,7 @@ from tests.server.live_server import LiveServer, Page
 LIMIT_SHARE = 0.05
 PAGES = 3
 SETTLE_S = 5.0
-NODES, RANKS = 8, 64
-ROOT = Path(__file__).resolve().parents[1]
+RANKS = 64
 
 
 def main() -> int:
@@ -34,7 +31,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    with replay() as agents, tempfile.TemporaryDirectory() as home:
+    with replay(RANKS) as agents, tempfile.TemporaryDirectory() as home:
         server = LiveServer(Path(home), free_port("127.0.0.1"), "replay", agents).start()
         try:
             result = asyncio.run(measure(server, arguments.seconds))
@@ -46,23 +43,6 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(result) + "\n")
     return 0 if result["share_with_pages"] <= LIMIT_SHARE else 1
-
-
-@contextmanager
-def replay() -> Iterator[str]:
-    """A replayed job; addresses of its agents."""
-    command = [sys.executable, "-m", "tests.replay", "--nodes", str(NODES), "--ranks", str(RANKS)]
-    command += ["--steps-per-s", "1", "--base-port", str(free_port("127.0.0.1"))]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline().decode().strip()
-        if not line:
-            raise SystemExit("the replay did not start")
-        yield line.removeprefix("MNTRAIN_AGENTS=")
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 async def measure(server: LiveServer, seconds: float) -> dict[str, float]:

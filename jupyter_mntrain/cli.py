@@ -1,7 +1,7 @@
 """``mntrain``: the verbs of the magic, on a command line, with honest exit codes.
 
 0 done (``launch --wait``: every rank succeeded), 1 the job failed or was cancelled, 2 bad input,
-3 a node, 4 refused, 5 no such job, 130 Ctrl-C.
+3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -98,11 +98,7 @@ def _print(outcome: Outcome, *, wants_json: bool) -> int:
 def _agent(words: Sequence[str]) -> int:
     from jupyter_mntrain.agent.main import run as run_agent
 
-    if words[:1] != ["run"]:
-        line = Text(f"{PROGRAM} agent: use {PROGRAM} agent run --cluster NAME [--address IP]")
-        make_console(stderr=True).print(line)
-        return 0 if words[:1] in (["--help"], ["-h"]) else 2
-    return run_agent(words[1:])
+    return run_agent(words)
 
 
 if __name__ == "__main__":

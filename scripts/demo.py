@@ -76,13 +76,15 @@ def main() -> int:
     cluster = f"demo-{secrets.token_hex(3)}"
     state = Path(tempfile.mkdtemp(prefix="mntrain-demo-"))
     nodes: list[Node] = []
+    os.environ |= {
+        "MNTRAIN_CLUSTER": cluster,
+        # The cluster lives as long as the demo; its keys are nobody's business afterwards.
+        "XDG_CONFIG_HOME": str(state / "config"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     try:
         addresses = start_nodes(nodes, cluster, state)
-        os.environ |= {
-            "MNTRAIN_CLUSTER": cluster,
-            "MNTRAIN_AGENTS": ",".join(addresses),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        }
+        os.environ["MNTRAIN_AGENTS"] = ",".join(addresses)
         if arguments.lab:
             return open_lab(NOTEBOOKS[arguments.notebook], arguments.output)
         return execute(arguments, cluster, addresses)
@@ -103,33 +105,43 @@ def main() -> int:
 
 
 def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
-    """Both agents, each on a core of its own if there are two; their addresses."""
+    """Both agents, each on a core of its own if there are two, joined; their addresses."""
     cores = sorted(os.sched_getaffinity(0))
     port = free_port(list(NODES.values()))
-    for index, (name, address) in enumerate(NODES.items()):
-        command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", cluster]
-        command += ["--name", name, "--address", address, "--port", str(port)]
-        command += ["--state-dir", str(state / name)]
-        if shutil.which("taskset"):
-            command = ["taskset", "-c", str(cores[index % len(cores)]), *command]
-        with (state / f"{name}.log").open("wb") as log:
-            # A session of its own: Ctrl-C is for the demo, which then ends its nodes in order.
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        nodes.append(Node(name, address, state / name, process))
-    deadline = time.monotonic() + READY_S
-    for node in nodes:
-        while "listens on" not in node.log.read_text():
-            if node.process.poll() is not None or time.monotonic() > deadline:
-                raise DemoError(f"the agent of {node.name} did not start")
-            time.sleep(0.05)
-    print(f"two nodes: {', '.join(f'{n.name} on {n.address}' for n in nodes)}", flush=True)
-    return [f"{node.address}:{port}" for node in nodes]
+    addresses = [f"{address}:{port}" for address in NODES.values()]
+    with Cluster(cluster, addresses=addresses) as made:
+        token = made.invite(uses=len(NODES))
+        for index, (name, address) in enumerate(NODES.items()):
+            command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
+            command += ["--name", name, "--listen", address, "--port", str(port)]
+            command += ["--state-dir", str(state / name)]
+            if shutil.which("taskset"):
+                command = ["taskset", "-c", str(cores[index % len(cores)]), *command]
+            with (state / f"{name}.log").open("wb") as log:
+                # A session of its own: Ctrl-C is for the demo, which then ends its nodes in order.
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            nodes.append(Node(name, address, state / name, process))
+        deadline = time.monotonic() + READY_S
+        while not are_up(made):
+            dead = next((node for node in nodes if node.process.poll() is not None), None)
+            if dead is not None or time.monotonic() > deadline:
+                name = dead.name if dead else " or ".join(NODES)
+                raise DemoError(f"the agent of {name} did not start")
+    joined = ", ".join(f"{node.name} on {node.address}" for node in nodes)
+    print(f"two nodes have joined cluster {cluster}: {joined}", flush=True)
+    return addresses
+
+
+def are_up(cluster: Cluster) -> bool:
+    """Whether all nodes are, after half a second at the latest."""
+    known = cluster.wait_for_nodes(len(NODES), 0.5)
+    return [node.liveness for node in known] == ["up"] * len(NODES)
 
 
 def stop_nodes(nodes: list[Node]) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
+from tests.trusted import install_drivers
+
 _next_host = itertools.count(1)
+
+# What a shell starts in the background ignores Ctrl-C, and so would everything that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
@@ -36,3 +42,4 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
+    install_drivers(home / ".config")

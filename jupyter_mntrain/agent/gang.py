@@ -14,17 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
-from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 
 from jupyter_mntrain.agent.job import LocalJob
-from jupyter_mntrain.model.api import CLUSTER_HEADER, StopRequest
+from jupyter_mntrain.agent.peers import PeerClient
+from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.job import TERMINAL, JobRecord, PartStatus, Placement
 from jupyter_mntrain.model.rollup import first_cause
 
 log = logging.getLogger("mntrain.agent")
 
 WATCH_INTERVAL_S = 1.0
-REQUEST_TIMEOUT_S = 2.0
 
 SYMPTOM_PATIENCE_S = 3.0
 """If all that is known is a closed connection, whoever closed it is about to tell why: torchrun
@@ -51,12 +50,11 @@ class GangWatch:
     """
 
     def __init__(
-        self, job: LocalJob, cluster: str, *, clock: Callable[[], float] = time.monotonic
+        self, job: LocalJob, peers: PeerClient, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._job = job
         self._clock = clock
-        self._cluster = cluster
-        self._client = AsyncHTTPClient()
+        self._peers = peers
         self._symptom_since_s: float | None = None
 
     async def run(self) -> None:
@@ -112,13 +110,11 @@ class GangWatch:
     async def _ask(self, placement: Placement) -> _Peer | None:
         """A participant's part, from the first address where it is really that participant."""
         for address in placement.agent:
-            body = await self._request(address, "GET", f"/v1/jobs/{self._job.record.job_id}")
+            path = f"/v1/jobs/{self._job.record.job_id}"
+            body = await self._peers.ask(placement.node_id, address, "GET", path)
             try:
                 record = msgspec.json.decode(body or b"", type=JobRecord)
             except msgspec.MsgspecError:
-                continue
-            # An address may be ours as well, or by now somebody else's.
-            if record.part.node_id != placement.node_id:
                 continue
             if record.attempt.number == self._job.record.attempt.number:
                 return _Peer(placement, address, record.part)
@@ -127,24 +123,8 @@ class GangWatch:
     async def _stop(self, peer: _Peer, reason: str) -> None:
         request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
         path = f"/v1/jobs/{self._job.record.job_id}/stop"
-        await self._request(peer.address, "POST", path, msgspec.json.encode(request))
-
-    async def _request(
-        self, address: str, method: str, path: str, body: bytes | None = None
-    ) -> bytes | None:
-        """The answer's body; ``None`` from silence or a refusal."""
-        try:
-            request = HTTPRequest(
-                f"http://{address}{path}",
-                method=method,
-                headers={CLUSTER_HEADER: self._cluster, "Content-Type": "application/json"},
-                body=body,
-                connect_timeout=REQUEST_TIMEOUT_S,
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-            return (await self._client.fetch(request)).body
-        except (HTTPClientError, OSError, ValueError):  # ValueError: the address is none
-            return None
+        body = msgspec.json.encode(request)
+        await self._peers.ask(peer.placement.node_id, peer.address, "POST", path, body)
 
 
 def reason_to_end(parts: Sequence[PartStatus]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,8 @@ from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
 
-CLUSTER_NAME_LIMIT = 40
-"""Characters: short enough for a table column."""
-
-NODE_NAME_LIMIT = 54
-"""A DNS label holds 63; announcements add a dash and eight digits of the node id."""
+NODE_NAME_LIMIT = 49
+"""A DNS label holds 63; announcements add eight digits of the node id and four of the instance."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_ID = re.compile(r"[0-9a-f]{32}")
@@ -82,10 +80,10 @@ def _lock(descriptor: int, state: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        owner = os.read(descriptor, 32).decode() or "unknown"
+        owner = os.read(descriptor, 100).decode(errors="replace") or "unknown"
         raise MntrainError(
             f"another agent (pid {owner}) already uses {state}",
-            fix="stop it, or give this one its own --name or --state-dir",
+            fix="stop it; or, where machines share a home, give this one its own --name",
         ) from None
     os.truncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
+    os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())

@@ -9,11 +9,19 @@ from contextlib import contextmanager
 from jupyter_mntrain.model.errors import RefusedError
 
 MAX_HEADER_BYTES = 16 << 10
+MAX_BODY_BYTES = 8 << 20
+"""Of a request: recipes and scripts, no data sets."""
+
 HEADERS_WITHIN_S = 60.0
 """Also how long a connection may be idle between two requests."""
 
 BODY_WITHIN_S = 60.0
 """8 MiB over the slowest network that anybody trains on."""
+
+MOST_CONNECTIONS = 512
+"""Half of the files that a process may have open by default."""
+MOST_CONNECTIONS_EACH = 128
+"""Of one address; they need not have shown a certificate to be counted."""
 
 MOST_STREAMS = 256
 MOST_STREAMS_EACH = 64

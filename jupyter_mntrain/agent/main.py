@@ -1,9 +1,8 @@
-"""``mntrain agent run``: the daemon's life, from its command line to its last goodbye."""
+"""``mntrain agent``: joining, leaving, and the daemon's life from its start to its last goodbye."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import signal
 import socket
@@ -11,26 +10,35 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent.announce import Announcer, announced_on, service_info
+from jupyter_mntrain.agent import membership
+from jupyter_mntrain.agent.announce import Announcer, announced_on
 from jupyter_mntrain.agent.audit import Audit
 from jupyter_mntrain.agent.capacities import CapacityBook
-from jupyter_mntrain.agent.handlers import MAX_BODY_BYTES, application
+from jupyter_mntrain.agent.handlers import application
 from jupyter_mntrain.agent.hub import Hub
 from jupyter_mntrain.agent.identity import load_node_id, locked_state
+from jupyter_mntrain.agent.interfaces import read_interfaces
 from jupyter_mntrain.agent.inventory import InventoryReader
 from jupyter_mntrain.agent.jobs import JobBook
+from jupyter_mntrain.agent.joining import Candidate, Waiting, seek_admission
 from jupyter_mntrain.agent.leases import LeaseBook
-from jupyter_mntrain.agent.limits import BODY_WITHIN_S, HEADERS_WITHIN_S, MAX_HEADER_BYTES
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.options import Options, parse_options
+from jupyter_mntrain.agent.peers import PeerClient
 from jupyter_mntrain.agent.ports import port_owner
+from jupyter_mntrain.agent.reach import Reach
 from jupyter_mntrain.agent.sampler import Sampler
+from jupyter_mntrain.agent.server import agent_server
+from jupyter_mntrain.agent.trust import TrustKeeper
 from jupyter_mntrain.agent.watches import Watches
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import Subject, fingerprint
+from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.token import Token
 
 log = logging.getLogger("mntrain.agent")
 
@@ -42,33 +50,101 @@ INVENTORY_INTERVAL_S = 5.0
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run until SIGTERM or Ctrl-C; jobs go on under their keepers."""
+    """``join``, ``run`` or ``leave``; an agent runs until SIGTERM or Ctrl-C, and jobs go on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    logging.getLogger("tornado.access").setLevel(logging.ERROR)
+    # What strangers' connections do is no trouble of ours.
+    for name in ("tornado.access", "tornado.general"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         options = parse_options(argv)
         with locked_state(options.state):
-            asyncio.run(_serve(options))
+            if options.action == "leave":
+                _say(f"left cluster {membership.leave(options.state)}")
+            elif options.token is not None or membership.find(options.state) is not None:
+                asyncio.run(_serve(options))
+            else:
+                raise TrustError(
+                    "this node belongs to no cluster yet",
+                    fix="on the notebook machine run: mntrain invite; then here: "
+                    "mntrain agent join TOKEN",
+                )
     except MntrainError as error:
         print(f"mntrain agent: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 0
 
 
 async def _serve(options: Options) -> None:
-    sockets = _bind(options.bound, options.port)
+    sockets = _bind(options.reach)
+    announcer = Announcer()
+    if options.token is not None:
+        await _join(options, options.token, sockets, announcer)
+    if options.stays:
+        await _run(options, sockets, announcer)
+    else:
+        await announcer.close()
+
+
+async def _join(
+    options: Options, token: Token, sockets: Sequence[socket.socket], announcer: Announcer
+) -> None:
+    """Wait until a driver has admitted us, and keep what it gave."""
+    _refuse_other_cluster(options, token)
+    node_id = load_node_id(options.state)
+    name = options.settings.name
+    interfaces = read_interfaces({})
+    addresses = options.reach.addresses(interfaces)
+    log.info("waiting to be admitted, on %s", ", ".join(addresses))
+    candidate = Candidate(token, Subject(role="node", name=node_id), name)
+    where = Waiting(
+        sockets=sockets,
+        addresses=addresses,
+        sources=announced_on(interfaces, options.reach),
+        directory=options.state,
+        hint=lambda: _hint(addresses),
+    )
+    admission = await seek_admission(candidate, announcer, where)
+    Credentials.write(
+        options.state,
+        candidate.key,
+        certificate=admission.certificate,
+        authority=admission.authority,
+        revocations=admission.revocations,
+    )
+    membership.keep(options.state, admission.cluster, options.settings)
+    log.info("node %s has joined cluster %s", name, admission.cluster)
+
+
+def _refuse_other_cluster(options: Options, token: Token) -> None:
+    found = membership.find(options.state)
+    if found is None:
+        return
+    authority = Credentials(options.state).authority
+    if not token.is_of(fingerprint(authority)):
+        raise TrustError(
+            f"this node belongs to cluster {found.cluster!r} already, and the token is for another",
+            fix="to change, first: mntrain agent leave",
+        )
+
+
+def _hint(addresses: Sequence[str]) -> None:
+    log.info(
+        "still waiting: is the notebook or its server running? Where multicast does not reach, "
+        "run on that machine: mntrain add %s",
+        addresses[0],
+    )
+
+
+async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
     node = _node(options)
-    watches = Watches(node.cluster)
+    credentials = node.trust.credentials
+    watches = Watches(PeerClient(credentials.client))
     node.jobs.load()
     for job in node.jobs.all():
         watches.watch(job)
-    server = HTTPServer(
-        application(node, watches),
-        max_body_size=MAX_BODY_BYTES,
-        max_header_size=MAX_HEADER_BYTES,
-        idle_connection_timeout=HEADERS_WITHIN_S,
-        body_timeout=BODY_WITHIN_S,
-    )
+    server = agent_server(application(node, watches), credentials.server)
     server.add_sockets(sockets)
     _greet(node)
 
@@ -78,10 +154,6 @@ async def _serve(options: Options) -> None:
         capacities=node.capacities,
         read_gpus=node.inventory.gpus.read,
     )
-    record = ServiceRecord(
-        node_id=node.node_id, name=node.name, cluster=node.cluster, protocol=PROTOCOL
-    )
-    announcer = Announcer(service_info(record, node.bound, node.port))
     tasks = [
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, sampler.sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
@@ -101,23 +173,26 @@ async def _serve(options: Options) -> None:
 
 def _node(options: Options) -> Node:
     hub, leases = Hub(), LeaseBook(clock=time.monotonic)
-    node_id = load_node_id(options.state)
+    found = membership.find(options.state)
+    credentials = Credentials(options.state)
+    node_id = _own_id(options, credentials)
     capacities = CapacityBook(options.state / "capacities.json", options.capacities)
+    told = options.settings
     return Node(
         node_id=node_id,
-        name=options.name,
-        cluster=options.cluster,
-        bound=options.bound,
-        port=options.port,
-        python=options.python,
-        inventory=InventoryReader(options.python, capacities),
+        name=told.name,
+        cluster=found.cluster if found else "",
+        reach=options.reach,
+        python=told.python,
+        trust=TrustKeeper(credentials, options.state / "trust_news.json"),
+        inventory=InventoryReader(told.python, capacities),
         capacities=capacities,
         leases=leases,
         jobs=JobBook(
             options.state / "jobs",
             node_id=node_id,
-            node=options.name,
-            python=options.python,
+            node=told.name,
+            python=told.python,
             leases=leases,
             hub=hub,
         ),
@@ -126,30 +201,41 @@ def _node(options: Options) -> Node:
     )
 
 
-def _bind(addresses: Sequence[str], port: int) -> list[socket.socket]:
+def _own_id(options: Options, credentials: Credentials) -> NodeId:
+    node_id = load_node_id(options.state)
+    if credentials.subject != Subject(role="node", name=node_id):
+        raise TrustError(
+            f"the certificate in {options.state} is for another node id",
+            fix="restore node_id, or: mntrain agent leave, and join anew",
+        )
+    return node_id
+
+
+def _bind(reach: Reach) -> list[socket.socket]:
     sockets: list[socket.socket] = []
-    for address in addresses:
+    for address in reach.bound:
         try:
-            sockets += bind_sockets(port, address)
+            sockets += bind_sockets(reach.port, address)
         except OSError as error:
-            owner = port_owner(address, port)
+            owner = port_owner(address, reach.port)
             raise MntrainError(
-                f"cannot listen on {address}:{port}: {error.strerror}"
+                f"cannot listen on {address}:{reach.port}: {error.strerror}"
                 + (f"; {owner} does" if owner else ""),
-                fix="choose another --port, or an --address this machine has",
+                fix="choose another --port, or a --listen that this machine has",
             ) from error
     return sockets
 
 
 def _greet(node: Node) -> None:
-    where = ", ".join(f"{address}:{node.port}" for address in node.bound)
+    interfaces = read_interfaces({})
+    where = ", ".join(node.reach.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
-    if all(ipaddress.ip_address(address).is_loopback for address in node.bound):
-        log.info("unauthenticated: every user of this machine can run programs as you")
-        log.info("loopback only: other machines need --address with an address of this one")
-    else:
+    if node.reach.listen and node.reach.is_local(interfaces):
+        log.info("loopback only, as told: no other machine can reach it")
+    elif node.reach.is_local(interfaces):
         log.warning(
-            "UNAUTHENTICATED AND UNENCRYPTED: whoever reaches %s can run programs as you", where
+            "no network interface is up: no other machine can reach this node. Fix: connect it, "
+            "or say with --address how it is reached"
         )
 
 
@@ -168,20 +254,25 @@ async def _every(interval_s: float, work: Callable[[], object]) -> None:
 async def _follow_interfaces(node: Node, announcer: Announcer) -> None:
     """Announce, and announce anew when interfaces come and go."""
     previous: object = None
-
-    def look() -> tuple[str, ...]:
-        nonlocal previous
-        inventory = node.inventory.read()
-        # Memory changes always, and comes with every beat.
-        current = (inventory.interfaces, tuple(gpu.uuid for gpu in inventory.gpus))
-        if previous is not None and current != previous:
-            node.changed()
-        previous = current
-        return announced_on(inventory.interfaces, node.bound)
-
+    record = ServiceRecord(
+        node_id=node.node_id,
+        name=node.name,
+        cluster=node.cluster,
+        protocol=PROTOCOL,
+        authority=node.trust.credentials.authority_id,
+        instance=node.instance,
+    )
     while True:
         try:
-            await announcer.announce(look())
+            inventory = node.inventory.read()
+            # Memory changes always, and comes with every beat.
+            current = (inventory.interfaces, tuple(gpu.uuid for gpu in inventory.gpus))
+            if previous is not None and current != previous:
+                node.changed()
+            previous = current
+            addresses = node.reach.addresses(inventory.interfaces)
+            sources = announced_on(inventory.interfaces, node.reach)
+            await announcer.announce(record, addresses, sources)
         except Exception:  # whatever a network does, the agent stays; it is in the log
             log.exception("looking at the interfaces failed")
         await asyncio.sleep(INVENTORY_INTERVAL_S)
@@ -193,3 +284,7 @@ async def _until_told() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await told.wait()
+
+
+def _say(text: str) -> None:
+    print(f"mntrain agent: {text}")  # noqa: T201

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import dataclass, field
 
@@ -14,7 +15,16 @@ from jupyter_mntrain.agent.jobs import JobBook
 from jupyter_mntrain.agent.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.limits import Streams
 from jupyter_mntrain.agent.ports import LAST_PORT
-from jupyter_mntrain.model.api import PROTOCOL, LeaseGrant, LeaseRequest, NodeChanged, PortStatus
+from jupyter_mntrain.agent.reach import LOOPBACK, Reach, is_loopback, real_addresses
+from jupyter_mntrain.agent.trust import TrustKeeper
+from jupyter_mntrain.model.api import (
+    PROTOCOL,
+    LeaseGrant,
+    LeaseRequest,
+    NodeChanged,
+    PortStatus,
+    TrustNews,
+)
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
@@ -28,15 +38,15 @@ class Node:
     """Everything a request may ask of this agent.
 
     Args:
-        bound: addresses the agent listens on, without port.
+        instance: of this start of the agent.
     """
 
     node_id: NodeId
     name: str
     cluster: str
-    bound: tuple[str, ...]
-    port: int
+    reach: Reach
     python: str
+    trust: TrustKeeper
     inventory: InventoryReader
     capacities: CapacityBook
     leases: LeaseBook
@@ -44,21 +54,27 @@ class Node:
     hub: Hub
     audit: Audit
     streams: Streams = field(default_factory=Streams)
+    instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
     """What listeners know of our leases."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
+        inventory = inventory or self.inventory.read()
+        credentials = self.trust.credentials
         return NodeInfo(
             node_id=self.node_id,
             name=self.name,
             cluster=self.cluster,
             protocol=PROTOCOL,
-            addresses=tuple(f"{address}:{self.port}" for address in self.bound),
-            inventory=inventory or self.inventory.read(),
+            addresses=self.reach.addresses(inventory.interfaces),
+            inventory=inventory,
             leases=self._lease_infos(),
             started_s=self.started_s,
             boot_id=boot_id(),
+            revocations=credentials.revocations,
+            certificate_expires_s=credentials.certificate.not_valid_after_utc.timestamp(),
+            instance=self.instance,
             python=self.python,
             jobs_directory=str(self.jobs.directory),
         )
@@ -94,6 +110,15 @@ class Node:
             near = range(port + 1, min(port + NEAR_PORTS, LAST_PORT) + 1)
             free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
         return PortStatus(port=port, address=address, reason=reason, next_free=free)
+
+    def take_news(self, news: TrustNews) -> None:
+        """Believe what the cluster's authority has signed, and tell listeners if it was news.
+
+        Raises:
+            TrustError: it has not.
+        """
+        if self.trust.take(news):
+            self.changed()
 
     def changed(self) -> None:
         """Tell listeners about this node anew; nothing is read when nobody listens."""
@@ -163,7 +188,7 @@ class Node:
 
     def _address_on(self, name: str | None, interfaces: tuple[Interface, ...]) -> str:
         if name is None:
-            return self.bound[0]
+            return self._own_address(interfaces)
         found = next((i for i in interfaces if i.name == name), None)
         usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind != "virtual"]
         fix = f"choose one of {', '.join(usable)}" if usable else "connect it to a network"
@@ -175,6 +200,11 @@ class Node:
             raise RefusedError(f"interface {name} has no IPv4 address", fix=fix, node=self.name)
         if found.kind == "loopback":
             # Several agents may share this machine, each on a loopback address of its own.
-            own = [address for address in self.bound if address.startswith("127.")]
-            return own[0] if own else "127.0.0.1"
+            own = [address for address in self.reach.listen if is_loopback(address)]
+            return own[0] if own else LOOPBACK
         return found.addresses[0].partition("/")[0]
+
+    def _own_address(self, interfaces: tuple[Interface, ...]) -> str:
+        """One that can be bound here: what is advertised may be a gateway's."""
+        own = self.reach.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
+        return own[0]

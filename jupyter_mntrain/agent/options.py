@@ -1,4 +1,4 @@
-"""The daemon's command line, checked: whatever is wrong with it is one line."""
+"""The daemon's command lines, checked: whatever is wrong with one is one line."""
 
 from __future__ import annotations
 
@@ -7,90 +7,166 @@ import ipaddress
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
-
-import platformdirs
+from typing import Any, Literal, NoReturn, TypeVar, get_args
+from urllib.parse import urlsplit
 
 from jupyter_mntrain.agent.capacities import parse_link_capacity
-from jupyter_mntrain.agent.identity import CLUSTER_NAME_LIMIT, NODE_NAME_LIMIT, checked_name
+from jupyter_mntrain.agent.identity import NODE_NAME_LIMIT, checked_name
+from jupyter_mntrain.agent.membership import Settings, find, nodes_directory, own_state
 from jupyter_mntrain.agent.ports import LAST_PORT
+from jupyter_mntrain.agent.reach import Reach
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER, DEFAULT_PORT
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.node import Capacity
+from jupyter_mntrain.trust.token import Token, read_token
 
-PROGRAM = "mntrain agent run"
+PROGRAM = "mntrain agent"
+Action = Literal["join", "run", "leave"]
+T = TypeVar("T")
 
 
 class Options(Record, frozen=True):
     """What an agent is told at its start.
 
     Args:
-        bound: IPv4 addresses to listen on, exactly these.
-        state: directory of the node's id and jobs.
-        capacities: by interface name.
-        python: interpreter that ranks run under.
+        state: directory of the node's id, keys and jobs.
+        token: the invitation to join with.
+        stays: whether it goes on running once it has joined.
     """
 
-    cluster: str
-    name: str
-    bound: tuple[str, ...]
-    port: int
+    action: Action
     state: Path
-    capacities: dict[str, Capacity]
-    python: str
+    settings: Settings
+    token: Token | None = None
+    stays: bool = True
+
+    @property
+    def reach(self) -> Reach:
+        told = self.settings
+        return Reach(listen=told.listen, advertised=told.advertised, port=told.port)
+
+    @property
+    def capacities(self) -> dict[str, Capacity]:
+        """By interface name."""
+        return dict(parse_link_capacity(text) for text in self.settings.link_capacities)
 
 
 def parse_options(argv: Sequence[str]) -> Options:
-    """Raises SpecError for anything that cannot work."""
-    arguments = _parser().parse_args(argv)
-    name = checked_name("node name", arguments.name, NODE_NAME_LIMIT)
-    if not 0 < arguments.port <= LAST_PORT:
-        raise SpecError(f"--port {arguments.port} is no port", fix=f"use 1 to {LAST_PORT}")
-    state = arguments.state_dir or platformdirs.user_state_path("mntrain") / "nodes" / name
-    return Options(
-        cluster=checked_name("cluster name", arguments.cluster, CLUSTER_NAME_LIMIT),
-        name=name,
-        bound=tuple(dict.fromkeys(_address(text) for text in arguments.address or ["127.0.0.1"])),
-        port=arguments.port,
-        state=state.absolute(),
-        capacities=dict(parse_link_capacity(text) for text in arguments.link_capacity),
-        python=arguments.python,
-    )
+    """Raises SpecError for anything that cannot work, TrustError for what is no token."""
+    words = list(argv)
+    if not words or (words[0] not in get_args(Action) and words[0] not in ("-h", "--help")):
+        said = f"{words[0]!r} is nothing an agent does" if words else "what should the agent do?"
+        raise SpecError(said, fix=f"use {PROGRAM} join TOKEN, {PROGRAM} run, or {PROGRAM} leave")
+    arguments = _parser().parse_args(words)
+    name = arguments.name and checked_name("node name", arguments.name, NODE_NAME_LIMIT)
+    state = (arguments.state_dir or _state(name)).absolute()
+    action: Action = arguments.action
+    if action == "leave":
+        return Options(action=action, state=state, settings=_settings(arguments, name, state))
+    settings = _settings(arguments, name, state)
+    if not 0 < settings.port <= LAST_PORT:
+        raise SpecError(f"--port {settings.port} is no port", fix=f"use 1 to {LAST_PORT}")
+    for text in settings.link_capacities:
+        parse_link_capacity(text)
+    if action == "run":
+        return Options(action=action, state=state, settings=settings)
+    token = read_token(arguments.token)
+    if token.role != "node":
+        raise SpecError(
+            "this token is for a driver: another notebook machine",
+            fix="use it with: mntrain driver join TOKEN; nodes are invited by: mntrain invite",
+        )
+    stays = not arguments.no_run
+    return Options(action=action, state=state, settings=settings, token=token, stays=stays)
 
 
 class _OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise SpecError(message, fix=f"see {PROGRAM} --help")
+        raise SpecError(message, fix=f"see {self.prog} --help")
 
 
 def _parser() -> argparse.ArgumentParser:
-    p = _OneLineParser(
-        prog=PROGRAM,
-        description="Offer this machine to a cluster. Until agents authenticate, whoever reaches "
-        "the port can run programs as you: it listens on loopback, or where --address says.",
+    parser = _OneLineParser(
+        prog=PROGRAM, description="Offer this machine to a cluster, and only to that."
     )
-    p.add_argument("--cluster", default=DEFAULT_CLUSTER, help="name of the cluster to join")
-    p.add_argument("--name", default=_own_name(), help="name of this node (%(default)s)")
-    p.add_argument(
-        "--address",
+    actions = parser.add_subparsers(dest="action", required=True)
+    join = actions.add_parser("join", help="join with a token from: mntrain invite; then run")
+    join.add_argument("token", metavar="TOKEN")
+    join.add_argument("--no-run", action="store_true", help="join, and run later")
+    run = actions.add_parser("run", help="run, as a node of the cluster that was joined")
+    leave = actions.add_parser("leave", help="forget the cluster")
+    for one in (join, run):
+        _running_options(one)
+    for one in (join, run, leave):
+        one.add_argument("--name", help=f"name of this node ({_own_name()})")
+        one.add_argument("--state-dir", type=Path, help="where its id, keys and jobs are kept")
+    return parser
+
+
+def _running_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--listen",
         action="append",
         metavar="IP",
-        help="address to listen on, repeatable; default: loopback only",
+        help="own address to listen on, repeatable; default: all",
     )
-    p.add_argument("--port", type=int, default=DEFAULT_PORT, help="(%(default)s)")
-    p.add_argument("--state-dir", type=Path, help="where the node's id and jobs are kept")
-    p.add_argument(
+    parser.add_argument(
+        "--address",
+        action="append",
+        metavar="HOST[:PORT]",
+        help="how others reach this node, where its own interfaces do not say: in a container, "
+        "over a VPN; repeatable",
+    )
+    parser.add_argument("--port", type=int, help=f"({DEFAULT_PORT})")
+    parser.add_argument(
         "--link-capacity",
         action="append",
-        default=[],
         metavar="IFACE=RATE",
         help="what a link carries, like eth1=1gbit; otherwise it is measured",
     )
-    p.add_argument("--python", default=sys.executable, help="interpreter that ranks run under")
-    return p
+    parser.add_argument("--python", help="interpreter that ranks run under (this one)")
+
+
+def _state(name: str | None) -> Path:
+    return nodes_directory() / name if name else own_state(_own_name())
+
+
+def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> Settings:
+    """What is told now, or else was when this node joined, or else is usual."""
+    membership = find(state)
+    kept = membership.settings if membership else _usual(name)
+
+    def told(option: str, before: T) -> T:
+        value = getattr(arguments, option, None)
+        return before if value is None else value
+
+    port = told("port", kept.port)
+    listen: Any = told("listen", None)
+    addresses: Any = told("address", None)
+    return Settings(
+        name=name or kept.name,
+        listen=_unique(map(_own_address, listen)) if listen else kept.listen,
+        advertised=_unique(_reached_at(a, port) for a in addresses)
+        if addresses
+        else kept.advertised,
+        port=port,
+        link_capacities=tuple(told("link_capacity", kept.link_capacities)),
+        python=told("python", kept.python),
+    )
+
+
+def _usual(name: str | None) -> Settings:
+    return Settings(
+        name=name or _own_name(),
+        listen=(),
+        advertised=(),
+        port=DEFAULT_PORT,
+        link_capacities=(),
+        python=sys.executable,
+    )
 
 
 def _own_name() -> str:
@@ -99,20 +175,36 @@ def _own_name() -> str:
     return name.strip("-._") or "node"
 
 
-def _address(text: str) -> str:
-    """An address other machines could connect to as it stands.
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))
 
-    Others are told exactly these addresses, so "every address" would tell them nothing.
-    """
+
+def _own_address(text: str) -> str:
+    """An address to listen on, exactly."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:
         raise SpecError(
-            f"--address {text} is no IPv4 address", fix="give this machine's own, like 192.168.1.11"
+            f"--listen {text} is no IPv4 address", fix="give this machine's own, like 192.168.1.11"
         ) from None
     if address.is_unspecified or address.is_multicast:
         raise SpecError(
-            f"--address {text} is not one machine's address",
-            fix="give each address to listen on with an --address of its own",
+            f"--listen {text} is not one machine's address",
+            fix="leave it out to listen on all, or give each with a --listen of its own",
         )
     return str(address)
+
+
+def _reached_at(text: str, port: int) -> str:
+    """``host:port`` as others are told."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, given = parts.hostname, parts.port
+    except ValueError:
+        host, given = None, None
+    if not host or parts.path or parts.query or host in ("0.0.0.0", "::"):  # noqa: S104
+        raise SpecError(
+            f"--address {text} is nothing others could connect to",
+            fix="give a HOST or HOST:PORT by which they reach this machine",
+        )
+    return f"{host}:{given or port}"

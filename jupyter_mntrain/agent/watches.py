@@ -7,13 +7,14 @@ import time
 
 from jupyter_mntrain.agent.gang import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.job import LocalJob
+from jupyter_mntrain.agent.peers import PeerClient
 
 
 class Watches:
     """One task per attempt; asking twice starts one."""
 
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+    def __init__(self, peers: PeerClient) -> None:
+        self._peers = peers
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
@@ -24,7 +25,7 @@ class Watches:
         key = (job.record.job_id, job.record.attempt.number)
         if key in self._tasks:
             return
-        task = asyncio.ensure_future(GangWatch(job, self._cluster).run())
+        task = asyncio.ensure_future(GangWatch(job, self._peers).run())
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from jupyter_mntrain.model.api import DEFAULT_PORT
@@ -33,15 +32,6 @@ def parse_address(text: str) -> str:
 def host_of(address: str) -> str:
     """The host of ``host:port``, without brackets."""
     return urlsplit(f"//{address}").hostname or address
-
-
-def is_ip_address(host: str) -> bool:
-    """Whether it is a number and not a name."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _can_be_asked(host: str) -> bool:

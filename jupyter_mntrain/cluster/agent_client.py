@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
-from jupyter_mntrain.cluster.address import host_of, is_ip_address
+from jupyter_mntrain.cluster.dialler import Dialler, tls_name
 from jupyter_mntrain.cluster.transport import (
     ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
     SILENT_STREAM_S,
+    TROUBLE,
+    is_about_trust,
     not_an_agent,
     refusal,
+    serial_number,
     split_lines,
     transport_error,
 )
+from jupyter_mntrain.cluster.why import revoked
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import JobRecord
 from jupyter_mntrain.model.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.node import Capacity, NodeInfo
@@ -41,27 +45,29 @@ class AgentClient:
         SpecError: the agent found the request wrong in itself.
 
     Args:
-        http: shared by all clients of a driver.
+        dialler: shared by all clients of a driver.
         address: ``host:port``.
-        cluster: an agent of another cluster answers nothing.
+        node_id: who must answer there; ``None`` = whichever node of the cluster does.
         node: what errors call it; its address if not given.
     """
 
     def __init__(
-        self, http: httpx.AsyncClient, address: str, cluster: str, *, node: str | None = None
+        self,
+        dialler: Dialler,
+        address: str,
+        *,
+        node_id: NodeId | None = None,
+        node: str | None = None,
     ) -> None:
         self.address = address
+        self.node_id = node_id
         self.node = node or address
-        self._http = http
-        self._url = f"http://{address}"
-        self._headers = {api.CLUSTER_HEADER: cluster, "Content-Type": "application/json"}
-        if not is_ip_address(host_of(address)):
-            # Agents answer to no name but this one, so that no web page can rebind its own.
-            self._headers["Host"] = "localhost"
+        self._dialler = dialler
+        self._url = f"https://{address}"
 
     async def node_info(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> NodeInfo:
         info = await self._ask("GET", "/v1/node", NodeInfo, timeout_s=timeout_s)
-        self.check_protocol(info)
+        self.check(info)
         return info
 
     async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
@@ -73,6 +79,12 @@ class AgentClient:
     async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
         query = f"?interface={quote(interface, safe='')}" if interface else ""
         return await self._ask("GET", f"/v1/port/{port}{query}", api.PortStatus)
+
+    async def news(self) -> api.TrustNews:
+        return await self._ask("GET", "/v1/trust", api.TrustNews)
+
+    async def tell_news(self, news: api.TrustNews) -> None:
+        await self._ask("PUT", "/v1/trust", dict[str, Any], body=news)
 
     async def jobs(self) -> list[JobRecord]:
         return await self._ask("GET", "/v1/jobs", list[JobRecord])
@@ -127,11 +139,23 @@ class AgentClient:
                 if known is not None:
                     yield known
 
-    def check_protocol(self, info: NodeInfo) -> None:
-        if info.protocol != api.PROTOCOL:
+    def check(self, info: NodeInfo) -> None:
+        """Raises:
+        NodeError: it speaks another protocol, or calls itself something its certificate does not.
+        """
+        if self.node_id not in (None, info.node_id):
             raise NodeError(
-                f"speaks protocol {info.protocol}, this driver speaks {api.PROTOCOL}",
-                fix="install the same version of jupyter-mntrain on both",
+                f"{info.name} answers at {self.address} instead",
+                fix="check that no two machines have the same address",
+                node=self.node,
+                reason="wrong node",
+            )
+        if info.protocol != api.PROTOCOL:
+            is_old = info.protocol < api.PROTOCOL
+            age, where = ("older", "there") if is_old else ("newer", "here")
+            raise NodeError(
+                f"its agent speaks protocol {info.protocol}, {age} than our {api.PROTOCOL}",
+                fix=f"upgrade jupyter-mntrain {where}",
                 node=self.node,
                 reason="protocol",
             )
@@ -154,28 +178,40 @@ class AgentClient:
         return self._decode(msgspec.json.Decoder(answer), response.content)
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        with self._mapping_errors():
-            response = await self._http.request(
-                method, self._url + path, headers=self._headers, **options
+        try:
+            response = await self._dialler.http.request(
+                method, self._url + path, extensions=await self._named(), **options
             )
+        except TROUBLE as error:
+            raise await self._explained(error) from error
         if not response.is_success:
             raise refusal(response, response.content, self.address, self.node)
         return response
 
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
-        with self._mapping_errors():
-            async with self._http.stream(
+        is_answered = False
+        try:
+            async with self._dialler.http.stream(
                 "GET",
                 self._url + path,
                 params=params,
-                headers=self._headers,
+                extensions=await self._named(),
                 timeout=httpx.Timeout(SILENT_STREAM_S, connect=CONNECT_TIMEOUT_S, pool=None),
             ) as response:
                 if not response.is_success:
                     body = await response.aread()
                     raise refusal(response, body, self.address, self.node)
+                is_answered = True
+                shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
+                    # A connection that is open goes on whatever happens to certificates.
+                    if self._dialler.is_revoked(shown):
+                        raise revoked(self.node)
                     yield line
+        except TROUBLE as error:
+            if is_answered:
+                raise transport_error(error, self.address, self.node) from error
+            raise await self._explained(error) from error
 
     def _decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return self._decoded(decoder.decode, body)
@@ -186,9 +222,17 @@ class AgentClient:
         except msgspec.DecodeError as error:
             raise not_an_agent(self.address, self.node) from error
 
-    @contextmanager
-    def _mapping_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except httpx.HTTPError as error:
-            raise transport_error(error, self.address, self.node) from error
+    async def _named(self) -> dict[str, str]:
+        """Whose certificate must be shown, whatever address was dialled."""
+        if self.node_id is None:
+            self.node_id = await self._dialler.identify(self.address)
+        return {"sni_hostname": tls_name(self.node_id)}
+
+    async def _explained(self, error: Exception) -> NodeError:
+        # Who hangs up on our certificate says why, but what we have sent meanwhile may drown it.
+        was_cut = isinstance(error, (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError))
+        if was_cut or is_about_trust(error):
+            reason = await self._dialler.explain(self.address, self.node_id, self.node)
+            if reason is not None:
+                return reason
+        return transport_error(error, self.address, self.node)

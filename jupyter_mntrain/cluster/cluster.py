@@ -5,26 +5,31 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from jupyter_mntrain.cluster.address import parse_address
 from jupyter_mntrain.cluster.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.driver import Driver
+from jupyter_mntrain.cluster.identity import INVITE_LIFE_S, Identity
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launcher import refuse_unusable
 from jupyter_mntrain.cluster.measure import LinkMeasurement, measure_pairs
 from jupyter_mntrain.cluster.node_view import NodeView
-from jupyter_mntrain.cluster.peers import PeerBook
+from jupyter_mntrain.cluster.peers import PeerBook, SeenNode
 from jupyter_mntrain.cluster.progress import SILENT, Progress
+from jupyter_mntrain.cluster.register import Member
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
-from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, SpecError
+from jupyter_mntrain.model.ids import JobId, NodeId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.node import NodeInfo
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
+from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.token import write_token
 
 SETTLE_S = 2.5
 """A driver that has just begun gives nodes this long to be found: mDNS takes 1.2 s when cold."""
@@ -75,6 +80,8 @@ class Cluster:
             discovery=discovery or MdnsDiscovery(),
             addresses=[*((a, "typed") for a in typed), *((a, "remembered") for a in remembered)],
             clock=clock,
+            seen=self._peers.seen(name, clock.time()),
+            on_seen=self._was_seen,
         )
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
@@ -113,6 +120,11 @@ class Cluster:
         """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
         return self._driver.live.discovery_problem
 
+    def check_discovery(self) -> str | None:
+        """Try whether this machine hears multicast, and say what is wrong; up to two seconds."""
+        self._driver.loop.run(self._driver.live.check_discovery())
+        return self.discovery_problem
+
     def nodes(self) -> tuple[NodeView, ...]:
         """Every node known, sorted by name, from the live view: asks nobody."""
         return self._driver.live.nodes
@@ -126,11 +138,93 @@ class Cluster:
         self._driver.wait_until(enough, timeout_s)
         return self.nodes()
 
+    @property
+    def identity(self) -> Identity | None:
+        """Who this driver is in the cluster; ``None`` while its user is no driver of it.
+
+        Raises:
+            TrustError: its keys are damaged, or others may read them.
+        """
+        gate = self._driver.live.gate
+        if gate.problem is not None:
+            raise gate.problem
+        return gate.identity
+
+    @property
+    def is_driver(self) -> bool:
+        """Whether this user has keys of the cluster; the first invitation makes it."""
+        return self._driver.live.gate.identity is not None
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Names of nodes of other clusters that are announced here, each with its cluster's."""
+        found = self._driver.live.gate.strangers.values()
+        return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
+
+    def invite(
+        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
+    ) -> str:
+        """A token that lets a node, or another driver, join. The first one makes the cluster.
+
+        Whoever waits with it is admitted by this process, or any other of this user, while it
+        runs.
+
+        Args:
+            uses: how many may join with it.
+
+        Raises:
+            SpecError: no uses, or no time.
+            TrustError: another driver made the cluster; or keys can be read by others.
+        """
+        if self.identity is None:
+            Identity.find_or_make(self.name)
+            self._driver.loop.run(self._look())
+        identity = self.identity
+        if identity is None:
+            raise RuntimeError("the cluster that was made cannot be found")
+        return write_token(identity.invite(role, uses=uses, expires_in_s=expires_in_s))
+
+    def members(self) -> Sequence[Member]:
+        """Everybody who ever joined, as known to the driver that made the cluster."""
+        return self.identity.members() if self.identity else ()
+
+    def revoke(self, name: str) -> Member:
+        """Nobody believes a driver or a node any more: reachable nodes know when this returns.
+
+        Nodes that are silent now are told by whichever driver sees them first.
+
+        Raises:
+            SpecError: nobody is called so, or it is this driver.
+            TrustError: another driver made the cluster.
+        """
+        if self.identity is None:
+            raise SpecError(f"this machine has no cluster called {self.name!r}")
+        gone = self.identity.revoke(name)
+        self._driver.loop.run(self._driver.live.gate.settle(self.nodes()))
+        return gone
+
+    async def _look(self) -> None:
+        self._driver.live.gate.look()
+
+    def _was_seen(self, info: NodeInfo) -> None:
+        node = SeenNode(
+            node_id=info.node_id,
+            name=info.name,
+            addresses=info.addresses,
+            seen_s=self._driver.clock.time(),
+        )
+        # A full disk must not end the watching of nodes.
+        with suppress(OSError, MntrainError):
+            self._peers.was_seen(self.name, node)
+
     def add(self, address: str) -> NodeView:
         """Ask an agent at ``host[:port]`` and, if it is one of this cluster, remember it.
 
+        One that waits there with a token of ours is let in first.
+
         Raises:
-            NodeError: refused, timed out, not an agent, of another cluster, or another protocol:
+            TrustError: it waits with a token that is none of ours, or this user is no driver yet.
+            NodeError: refused, timed out, not an agent, of another cluster, and so on:
                 ``reason`` says which, and the message what to do.
             SpecError: it is not an address.
         """
@@ -138,9 +232,21 @@ class Cluster:
         live = self._driver.live
 
         async def ask() -> NodeInfo:
-            info = await live.client(where).node_info()
+            try:
+                info = await live.client(where).node_info()
+            except NodeError as error:
+                if error.reason != "not joined":
+                    raise
+                info = await admitted()
             live.watch(where, "typed", info)
             return info
+
+        async def admitted() -> NodeInfo:
+            subject = await live.gate.admit(where)
+            if subject.role == "driver":
+                said = f"{subject.name} was let in as a driver, and no node is there"
+                raise NodeError(said, fix="nothing is to be done", node=where)
+            return await live.client(where, NodeId(subject.name)).node_info()
 
         info = self._driver.loop.run(ask())
         self._peers.remember(self.name, where)
@@ -167,6 +273,7 @@ class Cluster:
 
         was_watched = self._driver.loop.run(forget())
         was_remembered = sum(self._peers.forget(self.name, one) for one in addresses) > 0
+        was_remembered |= self._peers.unsee(self.name, {address, *addresses})
         if not was_watched and not was_remembered:
             raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
 
@@ -203,7 +310,7 @@ class Cluster:
         """
         info = find_node(node, [view.info for view in self.nodes() if view.info])
         address = next(view.address for view in self.nodes() if view.info is info)
-        client = self._driver.live.client(address, info.name)
+        client = self._driver.live.client(address, info.node_id, info.name)
         return self._driver.loop.run(client.port_status(port, interface))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_mntrain.cluster.local_interfaces import browsing_addresses
+from jupyter_mntrain.cluster.hearing import deaf_addresses
+from jupyter_mntrain.cluster.local_interfaces import LOOPBACK, browsing_addresses
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
+from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import NodeId
 
 if TYPE_CHECKING:
@@ -32,13 +33,23 @@ class Found(Record, frozen=True):
 
     Args:
         addresses: ``host:port``, each to be tried; all of the same agent.
-        cluster: what it says its cluster is; ``None`` = it did not say.
+        cluster: what it says its cluster is; ``None`` or empty = it did not say.
         node_id: who it says it is; ``None`` = it did not say.
+        name: what it says it is called.
+        authority: names the cluster's authority; ``None`` = it did not say.
+        joining: the invitation it wants to join with; empty for a member.
+        instance: of that start of the agent; empty = it did not say.
+        protocol: what it speaks.
     """
 
     addresses: tuple[str, ...]
     cluster: str | None = None
     node_id: NodeId | None = None
+    name: str = ""
+    authority: str | None = None
+    joining: str = ""
+    instance: str = ""
+    protocol: int = PROTOCOL
 
 
 class Discovery(ABC):
@@ -54,6 +65,10 @@ class Discovery(ABC):
         Raises:
             OSError: this machine cannot do it at all; the message says why.
         """
+
+    async def trouble(self) -> str | None:
+        """Why agents may be there that are not found. May take a second."""
+        return None
 
     @abstractmethod
     async def close(self) -> None:
@@ -114,6 +129,16 @@ class MdnsDiscovery(Discovery):
             await self._zeroconf.async_close()
         self._browser = self._zeroconf = None
 
+    async def trouble(self) -> str | None:
+        real = [address for address in self._addresses() if address != LOOPBACK]
+        deaf = await deaf_addresses(real)
+        if not deaf:
+            return None
+        return (
+            f"no multicast is heard on {', '.join(deaf)}, not even our own: a firewall of this "
+            "machine drops UDP port 5353. Fix: open it, or add nodes by host:port"
+        )
+
     async def _resolve(
         self, zeroconf: Zeroconf, service_type: str, name: str, on_found: Callable[[Found], None]
     ) -> None:
@@ -160,4 +185,9 @@ def read_announcement(info: ServiceInfo) -> Found | None:
         addresses=tuple(f"{host}:{info.port}" for host in hosts),
         cluster=record.cluster,
         node_id=NodeId(record.node_id),
+        name=record.name,
+        authority=record.authority,
+        joining=record.joining,
+        instance=record.instance,
+        protocol=record.protocol,
     )

@@ -12,10 +12,12 @@ from jupyter_mntrain.cluster.launcher import AgentLauncher
 from jupyter_mntrain.cluster.live_view import LiveView
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.node_view import FoundBy
+from jupyter_mntrain.cluster.peers import SeenNode
 from jupyter_mntrain.cluster.watch import Clock
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobView
+from jupyter_mntrain.model.node import NodeInfo
 
 
 class Driver:
@@ -23,6 +25,8 @@ class Driver:
 
     Args:
         addresses: watched from the start.
+        seen: so are these, until they are found again.
+        on_seen: called, in the driver's own thread, with every node that answers as a member.
     """
 
     def __init__(
@@ -32,13 +36,15 @@ class Driver:
         discovery: Discovery,
         addresses: Iterable[tuple[str, FoundBy]],
         clock: Clock,
+        seen: Iterable[SeenNode] = (),
+        on_seen: Callable[[NodeInfo], None] = lambda _: None,
     ) -> None:
         self.clock = clock
         self.begun = clock.monotonic()
         self.loop = LoopThread(f"mntrain-{cluster}")
-        self.live = LiveView(cluster, discovery=discovery, clock=clock)
+        self.live = LiveView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
         self._followers: dict[JobId, JournalFollower] = {}
-        self.loop.run(self.live.start(list(addresses)))
+        self.loop.run(self.live.start(list(addresses), seen))
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"

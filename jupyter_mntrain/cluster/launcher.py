@@ -156,7 +156,7 @@ class AgentLauncher(Launcher):
         by_id = {view.info.node_id: view for view in views if view.info}
         for node in chosen:
             refuse_unusable(by_id[node.node_id])
-        clients = [self._live.client(by_id[n.node_id].address, n.name) for n in chosen]
+        clients = [self._live.client(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
         asked = Count(progress, "asking the nodes", len(clients))
 
         async def ask(client: AgentClient) -> NodeInfo:

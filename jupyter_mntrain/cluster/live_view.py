@@ -7,21 +7,20 @@ are immutable and may be read from any thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-
-import httpx
+from collections.abc import Callable, Iterable
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.changes import Changes
 from jupyter_mntrain.cluster.discovery import Discovery, Found
+from jupyter_mntrain.cluster.gate import Gate
 from jupyter_mntrain.cluster.ledger import JobLedger
 from jupyter_mntrain.cluster.liveness import forgiven
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.node_view import FoundBy, NodeView
+from jupyter_mntrain.cluster.peers import SeenNode
 from jupyter_mntrain.cluster.roster import merge
-from jupyter_mntrain.cluster.transport import open_http
 from jupyter_mntrain.cluster.watch import AgentWatch, Clock
-from jupyter_mntrain.model.api import Hello, JobChanged, StreamMessage
+from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import JobRecord, JobView, Placement
 from jupyter_mntrain.model.node import NodeInfo
@@ -29,17 +28,31 @@ from jupyter_mntrain.model.node import NodeInfo
 TICK_S = 0.25
 """Between judgements: a quarter of a beat."""
 
+CHECK_DISCOVERY_S = 60.0
+"""Between looks whether multicast gets here."""
+
+TRUST_EVERY_S = 1.0
+"""Between looks for invitations and revocations: by this driver's other processes, or others."""
+
 
 class LiveView:
     """Watches every agent it is told of or that discovery finds.
 
     Args:
-        cluster: agents of other clusters are not asked.
+        cluster: what this user calls it.
         discovery: how agents are found; ``None`` = only those told.
         clock: where times come from.
+        on_seen: called with every node that answers as a member.
     """
 
-    def __init__(self, cluster: str, *, discovery: Discovery | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        discovery: Discovery | None,
+        clock: Clock,
+        on_seen: Callable[[NodeInfo], None] = lambda _: None,
+    ) -> None:
         self.cluster = cluster
         self.changes = Changes()
         """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
@@ -50,19 +63,28 @@ class LiveView:
         """Why discovery does not work on this machine; typed addresses do."""
         self._discovery = discovery
         self._clock = clock
-        self._http: httpx.AsyncClient | None = None
+        self.gate = Gate(cluster, now=clock.time, on_member=self._on_member, on_open=self._on_open)
+        self._on_seen = on_seen
         self._watches: dict[AgentWatch, asyncio.Task[None]] = {}
         self._ledger = JobLedger()
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def start(self, addresses: Iterable[tuple[str, FoundBy]]) -> None:
-        """Begin to watch ``addresses`` and whatever discovery finds; returns at once."""
-        self._http = open_http()
+    async def start(
+        self, addresses: Iterable[tuple[str, FoundBy]], seen: Iterable[SeenNode] = ()
+    ) -> None:
+        """Begin to watch ``addresses``, who was seen before, and whatever discovery finds.
+
+        Returns at once.
+        """
+        self.gate.look()
+        for node in seen:
+            self._begin(node.addresses, "remembered", node_id=node.node_id, called=node.name)
         for address, found_by in addresses:
             self.watch(address, found_by)
         self._tasks = [
             asyncio.create_task(self._tick()),
             asyncio.create_task(self._discover()),
+            asyncio.create_task(self._keep_trust()),
         ]
 
     async def close(self) -> None:
@@ -70,8 +92,7 @@ class LiveView:
         self._watches.clear()
         if self._discovery is not None:
             await self._discovery.close()
-        if self._http is not None:
-            await self._http.aclose()
+        await self.gate.close()
 
     def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
         """Watch an address; once is enough.
@@ -110,17 +131,20 @@ class LiveView:
                 return True
         return False
 
-    def client(self, address: str, node: str | None = None) -> AgentClient:
-        if self._http is None:
-            raise RuntimeError("the live view is not running")
-        return AgentClient(self._http, address, self.cluster, node=node)
+    def client(
+        self, address: str, node_id: NodeId | None = None, node: str | None = None
+    ) -> AgentClient:
+        """Raises:
+        TrustError: this user is no driver of the cluster.
+        """
+        return self.gate.client(address, node_id, node)
 
     def client_of(self, placement: Placement) -> AgentClient:
         """A client for a participant, at the address it answers on now."""
         for view in self.nodes:
             if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
-                return self.client(view.address, placement.node)
-        return self.client(placement.agent[0], placement.node)
+                return self.client(view.address, placement.node_id, placement.node)
+        return self.client(placement.agent[0], placement.node_id, placement.node)
 
     def take_record(self, record: JobRecord) -> None:
         """A record out of a reply; what the streams already said wins if it is newer."""
@@ -135,12 +159,14 @@ class LiveView:
         *,
         node_id: NodeId | None = None,
         info: NodeInfo | None = None,
+        called: str = "",
     ) -> None:
         watch = AgentWatch(
             addresses,
             found_by,
             node_id=node_id,
             info=info,
+            called=called,
             client=self.client,
             clock=self._clock,
             on_message=self._take,
@@ -151,6 +177,9 @@ class LiveView:
 
     def _take(self, node_id: NodeId, message: StreamMessage) -> None:
         match message:
+            case Hello(node=info) | NodeChanged(node=info):
+                self._on_seen(info)
+        match message:
             case Hello(jobs=records):
                 self._ledger.replace(node_id, records)
                 self._publish_jobs()
@@ -159,14 +188,14 @@ class LiveView:
                     self._publish_jobs()
 
     def _publish(self) -> None:
-        self.nodes = merge(watch.view for watch in self._watches)
+        nodes = merge(watch.view for watch in self._watches)
         reachable = {
-            view.info.node_id
-            for view in self.nodes
-            if view.info and view.liveness in ("up", "suspect")
+            view.info.node_id for view in nodes if view.info and view.liveness in ("up", "suspect")
         }
+        # Jobs first: whoever sees a node, from another thread, also sees what it has told.
         if self._ledger.set_reachable(reachable):
             self._publish_jobs()
+        self.nodes = nodes
         self.changes.notify()
 
     def _publish_jobs(self) -> None:
@@ -188,25 +217,60 @@ class LiveView:
         if self._discovery is None:
             return
         try:
-            await self._discovery.start(self._on_found)
+            await self._discovery.start(self.gate.take)
         except OSError as error:
             self.discovery_problem = (
-                f"this machine cannot browse for nodes: {error}. Fix: add them by host:port."
+                f"this machine cannot browse for nodes: {error}. Fix: add them by host:port"
             )
             self.changes.notify()
-
-    def _on_found(self, found: Found) -> None:
-        if found.cluster not in (None, self.cluster):
             return
+        while True:
+            await self.check_discovery()
+            await asyncio.sleep(CHECK_DISCOVERY_S)
+
+    async def check_discovery(self) -> None:
+        """Whether multicast gets here at all; takes a second if it does not."""
+        before = self.discovery_problem
+        if self._discovery is not None:
+            self.discovery_problem = await self._discovery.trouble()
+        if self.discovery_problem != before:
+            self.changes.notify()
+
+    def _on_open(self) -> None:
+        for watch in self._watches:
+            watch.try_now()
+
+    def _on_member(self, found: Found) -> None:
         for watch in self._watches:
             if _is_same(watch, found):
                 watch.expect(found)
                 return
-        self._begin(found.addresses, "mdns", node_id=found.node_id)
+        self._begin(found.addresses, "mdns", node_id=found.node_id, called=found.name)
+
+    async def _keep_trust(self) -> None:
+        while True:
+            self.gate.look()
+            await self.gate.settle(self.nodes)
+            for view in self.nodes:
+                if view.silence == "not joined" and await self.gate.lets_in(view.address):
+                    self.watch(view.address, view.found_by)
+            await asyncio.sleep(TRUST_EVERY_S)
 
 
 def _is_same(watch: AgentWatch, found: Found) -> bool:
-    known = watch.node_id or (watch.view.info.node_id if watch.view.info else None)
+    """Whether an agent that was found is the one that is watched already.
+
+    Two that live at once under one node id are not: a copied disk, or a shared home. Each is
+    watched, for the roster to say so.
+    """
+    info = watch.view.info
+    known = watch.node_id or (info.node_id if info else None)
     if known is not None and found.node_id is not None:
-        return known == found.node_id
+        is_another = (
+            info is not None
+            and watch.view.liveness == "up"
+            and found.instance not in ("", info.instance)
+            and set(watch.addresses).isdisjoint(found.addresses)
+        )
+        return known == found.node_id and not is_another
     return not set(watch.addresses).isdisjoint(found.addresses)

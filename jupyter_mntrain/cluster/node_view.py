@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import Silence
 from jupyter_mntrain.model.node import Beat, NodeInfo
 
 Liveness = Literal["connecting", "up", "suspect", "lost"]
@@ -26,6 +27,8 @@ class NodeView(Record, frozen=True):
         last_seen_s: Unix time of the last word from it.
         reason: why it is not plainly up, with the fix, in one line.
         is_conflict: another agent claims the same node id; neither can take part in a job.
+        called: its name, where it was seen before but has not answered this time.
+        silence: the kind of reason, where there is one.
     """
 
     address: str
@@ -36,8 +39,10 @@ class NodeView(Record, frozen=True):
     last_seen_s: float | None = None
     reason: str | None = None
     is_conflict: bool = False
+    called: str = ""
+    silence: Silence | None = None
 
     @property
     def name(self) -> str:
         """The node's own name, or its address while it has never answered."""
-        return self.info.name if self.info else self.address
+        return self.info.name if self.info else self.called or self.address

@@ -60,7 +60,7 @@ def _in_conflict(view: NodeView, live: Sequence[NodeView]) -> NodeView:
     )
     reason = (
         f"has the same node id as {others}: a copied or shared state directory. "
-        "Fix: delete node_id in the state directory of one of them and restart its agent."
+        "Fix: on one of them: mntrain agent leave, then mntrain agent join TOKEN."
     )
     return msgspec.structs.replace(view, reason=reason, is_conflict=True)
 

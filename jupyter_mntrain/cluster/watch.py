@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster.discovery import Found
 from jupyter_mntrain.cluster.liveness import PROBE_TIMEOUT_S, judge, wants_probe
 from jupyter_mntrain.cluster.node_view import FoundBy, Liveness, NodeView
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, Silence
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.node import Beat, NodeInfo
 
@@ -42,8 +42,9 @@ class AgentWatch:
         found_by: how the first of them became known.
         node_id: who should answer; ``None`` = whoever does.
         info: what it answered when it was asked just now, before anything was streamed.
-        client: makes a client for an address.
-        on_message: called for every message of the stream, after the watch has taken it.
+        called: its name, if it is known already.
+        client: makes a client for an address and who should answer there.
+        on_message: called for every message of the stream, before :attr:`view` shows it.
         on_change: called when :attr:`view` has changed.
     """
 
@@ -54,7 +55,8 @@ class AgentWatch:
         *,
         node_id: NodeId | None = None,
         info: NodeInfo | None = None,
-        client: Callable[[str], AgentClient],
+        called: str = "",
+        client: Callable[[str, NodeId | None], AgentClient],
         clock: Clock,
         on_message: Callable[[NodeId, StreamMessage], None],
         on_change: Callable[[], None],
@@ -63,6 +65,7 @@ class AgentWatch:
         self.found_by: FoundBy = found_by
         self.node_id = node_id
         self._client = client
+        self._called = called
         self._clock = clock
         self._on_message = on_message
         self._on_change = on_change
@@ -93,6 +96,8 @@ class AgentWatch:
             beat=self._beat,
             last_seen_s=self._last_seen_s,
             reason=self._reason(),
+            called=self._called,
+            silence=self._silence(),
         )
 
     async def run(self) -> None:
@@ -127,6 +132,8 @@ class AgentWatch:
         """It was announced (again): try at once, also its new addresses."""
         self.addresses = tuple(dict.fromkeys([*found.addresses, *self.addresses]))
         self.node_id = found.node_id or self.node_id
+        if self.found_by == "remembered":
+            self.found_by = "mdns"
         if self._liveness != "up":
             self.try_now()
 
@@ -136,8 +143,8 @@ class AgentWatch:
         self._try_now.set()
 
     async def _read_stream(self) -> None:
-        client = self._client(self._address)
         try:
+            client = self._client(self._address, self._expected_id())
             async with aclosing(client.stream()) as messages:
                 async for message in messages:
                     self._take(client, message)
@@ -150,7 +157,7 @@ class AgentWatch:
     def _take(self, client: AgentClient, message: StreamMessage) -> None:
         match message:
             case Hello(node=info):
-                self._check(client, info)
+                client.check(info)
                 self._info, self._retry_s = info, FIRST_RETRY_S
                 self._try_now.clear()
             case NodeChanged(node=info):
@@ -159,20 +166,10 @@ class AgentWatch:
                 self._goodbye = reason
             case Beat() as beat:
                 self._beat = beat
-        self._heard(is_goodbye=isinstance(message, Goodbye))
         if self._info is not None:
             self._on_message(self._info.node_id, message)
+        self._heard(is_goodbye=isinstance(message, Goodbye))
         self._on_change()
-
-    def _check(self, client: AgentClient, info: NodeInfo) -> None:
-        client.check_protocol(info)
-        if self.node_id is not None and info.node_id != self.node_id:
-            raise NodeError(
-                f"{info.name} answers at {client.address} instead",
-                fix="check that no two machines have the same address",
-                node=self.view.name,
-                reason="not an agent",
-            )
 
     def _heard(self, *, is_goodbye: bool = False) -> None:
         self._last_word = self._clock.monotonic()
@@ -197,10 +194,10 @@ class AgentWatch:
         return self._probed_at is not None
 
     async def _ask_directly(self) -> None:
-        client = self._client(self._address)
         try:
+            client = self._client(self._address, self._expected_id())
             info = await client.node_info(timeout_s=PROBE_TIMEOUT_S)
-            self._check(client, info)
+            client.check(info)
         except MntrainError as error:
             self._error = error
             self._probed_at = self._clock.monotonic()
@@ -212,6 +209,17 @@ class AgentWatch:
     def _take_next_address(self) -> None:
         where = self.addresses.index(self._address) if self._address in self.addresses else -1
         self._address = self.addresses[(where + 1) % len(self.addresses)]
+
+    def _expected_id(self) -> NodeId | None:
+        """Who should answer: at an address that was typed in, who did last, or whoever does now."""
+        is_another = isinstance(self._error, NodeError) and self._error.reason == "wrong node"
+        known = None if self._info is None or is_another else self._info.node_id
+        return self.node_id or known
+
+    def _silence(self) -> Silence | None:
+        error = self._error
+        is_told = self._liveness != "up" and self._goodbye is None
+        return error.reason if is_told and isinstance(error, NodeError) else None
 
     def _reason(self) -> str | None:
         if self._liveness == "up":

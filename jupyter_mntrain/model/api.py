@@ -15,13 +15,18 @@ GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine wit
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
                                                      counts from the end
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
+GET     /v1/trust                                  → TrustNews, what drivers left here
+PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → Capacity
 ======  =========================================  ==============================================
 
-Every request carries ``Mntrain-Cluster``: an agent of another cluster answers 421. A refusal is
-4xx with :class:`Problem`. Every request that changes something is idempotent by job id and
-attempt number: repeating it, or its arriving late, changes nothing.
+All of it is TLS with a certificate of the cluster on both sides. Drivers may ask for anything. A
+node may ask other nodes for ``POST /v1/probe/listen``, and for the record and the stop of a job
+that both take part in; for anything else it gets 403. Before it has joined, an agent answers only
+:mod:`jupyter_mntrain.trust.joining`. A refusal is 4xx with :class:`Problem`. Every request that
+changes something is idempotent by job id and attempt number: repeating it, or its arriving late,
+changes nothing.
 """
 
 from __future__ import annotations
@@ -33,12 +38,11 @@ from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.job import Attempt, JobRecord, JobSpec
 from jupyter_mntrain.model.node import Beat, NodeInfo
 
-PROTOCOL = 1
-"""Raised when an agent could no longer serve an older driver."""
+PROTOCOL = 2
+"""1 was without certificates. Raised when an agent could no longer serve an older driver."""
 
 DEFAULT_PORT = 8765
 SERVICE_TYPE = "_mntrain._tcp.local."
-CLUSTER_HEADER = "Mntrain-Cluster"
 LOG_SIZE_HEADER = "Mntrain-Log-Size"
 DEFAULT_CLUSTER = "default"
 
@@ -165,13 +169,35 @@ StreamMessage = Hello | NodeChanged | JobChanged | Beat | Goodbye
 stream_decoder = msgspec.json.Decoder(StreamMessage)
 
 
+class TrustNews(Record, frozen=True):
+    """What is signed by the cluster's authority and should get around; PEM.
+
+    Args:
+        revocations: the list of certificates that are not believed any more.
+        certificates: renewed ones. Whoever holds the key of one takes it from wherever he sees it.
+    """
+
+    revocations: str
+    certificates: tuple[str, ...] = ()
+
+
 class ServiceRecord(Record, frozen=True):
-    """The TXT record of the mDNS announcement. Untrusted: read the node itself before use."""
+    """The TXT record of the mDNS announcement. Untrusted: the certificate says who it is.
+
+    Args:
+        authority: names the cluster's authority, as two clusters may have one name.
+        cluster: its name; empty while it belongs to none.
+        joining: the id of the invitation that it wants to join with; empty once it has.
+        instance: of this start of the agent: tells two machines with one node id apart.
+    """
 
     node_id: str
     name: str
-    cluster: str
     protocol: int
+    cluster: str = ""
+    authority: str = ""
+    joining: str = ""
+    instance: str = ""
 
 
 def rank_file(rank: Rank) -> str:

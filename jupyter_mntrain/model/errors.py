@@ -6,7 +6,8 @@ MntrainError
 ├── RefusedError       a participant refused a lease or a start (exit code 4)
 │   └── PortTakenError somebody else has the port that was asked for
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
-└── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
+├── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
+└── TrustError         a certificate, a token or a proof is not what it should be (exit code 6)
 """
 
 from __future__ import annotations
@@ -14,7 +15,19 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 Silence = Literal[
-    "refused", "timed out", "unreachable", "broken off", "not an agent", "wrong cluster", "protocol"
+    "refused",
+    "timed out",
+    "unreachable",
+    "broken off",
+    "not an agent",
+    "not joined",
+    "wrong cluster",
+    "other authority",
+    "revoked",
+    "expired",
+    "clock off",
+    "wrong node",
+    "protocol",
 ]
 """Why a node could not be talked to. After ``timed out`` and ``broken off`` the request may have
 been acted on; requests are idempotent, so asking again is right."""

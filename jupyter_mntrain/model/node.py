@@ -128,7 +128,12 @@ class NodeInfo(Record, frozen=True):
     leases: tuple[LeaseInfo, ...] = ()
     started_s: float = 0.0
     boot_id: str = ""
-    trust: Literal["none", "mtls"] = "none"
+    revocations: int = 0
+    """Number of the newest list of revoked certificates that it knows."""
+    certificate_expires_s: float = 0.0
+    """Unix time at which its own ends."""
+    instance: str = ""
+    """Of this start of the agent; see :class:`jupyter_mntrain.model.api.ServiceRecord`."""
     python: str = ""
     """Interpreter that torchrun runs with on this node; a dry run prints it."""
     jobs_directory: str = ""

@@ -39,7 +39,8 @@ def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
     names = sorted({node.name for node in nodes})
     if not names:
         return SpecError(
-            f"unknown node {reference!r}; no node is up", fix="start one with: mntrain agent run"
+            f"unknown node {reference!r}; no node is up",
+            fix="start one with: mntrain agent run; a new one joins by: mntrain invite",
         )
     close = difflib.get_close_matches(reference, names, n=3)
     fix = f"did you mean {' or '.join(close)}" if close else f"use one of {', '.join(names)}"

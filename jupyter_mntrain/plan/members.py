@@ -105,7 +105,10 @@ def choose_participants(
 
 def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
     if not nodes:
-        raise SpecError("no node is up", fix="start one with: mntrain agent run")
+        raise SpecError(
+            "no node is up",
+            fix="start one with: mntrain agent run; a new one joins by: mntrain invite",
+        )
     ordered = sorted(nodes, key=lambda node: (node.name, node.node_id))
     if not any(node.inventory.gpus for node in ordered):
         return tuple(Participant(node=reference(node, nodes)) for node in ordered)

@@ -1,4 +1,5 @@
-"""Who may talk to whom: a cluster's authority, its certificates, and how a node joins. Pure.
+"""Who may talk to whom: a cluster's authority, its certificates, and how a node joins.
 
-Nothing here opens a socket or a file: agents and drivers do, each for its own part.
+Nothing here opens a socket: agents and drivers do, each for its own part. Files are the two that
+:class:`~jupyter_mntrain.trust.credentials.Credentials` keeps for either.
 """

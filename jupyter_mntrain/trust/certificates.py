@@ -24,12 +24,15 @@ from jupyter_mntrain.model.errors import TrustError
 Role = Literal["node", "driver"]
 
 AUTHORITY_LIFETIME = timedelta(days=3650)
-CERTIFICATE_LIFETIME = timedelta(days=90)
-CLOCK_ALLOWANCE = timedelta(minutes=10)
-"""Machines without an ops team have clocks that are off: a new certificate is valid this long
-before it was made."""
+CERTIFICATE_LIFETIME = timedelta(days=365)
+"""Long, because who is unwanted is revoked at once, and nobody looks after a lab in its holidays:
+the driver that signs need be seen only twice in a year."""
 
-RENEWED_AT = 2 / 3
+CLOCK_ALLOWANCE = timedelta(minutes=10)
+"""Machines without an ops team have clocks that are off: what is signed is valid this long before
+it was made."""
+
+RENEWED_AT = 1 / 2
 """Of a certificate's life: then it is time for a new one."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -80,6 +83,16 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 def pem_of(certificate: x509.Certificate | x509.CertificateRevocationList) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def load_revocations(pem: str) -> x509.CertificateRevocationList:
+    """Raises:
+    TrustError: it is no list of revocations.
+    """
+    try:
+        return x509.load_pem_x509_crl(pem.encode())
+    except ValueError as error:
+        raise TrustError("the list of revocations cannot be read") from error
 
 
 def load_certificate(pem: str) -> x509.Certificate:
@@ -144,7 +157,7 @@ def self_signed(key: ec.EllipticCurvePrivateKey, subject: Subject, now: datetime
 
 
 def due_for_renewal(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether two thirds of its life are over."""
+    """Whether half of its life is over."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return now >= begin + (end - begin) * RENEWED_AT
 
@@ -192,17 +205,37 @@ class Authority:
         Raises:
             TrustError: it is no request, or not signed by its own key.
         """
-        try:
-            asked = x509.load_pem_x509_csr(request_pem.encode())
-            public = asked.public_key()
-            is_own = asked.is_signature_valid
-        except (ValueError, TypeError) as error:
-            raise TrustError("the certificate request cannot be read") from error
-        if not is_own or not isinstance(public, ec.EllipticCurvePublicKey):
-            raise TrustError("the certificate request is not signed by its own key")
-        if subject.role not in get_args(Role) or not _NAME.fullmatch(subject.name):
+        return self._sign(requested_key(request_pem), subject, now or datetime.now(UTC), lifetime)
+
+    def renew(
+        self,
+        certificate: x509.Certificate,
+        *,
+        now: datetime | None = None,
+        lifetime: timedelta = CERTIFICATE_LIFETIME,
+    ) -> x509.Certificate:
+        """The same for the same key, from now on. Nobody needs to ask: only its owner can use it.
+
+        Raises:
+            TrustError: this authority has not signed it.
+        """
+        public = certificate.public_key()
+        if not isinstance(public, ec.EllipticCurvePublicKey) or not is_issued_by(
+            certificate, self.certificate
+        ):
+            raise TrustError("the certificate is not one of this cluster")
+        subject = subject_of(certificate)
+        return self._sign(public, subject, now or datetime.now(UTC), lifetime)
+
+    def _sign(
+        self,
+        public: ec.EllipticCurvePublicKey,
+        subject: Subject,
+        now: datetime,
+        lifetime: timedelta,
+    ) -> x509.Certificate:
+        if subject.role not in get_args(Role) or not is_member_name(subject.name):
             raise TrustError(f"{subject.name!r} cannot be the name of a {subject.role}")
-        now = now or datetime.now(UTC)
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         own = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
         return (
@@ -224,14 +257,26 @@ class Authority:
         )
 
     def revocations(
-        self, serials: Iterable[int], number: int, now: datetime | None = None
+        self,
+        serials: Iterable[int],
+        number: int,
+        now: datetime | None = None,
+        *,
+        after: x509.CertificateRevocationList | None = None,
     ) -> x509.CertificateRevocationList:
-        """Everybody who does not belong any more. A list with a higher number replaces it."""
+        """Everybody who does not belong any more. A list with a higher number replaces it.
+
+        Args:
+            after: the list that this one replaces. OpenSSL goes by times of whole seconds.
+        """
         now = now or datetime.now(UTC)
+        since = now - CLOCK_ALLOWANCE
+        if after is not None:
+            since = max(since, after.last_update_utc + timedelta(seconds=1))
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(self.certificate.subject)
-            .last_update(now)
+            .last_update(since)
             .next_update(now + AUTHORITY_LIFETIME)
             .add_extension(x509.CRLNumber(number), critical=False)
         )
@@ -239,6 +284,28 @@ class Authority:
             entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
             builder = builder.add_revoked_certificate(entry.build())
         return builder.sign(self.key, hashes.SHA256())
+
+
+def requested_key(request_pem: str) -> ec.EllipticCurvePublicKey:
+    """The key that a request is for.
+
+    Raises:
+        TrustError: it is no request, or not signed by its own key.
+    """
+    try:
+        asked = x509.load_pem_x509_csr(request_pem.encode())
+        public = asked.public_key()
+        is_own = asked.is_signature_valid
+    except (ValueError, TypeError) as error:
+        raise TrustError("the certificate request cannot be read") from error
+    if not is_own or not isinstance(public, ec.EllipticCurvePublicKey):
+        raise TrustError("the certificate request is not signed by its own key")
+    return public
+
+
+def is_member_name(name: str) -> bool:
+    """Whether a node's id or a driver's name can be this: it stands in a DNS name."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

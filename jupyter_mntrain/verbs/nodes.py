@@ -11,7 +11,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.reach import reachable_nodes
-from jupyter_mntrain.verbs.tables.nodes import node_data, node_table
+from jupyter_mntrain.verbs.tables.nodes import Surroundings, node_data, node_table
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -30,8 +30,15 @@ class Nodes(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)
         nodes = reachable_nodes(context, cluster)
+        if any(node.liveness != "up" for node in nodes) or not nodes:
+            cluster.check_discovery()
         table = node_table(
             nodes,
+            around=Surroundings(
+                is_driver=cluster.is_driver,
+                discovery_problem=cluster.discovery_problem,
+                strangers=cluster.strangers,
+            ),
             cluster=cluster.name,
             now_s=context.clock(),
             program=context.program,

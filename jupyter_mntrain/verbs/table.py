@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from jupyter_mntrain.verbs.drivers import Driver
 from jupyter_mntrain.verbs.ending import Kill, Stop
 from jupyter_mntrain.verbs.export import Export
+from jupyter_mntrain.verbs.inviting import Invite, Members, Revoke
 from jupyter_mntrain.verbs.jobs import Jobs, Status
 from jupyter_mntrain.verbs.launching import DryRun, Launch
 from jupyter_mntrain.verbs.links import Measure
@@ -18,6 +20,10 @@ _VERBS: tuple[Verb, ...] = (
     Nodes(),
     Add(),
     Forget(),
+    Invite(),
+    Members(),
+    Revoke(),
+    Driver(),
     Measure(),
     OpenPanel(),
     DryRun(),

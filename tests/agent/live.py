@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import msgspec
 
+from jupyter_mntrain.agent.membership import Settings
 from jupyter_mntrain.agent.processes import end_all
-from jupyter_mntrain.model.api import CLUSTER_HEADER, LeaseGrant, LeaseRequest, StartRequest
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.job import TERMINAL, Attempt, JobRecord, JobSpec, Participant, Placement
 from jupyter_mntrain.model.node import NodeInfo
+from tests import trusted
 from tests.waiting import PATIENCE_S, until
 
 
@@ -55,10 +58,17 @@ class LiveAgent:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> LiveAgent:
-        command = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", self.cluster]
-        command += ["--name", self.name, "--address", self.address, "--port", str(self.port)]
+        settings = Settings(
+            name=self.name,
+            listen=(self.address,),
+            advertised=(),
+            port=self.port,
+            link_capacities=(),
+            python=sys.executable,
+        )
+        trusted.join(self.state, settings, self.cluster)
+        command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--state-dir", str(self.state), *options]
-        self.state.mkdir(parents=True, exist_ok=True)
         with (self.state / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -92,16 +102,29 @@ class LiveAgent:
             end_all(attempt, grace_s=0)
 
     @property
+    def where(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    @property
     def url(self) -> str:
-        return f"http://{self.address}:{self.port}"
+        return f"https://{self.where}"
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", headers={CLUSTER_HEADER: self.cluster}, timeout=10)
+        return httpx.get(f"{self.url}{path}", verify=trusted.driver_context(), timeout=10)
+
+    def stream(self, path: str = "/v1/stream") -> AbstractContextManager[httpx.Response]:
+        return httpx.stream("GET", f"{self.url}{path}", verify=trusted.driver_context(), timeout=20)
+
+    def connect(self) -> ssl.SSLSocket:
+        """A driver's connection, for what no library sends."""
+        plain = socket.create_connection((self.address, self.port), timeout=30)
+        return trusted.driver_context().wrap_socket(plain)
 
     def send(self, method: str, path: str, body: object) -> httpx.Response:
-        headers = {CLUSTER_HEADER: self.cluster, "Content-Type": "application/json"}
         content = msgspec.json.encode(body)
-        return httpx.request(method, f"{self.url}{path}", headers=headers, content=content)
+        return httpx.request(
+            method, f"{self.url}{path}", verify=trusted.driver_context(), content=content
+        )
 
     def info(self) -> NodeInfo:
         return msgspec.json.decode(self.get("/v1/node").content, type=NodeInfo)
@@ -186,4 +209,4 @@ def two_agents(network: str, state: Path, cluster: str) -> Iterator[list[LiveAge
 
 def addresses_of(agents: Sequence[LiveAgent]) -> str:
     """As ``$MNTRAIN_AGENTS`` wants them."""
-    return " ".join(f"{agent.address}:{agent.port}" for agent in agents)
+    return " ".join(agent.where for agent in agents)

@@ -10,6 +10,8 @@ from zeroconf import IPVersion, ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from jupyter_mntrain.agent.announce import Announcer, announced_on, service_info
+from jupyter_mntrain.agent.identity import NODE_NAME_LIMIT
+from jupyter_mntrain.agent.reach import Reach
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.model.node import Interface
@@ -32,27 +34,35 @@ def test_it_announces_on_every_real_network_that_is_up():
         interface("lo", "loopback", addresses=("127.0.0.1/8",)),
     ]
     everywhere = ("10.0.0.1", "10.1.0.1", "10.2.0.1", "10.3.0.1")
-    assert announced_on(interfaces, ("10.0.0.1",)) == everywhere
-    assert announced_on(interfaces, ("10.0.0.1", "127.0.0.1")) == everywhere
-    assert announced_on(interfaces, ("127.0.0.2",)) == ("127.0.0.1",)
+
+    def sources(*listen: str) -> tuple[str, ...]:
+        return announced_on(interfaces, Reach(listen=listen, advertised=(), port=1))
+
+    assert sources() == everywhere
+    assert sources("10.0.0.1") == everywhere
+    assert sources("10.0.0.1", "127.0.0.1") == everywhere
+    assert sources("127.0.0.2") == ("127.0.0.1",)
 
 
 def record(name="node1") -> ServiceRecord:
-    return ServiceRecord(node_id=new_node_id(), name=name, cluster="lab", protocol=1)
+    return ServiceRecord(
+        node_id=new_node_id(), name=name, cluster="lab", protocol=1, instance="0123456789abcdef"
+    )
 
 
 def test_the_longest_name_fits_into_the_announcement():
-    longest = record("n" * 54)
-    info = service_info(longest, ("10.0.0.1",), 8765)
+    longest = record("n" * NODE_NAME_LIMIT)
+    info = service_info(longest, ("10.0.0.1:8765",))
     assert len(info.name.removesuffix(f".{SERVICE_TYPE}")) == 63
-    assert service_info(record("a.b"), ("10.0.0.1",), 1).name.startswith("a-b-")
+    assert service_info(record("a.b"), ("10.0.0.1:1",)).name.startswith("a-b-")
 
 
 @pytest.mark.anyio
 async def test_it_is_found_with_all_its_addresses_and_says_goodbye():
     said, heard = record(), asyncio.Queue()
-    announcer = Announcer(service_info(said, ("127.0.0.7", "127.0.0.8"), 4321))
-    ours = announcer._info.name
+    announcer = Announcer()
+    addresses = ("127.0.0.7:4321", "127.0.0.8:4321", "a-name:4321")
+    ours = service_info(said, addresses).name
     zeroconf = AsyncZeroconf(interfaces=["127.0.0.1"])
 
     def on_change(zeroconf, service_type, name, state_change):
@@ -61,7 +71,7 @@ async def test_it_is_found_with_all_its_addresses_and_says_goodbye():
 
     browser = AsyncServiceBrowser(zeroconf.zeroconf, SERVICE_TYPE, handlers=[on_change])
     try:
-        await announcer.announce(("127.0.0.1",))
+        await announcer.announce(said, addresses, ("127.0.0.1",))
         assert await asyncio.wait_for(heard.get(), DEADLINE_S) is ServiceStateChange.Added
         info = AsyncServiceInfo(SERVICE_TYPE, ours)
         assert await info.async_request(zeroconf.zeroconf, DEADLINE_S * 1000)
@@ -72,6 +82,7 @@ async def test_it_is_found_with_all_its_addresses_and_says_goodbye():
             "name": "node1",
             "cluster": "lab",
             "protocol": "1",
+            "instance": "0123456789abcdef",
         }
         await announcer.close()
         while await asyncio.wait_for(heard.get(), DEADLINE_S) is not ServiceStateChange.Removed:
@@ -86,12 +97,14 @@ async def test_it_is_found_with_all_its_addresses_and_says_goodbye():
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.anyio
 async def test_a_network_that_cannot_be_announced_on_is_told_once_and_survived(caplog):
-    announcer = Announcer(service_info(record(), ("127.0.0.1",), 4321))
+    announcer, said = Announcer(), record()
     with caplog.at_level(logging.WARNING, "mntrain.agent"):
         for _ in range(2):
-            await announcer.announce(("192.0.2.77",))  # documentation's own: on no interface
+            await announcer.announce(
+                said, ("127.0.0.1:1",), ("192.0.2.77",)
+            )  # documentation's own: on no interface
         for _ in range(2):
-            await announcer.announce(())
+            await announcer.announce(said, ("127.0.0.1:1",), ())
     assert [message.split(" (")[0] for message in caplog.messages] == [
         "not announced",
         "no network interface to announce on; add this node by its address",

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,9 @@ import httpx
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.limits import MOST_STREAMS_EACH
+from jupyter_mntrain.agent.limits import MOST_CONNECTIONS_EACH, MOST_STREAMS_EACH
+from jupyter_mntrain.agent.membership import Settings
 from jupyter_mntrain.model.api import (
-    CLUSTER_HEADER,
     Goodbye,
     Hello,
     LeaseRequest,
@@ -29,6 +30,7 @@ from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.node import Beat
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.agent.live import lease as live_lease
+from tests.trusted import driver_context, join
 from tests.waiting import until
 
 JOB = JobId("j-0000abcd")
@@ -65,13 +67,14 @@ def lease(**changes):
 
 def test_it_says_what_it_is_without_torch(agent):
     info = agent.info()
-    assert (info.name, info.cluster, info.trust) == ("node1", "test", "none")
+    assert (info.name, info.cluster, info.revocations) == ("node1", "test", 1)
+    assert info.certificate_expires_s > time.time()
     assert info.addresses == (f"{agent.address}:{agent.port}",)
     assert info.inventory.versions.torch is not None
     lo = next(i for i in info.inventory.interfaces if i.name == "lo")
     assert (lo.capacity.bytes_per_s, lo.capacity.source) == (1e9, "given")
     assert "libtorch" not in Path(f"/proc/{agent.process.pid}/maps").read_text()
-    assert "unauthenticated" in agent.log()
+    assert "loopback only" in agent.log()
 
 
 def test_the_node_id_is_private_and_stays(new_agent):
@@ -85,8 +88,7 @@ def test_the_node_id_is_private_and_stays(new_agent):
 
 
 def test_the_stream_says_hello_and_then_beats(agent):
-    headers = {CLUSTER_HEADER: "test"}
-    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=10) as stream:
+    with agent.stream() as stream:
         lines = stream.iter_lines()
         hello = stream_decoder.decode(next(lines))
         beat = stream_decoder.decode(next(lines))
@@ -185,8 +187,7 @@ def test_a_port_is_looked_at_without_being_held(agent):
 
 @pytest.mark.slow
 def test_a_lease_frees_itself_and_listeners_are_told(agent):
-    headers = {CLUSTER_HEADER: "test"}
-    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+    with agent.stream() as stream:
         lines = map(stream_decoder.decode, stream.iter_lines())
         assert next(lines).node.leases == ()
         assert agent.send("POST", "/v1/leases", lease(expires_in_s=3.0)).status_code == 200
@@ -201,8 +202,7 @@ def test_a_lease_that_ended_unnoticed_is_news_when_it_is_granted_again(agent):
     agent.send("POST", "/v1/leases", lease(expires_in_s=0.2))
     while agent.info().leases:
         pass
-    headers = {CLUSTER_HEADER: "test"}
-    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+    with agent.stream() as stream:
         lines = map(stream_decoder.decode, stream.iter_lines())
         assert next(lines).node.leases == ()
         assert agent.send("POST", "/v1/leases", lease(expires_in_s=3.0)).status_code == 200
@@ -212,8 +212,7 @@ def test_a_lease_that_ended_unnoticed_is_news_when_it_is_granted_again(agent):
 
 def test_an_agent_that_ends_in_order_says_goodbye_to_its_listeners(new_agent):
     agent = new_agent()
-    headers = {CLUSTER_HEADER: "test"}
-    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=20) as stream:
+    with agent.stream() as stream:
         lines = stream.iter_lines()
         next(lines)
         agent.process.terminate()
@@ -234,20 +233,15 @@ def test_who_started_what_from_where_is_kept(agent):
     started, stopped = lines()[-2:]
     assert (started["what"], started["job"], started["from"]) == ("start", job_id, "127.0.0.1")
     assert started["outcome"] == f"refused: job {job_id} holds no lease here"
-    assert (stopped["what"], len(stopped["who"])) == ("stop", 200)
+    assert (stopped["what"], stopped["who"]) == ("stop", "driver a-test")
     assert (agent.state / "audit.log").stat().st_mode & 0o777 == 0o600
 
 
 def test_streams_without_end_are_bounded(agent, new_agent):
     own = new_agent()
-    headers = {CLUSTER_HEADER: own.cluster}
-    with (
-        contextlib.ExitStack() as open_streams,
-        httpx.Client(limits=httpx.Limits(max_connections=200), timeout=20) as client,
-    ):
+    with contextlib.ExitStack() as open_streams:
         for _ in range(MOST_STREAMS_EACH):
-            stream = client.stream("GET", f"{own.url}/v1/stream", headers=headers)
-            assert open_streams.enter_context(stream).status_code == 200
+            assert open_streams.enter_context(own.stream()).status_code == 200
         refused = own.get("/v1/stream")
         assert (refused.status_code, refused.json()["code"]) == (429, "too-many")
         assert own.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
@@ -255,20 +249,36 @@ def test_streams_without_end_are_bounded(agent, new_agent):
 
 
 def _first_line(agent) -> bool:
-    headers = {CLUSTER_HEADER: agent.cluster}
-    with httpx.stream("GET", f"{agent.url}/v1/stream", headers=headers, timeout=10) as stream:
+    with agent.stream() as stream:
         return stream.status_code == 200
 
 
+def test_one_address_cannot_take_all_connections(new_agent):
+    """Strangers, who have shown no certificate."""
+    own = new_agent()
+    with contextlib.ExitStack() as open_ones:
+        where = (own.address, own.port)
+        mine = [
+            open_ones.enter_context(socket.create_connection(where, timeout=20))
+            for _ in range(MOST_CONNECTIONS_EACH + 5)
+        ]
+        assert mine[-1].recv(1) == b"", "hung up"
+        with (
+            socket.create_connection(where, 20, source_address=("127.0.0.77", 0)) as other,
+            driver_context().wrap_socket(other) as connection,
+        ):
+            assert connection.version() == "TLSv1.3"
+    until(own.answers, "it to answer again")
+
+
 def test_a_body_that_is_nested_too_deeply_is_refused(agent):
-    headers = {CLUSTER_HEADER: agent.cluster, "Content-Type": "application/json"}
     body = b'{"a":' * 20_000
-    answer = httpx.post(f"{agent.url}/v1/leases", content=body, headers=headers)
+    answer = httpx.post(f"{agent.url}/v1/leases", content=body, verify=driver_context())
     assert (answer.status_code, answer.json()["code"]) == (400, "bad-request")
 
 
 def test_headers_without_end_are_cut_off(agent):
-    with socket.create_connection((agent.address, agent.port), timeout=20) as connection:
+    with agent.connect() as connection:
         connection.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n")
         with contextlib.suppress(OSError):
             for number in range(40):
@@ -312,7 +322,7 @@ def test_a_link_is_measured_between_two_agents_and_its_capacity_kept(new_agent):
         ("GET", "/nothing", 404, "no-such-route"),
         ("GET", "/v1/jobs/j-12345678/journal", 404, "no-such-job"),
         ("GET", "/v1/jobs/..%2F..%2Fetc", 404, "no-such-job"),
-        ("POST", "/v1/jobs/nonsense/stop", 400, "bad-request"),
+        ("POST", "/v1/jobs/nonsense/stop", 404, "no-such-job"),
         ("DELETE", "/v1/leases/nonsense/1", 404, "no-such-job"),
         ("PUT", "/v1/jobs/j-12345678/attempts/0", 404, "no-such-route"),
         ("POST", "/v1/probe/listen", 400, "bad-request"),
@@ -327,42 +337,26 @@ def test_every_error_is_a_problem(agent, method, path, status, code):
     assert answer.json()["code"] == code
 
 
-def test_another_cluster_a_web_page_and_a_rebound_name_are_refused(agent):
-    body = msgspec.json.encode(lease())
-
-    def post(**headers):
-        return httpx.post(f"{agent.url}/v1/leases", content=body, headers=headers)
-
-    other = post(**{CLUSTER_HEADER: "other", "Content-Type": JSON})
-    assert (other.status_code, other.json()["code"]) == (421, "other-cluster")
-    form = post(**{CLUSTER_HEADER: "test", "Content-Type": "text/plain"})
-    assert (form.status_code, form.json()["code"]) == (415, "not-json")
-    rebound = post(**{CLUSTER_HEADER: "test", "Content-Type": JSON, "Host": "evil.example"})
-    assert (rebound.status_code, rebound.json()["code"]) == (403, "foreign-host")
-    elsewhere = post(**{CLUSTER_HEADER: "test", "Content-Type": JSON, "Host": "192.0.2.7:8765"})
-    assert (elsewhere.status_code, elsewhere.json()["code"]) == (403, "foreign-host")
-    assert agent.info().leases == ()
-
-
 def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "jupyter_mntrain.agent", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
 def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
-    taken = ["--address", agent.address, "--port", str(agent.port)]
-    free = ["--address", agent.address, "--port", str(free_port(agent.address))]
+    there = ["--listen", agent.address, "--port"]
+    taken, free = [*there, str(agent.port)], [*there, str(free_port(agent.address))]
+    member, stranger = tmp_path / "x", tmp_path / "y"
+    settings = Settings(
+        name="x", listen=(), advertised=(), port=1, link_capacities=(), python="/nowhere"
+    )
+    join(member, settings, "test")
     cases = {
-        ("--cluster", "my cluster!"): "cluster name 'my cluster!' has characters",
-        (
-            "--python",
-            "/nowhere",
-            "--state-dir",
-            str(tmp_path / "y"),
-            *free,
-        ): "/nowhere does not run",
-        ("--state-dir", str(agent.state), *taken): f"another agent (pid {agent.process.pid})",
-        ("--state-dir", str(tmp_path / "x"), *taken): f"cannot listen on {agent.address}",
+        ("start",): "'start' is nothing an agent does",
+        ("run", "--state-dir", str(stranger), *free): "this node belongs to no cluster yet",
+        ("run", "--state-dir", str(member), *free): "/nowhere does not run",
+        ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
+        ("run", "--state-dir", str(member), *taken): f"cannot listen on {agent.address}",
+        ("leave", "--state-dir", str(stranger)): "this node belongs to no cluster",
     }
     for options, says in cases.items():
         done = run_agent(*options)

@@ -6,50 +6,79 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.options import parse_options
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.node import Interface
+from jupyter_mntrain.trust.token import new_token, write_token
+
+TOKEN = write_token(new_token("node", b"a" * 32, 2e9))
+DRIVERS = write_token(new_token("driver", b"a" * 32, 2e9))
+ETHERNET = Interface(name="eth0", kind="ethernet", is_up=True, addresses=("172.16.5.4/12",))
 
 
-def test_without_options_it_is_private_and_named_like_the_host():
-    options = parse_options([])
-    assert options.bound == ("127.0.0.1",)
-    assert (options.port, options.cluster, options.python) == (8765, "default", sys.executable)
-    assert options.name
-    assert options.state == Path.home() / ".local/state/mntrain/nodes" / options.name
+def test_without_options_it_listens_everywhere_and_is_named_like_the_host():
+    options = parse_options(["run"])
+    assert options.reach.bound == ("0.0.0.0",)
+    assert options.reach.addresses([ETHERNET]) == ("172.16.5.4:8765",)
+    assert not options.reach.is_local([ETHERNET])
+    assert (options.settings.port, options.settings.python) == (8765, sys.executable)
+    assert options.state == Path.home() / ".local/state/mntrain/nodes" / options.settings.name
+    assert options.stays
+
+
+def test_with_loopback_left_alone_it_is_local():
+    assert parse_options(["run"]).reach.is_local([])
+    assert parse_options(["run"]).reach.addresses([]) == ("127.0.0.1:8765",)
 
 
 def test_everything_may_be_given():
-    words = "--cluster lab --name n1 --address 10.0.0.1 --address 10.1.0.1 --address 10.0.0.1"
+    words = f"join {TOKEN} --name n1 --listen 10.0.0.1 --listen 10.1.0.1 --listen 10.0.0.1"
+    words += " --address lab.example:443 --address 10.9.0.1 --no-run"
     words += " --port 9000 --state-dir here --link-capacity eth1=1gbit --python /py"
     options = parse_options(words.split())
-    assert options.bound == ("10.0.0.1", "10.1.0.1")
-    assert (options.cluster, options.name, options.port) == ("lab", "n1", 9000)
+    assert options.token is not None
+    assert options.reach.bound == ("10.0.0.1", "10.1.0.1")
+    assert options.reach.addresses([ETHERNET]) == ("lab.example:443", "10.9.0.1:9000")
+    assert (options.settings.name, options.settings.port) == ("n1", 9000)
     assert options.capacities["eth1"].bytes_per_s == 1.25e8
     assert options.state.is_absolute()
-    assert options.python == "/py"
+    assert options.settings.python == "/py"
+    assert not options.stays
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--cluster", "a b"], "cluster name 'a b' has characters"),
-        (["--cluster", "a" * 41], "is longer than 40 characters"),
-        (["--cluster", ""], "cluster name ''"),
-        (["--name", "a/b"], "node name 'a/b'"),
-        (["--name", "n" * 55], "is longer than 54 characters"),
-        (["--address", "localhost"], "localhost is no IPv4 address"),
-        (["--address", "::1"], "::1 is no IPv4 address"),
-        (["--address", "0.0.0.0"], "0.0.0.0 is not one machine's address"),
-        (["--port", "0"], "--port 0 is no port"),
-        (["--port", "70000"], "--port 70000 is no port"),
-        (["--port", "http"], "--port"),
-        (["--link-capacity", "eth1"], "--link-capacity 'eth1'"),
-        (["--link-capacity", "eth1=fast"], "'fast' is not a link rate"),
-        (["--nonsense"], "--nonsense"),
+        ([], "what should the agent do?"),
+        (["start"], "'start' is nothing an agent does"),
+        (["join"], "TOKEN"),
+        (["join", TOKEN[:-3]], "the token"),
+        (["join", "password"], "that is no token"),
+        (["join", DRIVERS], "mntrain driver join"),
+        (["run", "--name", "a/b"], "node name 'a/b'"),
+        (["run", "--name", "n" * 50], "is longer than 49 characters"),
+        (["run", "--listen", "localhost"], "localhost is no IPv4 address"),
+        (["run", "--listen", "::1"], "::1 is no IPv4 address"),
+        (["run", "--listen", "0.0.0.0"], "0.0.0.0 is not one machine's address"),
+        (["run", "--address", "0.0.0.0"], "nothing others could connect to"),
+        (["run", "--address", "a:b:c"], "nothing others could connect to"),
+        (["run", "--address", ""], "nothing others could connect to"),
+        (["run", "--port", "0"], "--port 0 is no port"),
+        (["run", "--port", "70000"], "--port 70000 is no port"),
+        (["run", "--port", "http"], "--port"),
+        (["run", "--link-capacity", "eth1"], "--link-capacity 'eth1'"),
+        (["run", "--link-capacity", "eth1=fast"], "'fast' is not a link rate"),
+        (["run", "--nonsense"], "--nonsense"),
+        (["run", "--no-auth"], "--no-auth"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_fix(words, says):
-    with pytest.raises(SpecError) as error:
+    with pytest.raises(MntrainError) as error:
         parse_options(words)
     assert says in str(error.value)
     assert "Fix: " in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_no_token_is_a_fault_of_the_command_line():
+    with pytest.raises(SpecError):
+        parse_options(["join"])

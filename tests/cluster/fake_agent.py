@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import ssl
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +31,8 @@ from jupyter_mntrain.model.job import JobRecord, JobState, PartStatus
 from jupyter_mntrain.model.metrics import JournalLine, PartChange, RankStep, Sample, encoder
 from jupyter_mntrain.model.node import Beat, Capacity, Interface, NodeInfo
 from jupyter_mntrain.model.state import Exited, Launched, RankUp, StopAsked, apply, new_part
+from jupyter_mntrain.trust.certificates import CERTIFICATE_LIFETIME, Authority, Subject
+from tests import trusted
 from tests.plan.nodes import LO, node
 
 PORTS = itertools.count(30001)
@@ -90,6 +96,13 @@ class FakeAgent:
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     ends_streams_of_finished_jobs: bool = True
     port: int = 0
+    authority: Authority | None = None
+    """Of another cluster, for a change."""
+    issued: datetime | None = None
+    lifetime: timedelta = CERTIFICATE_LIFETIME
+    """Of its certificate."""
+    serial: int = 0
+    """Of its certificate, once it has started."""
 
     def __post_init__(self) -> None:
         self.node_id = self.node_id or f"id-of-{self.name}"
@@ -118,6 +131,7 @@ class FakeAgent:
             cluster=self.cluster,
             protocol=self.protocol,
             started_s=self.started_s,
+            revocations=1,
             python="/usr/bin/python3",
             jobs_directory=f"/state/{self.name}/jobs",
         )
@@ -126,10 +140,19 @@ class FakeAgent:
         sockets = bind_sockets(self.port, self.address)
         self.port = sockets[0].getsockname()[1]
         self._is_dead = False
-        self._server = HTTPServer(_application(self))
+        self._server = HTTPServer(_application(self), ssl_options=self._context())
         self._server.add_sockets(sockets)
         if self.beat_every_s is not None:
             self._tasks.add(asyncio.create_task(self._beat(self.beat_every_s)))
+
+    def _context(self) -> ssl.SSLContext:
+        with tempfile.TemporaryDirectory() as path:
+            subject = Subject(role="node", name=self.node_id)
+            made = trusted.make_credentials(
+                Path(path), subject, of=self.authority, now=self.issued, lifetime=self.lifetime
+            )
+        self.serial = made.certificate.serial_number
+        return made.server
 
     async def die(self) -> None:
         """As if killed: connections break, nothing listens."""
@@ -249,15 +272,6 @@ class _Handler(RequestHandler):
 
     async def prepare(self) -> None:
         self.agent.requests.append((self.request.method or "", self.route))
-        if self.request.headers.get(api.CLUSTER_HEADER) != self.agent.cluster:
-            self.refuse(
-                Refuse(
-                    message=f"{self.agent.name} belongs to cluster {self.agent.cluster!r}",
-                    code="other-cluster",
-                    status=421,
-                )
-            )
-            return
         faults = self.agent.faults[self.route]
         match faults.pop(0) if faults else None:
             case Refuse() as fault:
@@ -272,7 +286,6 @@ class _Handler(RequestHandler):
                 await asyncio.Event().wait()
 
     def body_as(self, kind: Any) -> Any:
-        assert self.request.headers["Content-Type"] == "application/json"
         return msgspec.json.decode(self.request.body, type=kind)
 
     def answer(self, content: Any) -> None:
@@ -337,7 +350,6 @@ class _Lease(_Handler):
     route = "release"
 
     def delete(self, job: str, attempt: str) -> None:
-        assert self.request.headers["Content-Type"] == "application/json"
         if JobId(job) not in self.agent.jobs:
             self.agent.leases.pop((JobId(job), int(attempt)), None)
         self.answer({})

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from jupyter_mntrain.model.errors import (
     SpecError,
 )
 from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.trust.certificates import Authority
 from tests.cluster.conftest import Elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent, Refuse
 from tests.cluster.heard import Heard
@@ -96,7 +98,8 @@ def test_a_name_with_odd_characters_is_one_line(name: str) -> None:
 def test_discovered_agents_of_another_cluster_are_never_shown(
     open_cluster: Open, elsewhere: Elsewhere
 ) -> None:
-    ours, theirs = elsewhere.agent("ours"), elsewhere.agent("theirs", cluster="theirs")
+    ours = elsewhere.agent("ours")
+    theirs = elsewhere.agent("theirs", authority=Authority.make("theirs"))
     both = [ours.where, theirs.where]
     made = open_cluster(discovery=StaticDiscovery(both))
     wait_for(lambda: any("theirs" in (node.reason or "") for node in made.nodes()))
@@ -135,10 +138,11 @@ def test_adding_says_what_is_wrong_and_remembers_nothing(
 ) -> None:
     dead = elsewhere.agent("dead")
     elsewhere.do(dead.die)
-    foreign = elsewhere.agent("foreign", cluster="theirs")
+    foreign = elsewhere.agent("foreign", authority=Authority.make("theirs"))
     old = elsewhere.agent("old", protocol=0)
     odd = elsewhere.agent("odd")
-    odd.faults["node"].append(Refuse(status=503, code="http-503", message="starting"))
+    no = Refuse(status=503, code="http-503", message="starting")
+    odd.faults["node"] += [no, no]  # once for who it is
     made = open_cluster()
     for agent, reason, said in (
         (dead, "refused", "connection refused"),
@@ -211,13 +215,13 @@ def test_a_lost_node_cannot_be_chosen_and_says_why(
 
 
 def test_a_job_launched_is_known_at_once_and_to_every_cluster(
-    cluster: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent]
+    cluster: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent], tmp_path: Path
 ) -> None:
     assert job.state == "running"
     assert [view.job_id for view in cluster.jobs()] == [job.id]
     assert two[0].jobs[job.id].submitted_by.count("@") == 1
     # One participant knows where the others are.
-    other = open_cluster(two[1])
+    other = open_cluster(two[1], peers=PeerBook(tmp_path / "other.json"))
     seen = other.job(job.id)
     assert [part.state for part in seen.view().parts] == ["running", "running"]
     assert [view.found_by for view in other.nodes()] == ["job", "typed"]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,6 +21,9 @@ from jupyter_mntrain.cluster.discovery import (
 from jupyter_mntrain.cluster.local_interfaces import browsing_addresses
 from jupyter_mntrain.model.api import SERVICE_TYPE
 from tests.cluster.conftest import until
+from tests.sysfs import sysfs
+
+__all__ = ["sysfs"]
 
 
 def announcement(*addresses: str, port: int = 8765, **text: str) -> object:
@@ -40,8 +46,14 @@ def read(*addresses: str, **fields: object) -> Found | None:
 
 
 def test_an_announcement_is_where_who_and_which_cluster() -> None:
-    assert read("10.0.0.9", "10.0.0.1") == Found(
-        addresses=("10.0.0.1:8765", "10.0.0.9:8765"), cluster="lab", node_id="ab" * 16
+    assert read("10.0.0.9", "10.0.0.1", authority="c0ffee", instance="1234") == Found(
+        addresses=("10.0.0.1:8765", "10.0.0.9:8765"),
+        cluster="lab",
+        node_id="ab" * 16,
+        name="node",
+        authority="c0ffee",
+        instance="1234",
+        protocol=1,
     )
 
 
@@ -71,21 +83,35 @@ def test_we_browse_on_our_own_real_addresses_and_loopback() -> None:
     assert own.issuperset(addresses)
 
 
-def test_containers_bridges_and_interfaces_that_are_down_are_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import socket
-    from types import SimpleNamespace
-
-    names = ("eth0", "eth1", "docker0", "br-0f0f", "br0", "veth12", "wg0")
+@pytest.fixture
+def interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("eth0", "eth1", "docker0", "utun3", "br0", "veth12")
     given = {
-        name: [SimpleNamespace(family=socket.AF_INET, address=f"10.0.{n}.1")]
+        name: [SimpleNamespace(family=socket.AF_INET, address=f"172.17.{n}.1")]
         for n, name in enumerate(names)
     }
     states = {name: SimpleNamespace(isup=name != "eth1") for name in names}
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: given)
     monkeypatch.setattr(psutil, "net_if_stats", lambda: states)
-    assert browsing_addresses() == ("10.0.0.1", "10.0.4.1", "127.0.0.1")
+
+
+def test_containers_tunnels_and_interfaces_that_are_down_are_left_out(
+    interfaces: None, sysfs: Callable[..., Path]
+) -> None:
+    """A LAN of 172.17.0.0/16 is one, and a card may be called docker0."""
+    sysfs("eth0")
+    sysfs("eth1")
+    sysfs("docker0", marks=("device",))
+    sysfs("utun3", marks=("tun_flags",))
+    sysfs("br0", marks=("bridge", "brif/veth12"))
+    root = sysfs("veth12", marks=("brport",))
+    assert browsing_addresses(root) == ("127.0.0.1", "172.17.0.1", "172.17.2.1")
+
+
+def test_where_no_kernel_tells_what_is_what_names_must_do(interfaces: None, tmp_path: Path) -> None:
+    found = browsing_addresses(tmp_path)
+    assert "172.17.0.1" in found
+    assert "172.17.3.1" not in found
 
 
 @pytest.mark.anyio

@@ -37,6 +37,8 @@ class Lab:
     async def begin(self) -> None:
         await self.live.start([(agent.where, "typed") for agent in self.agents])
         await until(lambda: [view.liveness for view in self.live.nodes] == ["up"] * 3)
+        for agent in self.agents:
+            agent.requests.clear()  # who it is
 
     def spec(self, *nodes: str, **fields: Any) -> JobSpec:
         names = nodes or ("node1", "node2", "node3")

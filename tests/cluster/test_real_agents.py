@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
+from jupyter_mntrain.cluster.identity import clusters_directory
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.trust.certificates import Authority
+from tests import trusted
+from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.conftest import wait_for
 
 pytestmark = pytest.mark.slow
@@ -67,35 +67,6 @@ with Recorder() as recorder:
 """
 
 
-@dataclass
-class RealAgent:
-    """One agent process with a state directory of its own."""
-
-    name: str
-    cluster: str
-    address: str
-    port: int
-    state: Path
-    process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def where(self) -> str:
-        return f"{self.address}:{self.port}"
-
-    def start(self) -> None:
-        command = [sys.executable, "-m", "jupyter_mntrain.agent"]
-        command += ["--cluster", self.cluster, "--name", self.name, "--address", self.address]
-        command += ["--port", str(self.port), "--state-dir", str(self.state)]
-        with (self.state.parent / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(20)
-            self.process = None
-
-
 def processes_of(job_id: str) -> list[psutil.Process]:
     """Every process that carries the job in its environment."""
     found = []
@@ -109,36 +80,15 @@ def processes_of(job_id: str) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def addresses() -> Iterator[str]:
-    """The module's own, so that both agents serve all of its tests."""
-    numbers = iter(range(2, 250))
-    worker = 200 + os.getpid() % 50
-    block = secrets.randbelow(250)
-    return (f"127.{worker}.{block}.{number}" for number in numbers)
-
-
-@pytest.fixture(scope="module")
-def agents(
-    addresses: Iterator[str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[RealAgent]]:
-    cluster = f"test-{secrets.token_hex(4)}"
-    made = []
-    for name in ("node1", "node2"):
-        address = next(addresses)
-        with socket.socket() as probe:
-            probe.bind((address, 0))
-            port = probe.getsockname()[1]
-        state = tmp_path_factory.mktemp("state") / name
-        made.append(RealAgent(name, cluster, address, port, state))
-    for agent in made:
-        agent.start()
-    yield made
-    for agent in made:
-        agent.end()
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    # Addresses of this run's own: what runs beside it, here or elsewhere, is told apart.
+    network = f"127.{200 + os.getpid() % 50}.{secrets.randbelow(250)}"
+    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
+        yield made
 
 
 @pytest.fixture
-def cluster(agents: list[RealAgent]) -> Iterator[Cluster]:
+def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
     with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
         wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
         yield made
@@ -159,17 +109,19 @@ def leases(cluster: Cluster) -> list[int]:
     return [len(node.info.leases) for node in cluster.nodes() if node.info]
 
 
-def test_agents_are_found_by_multicast_alone(agents: list[RealAgent]) -> None:
+def test_agents_are_found_by_multicast_alone(agents: list[LiveAgent]) -> None:
     with Cluster(agents[0].cluster) as cluster:
         wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"])
         assert [node.found_by for node in cluster.nodes()] == ["mdns", "mdns"]
         assert [node.address for node in cluster.nodes()] == [agent.where for agent in agents]
-    with Cluster(f"{agents[0].cluster}-other") as other:
-        assert other.wait_for_nodes(1, 1.5) == ()
+    trusted.become_driver(clusters_directory() / "mine", of=Authority.make("mine"))
+    with Cluster("mine") as other:
+        wait_for(lambda: len(other.strangers) == len(agents))
+        assert other.nodes() == ()
 
 
 def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
-    cluster: Cluster, agents: list[RealAgent]
+    cluster: Cluster, agents: list[LiveAgent]
 ) -> None:
     cluster.measure()
     job = launch(cluster, 40, name="small")
@@ -307,12 +259,12 @@ def test_a_single_node_job_needs_no_other(cluster: Cluster) -> None:
 
 
 def test_an_agent_that_is_killed_makes_its_part_unknown_and_the_job_goes_on(
-    cluster: Cluster, agents: list[RealAgent]
+    cluster: Cluster, agents: list[LiveAgent]
 ) -> None:
     job = launch(cluster, 100_000)
     try:
         wait_for(lambda: len(job.history().ranks) == 2)
-        agents[1].end(signal.SIGKILL)
+        agents[1].kill()
         wait_for(lambda: job.view().parts[1].state == "unknown")
         assert job.state == "running"
         assert len(processes_of(job.id)) >= 4, "nobody was killed because an agent was silent"

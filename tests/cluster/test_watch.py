@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from jupyter_mntrain.cluster import watch as watch_module
 from jupyter_mntrain.cluster.agent_client import AgentClient
+from jupyter_mntrain.cluster.dialler import Dialler
 from jupyter_mntrain.cluster.discovery import Found
-from jupyter_mntrain.cluster.transport import open_http
+from jupyter_mntrain.cluster.identity import Identity
 from jupyter_mntrain.cluster.watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import Authority
 from tests.cluster.conftest import FakeClock, until
 from tests.cluster.fake_agent import FakeAgent, Hang, Refuse
 
@@ -26,9 +27,9 @@ MakeAgent = Callable[..., Awaitable[FakeAgent]]
 class Watched:
     """A running watch and what it said."""
 
-    def __init__(self, clock: FakeClock, http: httpx.AsyncClient) -> None:
+    def __init__(self, clock: FakeClock, dialler: Dialler) -> None:
         self.clock = clock
-        self.http = http
+        self.dialler = dialler
         self.messages: list[StreamMessage] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -36,7 +37,7 @@ class Watched:
         watch = AgentWatch(
             addresses,
             "typed",
-            client=lambda address: AgentClient(self.http, address, "default"),
+            client=lambda address, node_id: AgentClient(self.dialler, address, node_id=node_id),
             clock=self.clock,
             on_message=lambda _, message: self.messages.append(message),
             on_change=lambda: None,
@@ -55,13 +56,16 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(anyio_backend: str, clock: FakeClock) -> AsyncIterator[Watched]:
-    async with open_http() as http:
-        made = Watched(clock, http)
-        yield made
-        for task in made.tasks:
-            task.cancel()
-        await asyncio.gather(*made.tasks, return_exceptions=True)
+async def watched(anyio_backend: str, clock: FakeClock, own_home: None) -> AsyncIterator[Watched]:
+    identity = Identity.find("default")
+    assert identity is not None
+    dialler = Dialler(identity)
+    made = Watched(clock, dialler)
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+    await dialler.close()
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +129,7 @@ async def test_a_silent_stream_is_not_a_lost_node_if_it_answers_a_direct_questio
     for _ in range(5):
         await watched.silence(watch, 3.0)
         assert watch.view.liveness == "up"
-    assert agent.count("node") == 5
+    assert agent.count("node") == 1 + 5, "who it is, and whether it lives"
 
 
 async def test_a_node_that_hangs_is_lost_only_when_its_probe_has_failed(
@@ -185,7 +189,7 @@ async def test_silence_that_was_our_own_is_forgiven(
     watch.forgive(59.0)
     watch.tick()
     assert watch.view.liveness == "up"
-    assert agent.count("node") == 0
+    assert agent.count("node") == 1, "who it is"
     watch.forgive(1e9)
     watch.tick()
     assert watch.view.liveness == "up", "never in the future"
@@ -249,7 +253,7 @@ async def test_changes_of_the_node_are_taken(watched: Watched, agent_here: MakeA
 async def test_of_another_cluster_is_a_reason_and_never_up(
     watched: Watched, agent_here: MakeAgent
 ) -> None:
-    agent = await agent_here(cluster="theirs")
+    agent = await agent_here(authority=Authority.make("theirs"))
     watch = watched.begin(agent.where)
     await until(lambda: watch.view.reason)
     assert "theirs" in (watch.view.reason or "")

@@ -1,35 +1,72 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jupyter_mntrain.trust.token import PREFIX
 from tests.netlab import Host, HostProcess, Lab, missing, own_lab
 from tests.waiting import until
 
-AGENT_PATIENCE_S = 30.0
 _outlived: list[HostProcess] = []
 
 
+CLUSTER = "lab"
+
+
 @pytest.fixture(scope="module")
-def lab() -> Iterator[Lab]:
-    """Three hosts with an agent each, on both networks; skipped, with the reason, without root."""
+def lab(mntrain: str) -> Iterator[Lab]:
+    """Three hosts on both networks, joined to a cluster that node3 made; skipped, with the reason,
+    without root."""
     why_not = missing()
     if why_not is not None:
         pytest.skip(f"simulated cluster: {why_not}")
     with own_lab(3) as made:
+        made_by = made.host("node3")
+        token = invite(made_by, mntrain, "--uses", "3")
         for host in made.hosts:
-            words = [sys.executable, "-m", "jupyter_mntrain.agent", "--cluster", "lab"]
-            words += ["--address", host.management_address, "--address", host.data_address]
-            words += ["--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit"]
-            start(host, words, host.home / "agent.log")
-        for host in made.hosts:
-            log = host.home / "agent.log"
-            until(lambda log=log: "listens on" in log.read_text(), f"{log} to listen")
+            join(host, mntrain, token)
+        until(
+            lambda: len(up(made_by, mntrain)) == 3,
+            "three nodes to be up",
+        )
         yield made
+
+
+def ours(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> Any:
+    """What a command answers on a host, as data."""
+    done = host.run([mntrain, "--cluster", cluster, "--json", *words], timeout_s=60)
+    assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def invite(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> str:
+    """A token; whoever comes with it is let in by a command that goes on on that host."""
+    asked = [mntrain, "--cluster", cluster, "invite", *words]
+    log = host.home / "invite.log"
+    start(host, asked, log)
+    until(lambda: "agent join" in log.read_text(), f"{log} to say a token")
+    return next(word for word in log.read_text().split() if word.startswith(PREFIX))
+
+
+def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
+    """An agent that joins with a token, and stays."""
+    command = [mntrain, "agent", "join", token]
+    command += ["--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit", *words]
+    log = host.home / "agent.log"
+    process = start(host, command, log)
+    until(lambda: "has joined" in log.read_text(), f"{log} to have joined")
+    return process
+
+
+def up(host: Host, mntrain: str, *, cluster: str = CLUSTER) -> list[str]:
+    nodes = ours(host, mntrain, "nodes", cluster=cluster)
+    return [node["name"] for node in nodes if node["liveness"] == "up"]
 
 
 def start(host: Host, words: list[str], log: Path) -> HostProcess:

@@ -16,6 +16,8 @@ import msgspec
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from tests.trusted import install_drivers
+
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "t"
 BASE = "/user/x/"
@@ -34,6 +36,8 @@ class LiveServer:
 
     def start(self) -> LiveServer:
         self.home.mkdir(parents=True, exist_ok=True)
+        if not (self.home / ".config" / "mntrain").exists():
+            install_drivers(self.home / ".config")
         command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
         command += ["--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.base_url={BASE}"]

@@ -139,10 +139,10 @@ def test_a_certificate_without_a_name_of_ours_is_for_nobody() -> None:
     assert not is_issued_by(shown, authority.certificate)
 
 
-def test_renewal_is_due_after_two_thirds_of_the_life(authority: Authority) -> None:
+def test_renewal_is_due_after_half_of_the_life(authority: Authority) -> None:
     made = authority.issue(request(new_key(), NODE), NODE, now=NOW)
-    assert not due_for_renewal(made, NOW + CERTIFICATE_LIFETIME * 0.6)
-    assert due_for_renewal(made, NOW + CERTIFICATE_LIFETIME * 0.7)
+    assert not due_for_renewal(made, NOW + CERTIFICATE_LIFETIME * 0.49)
+    assert due_for_renewal(made, NOW + CERTIFICATE_LIFETIME * 0.51)
     assert is_issued_by(made, authority.certificate)
 
 

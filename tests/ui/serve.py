@@ -27,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from jupyter_mntrain.trust.certificates import Authority
 from tests.agent.live import LiveAgent, free_port
+from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = {"node1": "127.94.0.1", "node2": "127.94.0.2"}
@@ -56,6 +58,8 @@ class Server:
     base_url: str = "/"
     program: str = "jupyterlab"
     options: tuple[str, ...] = ()
+    authority: Authority | None = None
+    """Of its cluster; ``None`` = of the two agents."""
 
 
 def main() -> int:
@@ -68,17 +72,20 @@ def main() -> int:
     output: Path = arguments.output.resolve()
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
+    # Before anything is started: all of it believes the same, but for the replay.
+    authority()
+    elsewhere = Authority.make("replay")
     with ExitStack() as ending:
         try:
             agents = start_agents(output, ending)
-            replayed = start_replay(output, ending)
+            replayed = start_replay(elsewhere, output, ending)
             none = ("--ServerApp.jpserver_extensions={'jupyter_mntrain': False}",)
             servers = [
                 Server("lab", "ui", agents),
                 Server("prefix", "ui", agents, base_url="/user/x/"),
                 Server("bare", "ui", agents, options=none),
                 Server("notebook", "ui", agents, program="notebook"),
-                Server("replay", "replay", replayed),
+                Server("replay", "replay", replayed, authority=elsewhere),
             ]
             urls = {
                 server.name: start_server(server, arguments.port + number, output, ending)
@@ -105,16 +112,22 @@ def start_agents(output: Path, ending: ExitStack) -> str:
         assert agent.process is not None
         # Ranks inherit it: two ranks of two threads on two cores are ten times slower.
         os.sched_setaffinity(agent.process.pid, {cores[number % len(cores)]})
-        addresses.append(f"{address}:{agent.port}")
+        addresses.append(agent.where)
     return " ".join(addresses)
 
 
-def start_replay(output: Path, ending: ExitStack) -> str:
+def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
     """Eight nodes that replay a job of 64 ranks; their addresses."""
     command = [sys.executable, "-m", "tests.replay", "--nodes", "8", "--ranks", "64"]
     command += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
     with (output / "replay.log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, PASSED_ON: str(pass_on(elsewhere))},
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
     ending.callback(end, process)
     assert process.stdout is not None
     line = process.stdout.readline().decode().strip()
@@ -127,6 +140,7 @@ def start_server(server: Server, port: int, output: Path, ending: ExitStack) -> 
     home = output / server.name
     root = home / "notebooks"
     root.mkdir(parents=True)
+    install_drivers(home / ".config", of=server.authority)
     for book in (ROOT / "notebooks").glob("*.ipynb"):
         shutil.copy(book, root)
     config = home / "config.py"
@@ -146,6 +160,7 @@ def start_server(server: Server, port: int, output: Path, ending: ExitStack) -> 
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_STATE_HOME": str(home / "state"),
         "MNTRAIN_CLUSTER": server.cluster,
         "MNTRAIN_AGENTS": server.agents,

@@ -187,6 +187,12 @@ class StandInCluster:
         self.looked_at: list[tuple[str, int, str | None]] = []
         self.listeners: list[Callable[[], None]] = []
         self.refuses: Exception | None = None
+        self.is_driver = True
+        self.discovery_problem: str | None = None
+        self.strangers: tuple[str, ...] = ()
+
+    def check_discovery(self) -> str | None:
+        return self.discovery_problem
 
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes

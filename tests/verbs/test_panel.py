@@ -241,7 +241,7 @@ def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
 
 def test_nobody_there_and_nobody_chosen_say_what_to_do(here: Path, panel: Panel) -> None:
     nobody = open_panel(StandInCluster(), here, "small.toml").form()
-    assert nobody.blocked == "No node answers. Start one on each machine: mntrain agent run."
+    assert nobody.blocked.startswith("No node answers. Invite one: %mntrain invite.")
     form = choose(panel, others_take_part=False)
     assert form.blocked == "No node takes part: choose one or more."
 

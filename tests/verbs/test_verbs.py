@@ -27,7 +27,7 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text):
     assert "941\u00a0Mbit/s measured" in shown
     assert "muthur: torch 2.12.0, the others have 2.13.0" in shown
     assert "connection refused" in shown
-    assert "unauthenticated" in shown
+    assert "Training traffic between nodes is neither encrypted" in shown
     assert "docker0" not in shown
     assert "docker0" in text(do("nodes", "--all").renderable)
 
@@ -36,14 +36,26 @@ def test_nodes_data_keeps_everything(do, as_json):
     data = as_json(do("nodes"))
     assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
     assert data[0]["divergences"][0]["key"] == "torch"
-    assert data[0]["unauthenticated"]
     assert data[3]["liveness"] == "lost"
 
 
 def test_an_empty_cluster_says_what_to_do(do, text):
     shown = text(do("nodes", on=StandInCluster()).renderable)
-    assert "mntrain agent run --cluster lab" in shown
+    assert "mntrain invite" in shown
     assert "mntrain add HOST:PORT" in shown
+
+
+def test_why_nodes_are_missing_is_said(do, text):
+    cluster = StandInCluster()
+    cluster.discovery_problem = "no multicast is heard on 10.0.0.2, not even our own. Fix: open it"
+    cluster.strangers = ("hal of discovery",)
+    shown = text(do("nodes", on=cluster).renderable)
+    assert "not even our own" in shown
+    assert "Also announced here: hal of discovery." in shown
+    cluster.is_driver = False
+    shown = text(do("nodes", on=cluster).renderable)
+    assert "no cluster called 'lab' yet" in shown
+    assert "mntrain driver join TOKEN" in shown
 
 
 def test_launch_builds_the_spec_that_was_asked_for(do, cluster, recipe):

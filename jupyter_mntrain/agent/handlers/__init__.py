@@ -8,18 +8,36 @@ from tornado.httputil import HTTPServerRequest
 from tornado.routing import URLSpec
 from tornado.web import Application
 
-from jupyter_mntrain.agent.handlers.base import MAX_BODY_BYTES, NotFound, TooLarge
-from jupyter_mntrain.agent.handlers.jobs import Attempts, Job, JobJournal, JobLog, Jobs, JobStop
+from jupyter_mntrain.agent.handlers.base import AgentHandler, NotFound, TooLarge
+from jupyter_mntrain.agent.handlers.jobs import Attempts, JobItem, JobJournal, JobLog, Jobs, JobStop
 from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases, Port
 from jupyter_mntrain.agent.handlers.node import NodeItem, NodeStream
 from jupyter_mntrain.agent.handlers.probe import ProbeListenHandler, ProbeSendHandler
+from jupyter_mntrain.agent.handlers.trust import Trust
+from jupyter_mntrain.agent.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.watches import Watches
 
 _JOB = r"/v1/jobs/(?P<job_id>[^/]+)"
 _ATTEMPT = r"(?P<attempt>[1-9][0-9]{0,5})"
 
-__all__ = ["MAX_BODY_BYTES", "application"]
+
+ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
+    (r"/v1/node", NodeItem),
+    (r"/v1/stream", NodeStream),
+    (r"/v1/leases", Leases),
+    (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
+    (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", Port),
+    (r"/v1/jobs", Jobs),
+    (_JOB, JobItem),
+    (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),
+    (rf"{_JOB}/stop", JobStop),
+    (rf"{_JOB}/journal", JobJournal),
+    (rf"{_JOB}/log", JobLog),
+    (r"/v1/probe/listen", ProbeListenHandler),
+    (r"/v1/probe/send", ProbeSendHandler),
+    (r"/v1/trust", Trust),
+)
 
 
 class AgentApplication(Application):
@@ -43,19 +61,4 @@ class AgentApplication(Application):
 def application(node: Node, watches: Watches) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watches": watches}
-    routes = [
-        (r"/v1/node", NodeItem),
-        (r"/v1/stream", NodeStream),
-        (r"/v1/leases", Leases),
-        (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
-        (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", Port),
-        (r"/v1/jobs", Jobs),
-        (_JOB, Job),
-        (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),
-        (rf"{_JOB}/stop", JobStop),
-        (rf"{_JOB}/journal", JobJournal),
-        (rf"{_JOB}/log", JobLog),
-        (r"/v1/probe/listen", ProbeListenHandler),
-        (r"/v1/probe/send", ProbeSendHandler),
-    ]
-    return AgentApplication([URLSpec(path, handler, own) for path, handler in routes], own)
+    return AgentApplication([URLSpec(path, handler, own) for path, handler in ROUTES], own)

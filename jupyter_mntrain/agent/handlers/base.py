@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,18 +13,17 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
-from jupyter_mntrain.agent.limits import TooManyError
+from jupyter_mntrain.agent.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.trust import NotAllowedError
 from jupyter_mntrain.agent.watches import Watches
-from jupyter_mntrain.model.api import CLUSTER_HEADER, Problem
+from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, is_job_id
+from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.agent")
 T = TypeVar("T")
-
-MAX_BODY_BYTES = 8 << 20
-"""Of a request: recipes and scripts, no data sets."""
 
 DRAINED_BYTES = 64 << 20
 """Of a body that is too long: read and thrown away, or the sender never sees our answer."""
@@ -35,19 +33,43 @@ SLOW_READER_S = 10.0
 
 
 class AgentHandler(RequestHandler):
-    """Checks cluster, Host and content type; answers errors as :class:`Problem`."""
+    """Checks who asks; answers errors as :class:`Problem`."""
 
+    for_nodes = False
+    """Whether other nodes may ask, too. What they may be told is then the route's own affair."""
     has_hung_up = False
+    caller: Subject
 
     def initialize(self, node: Node, watches: Watches) -> None:
         self.node = node
         self.watches = watches
 
     def prepare(self) -> None:
-        self._refuse_foreign_host()
-        self._refuse_other_cluster()
-        if self.request.method in {"POST", "PUT", "DELETE"}:
-            self._refuse_forms()
+        shown = self.request.get_ssl_certificate(binary_form=True)
+        self.caller, self._serial = self.node.trust.caller(shown)  # type: ignore[arg-type]
+        if self.caller.role != "driver" and not self.for_nodes:
+            raise self.not_allowed()
+
+    def not_allowed(self) -> NotAllowedError:
+        return NotAllowedError(
+            f"a {self.caller.role}'s certificate does not allow this",
+            fix="ask as a driver of the cluster",
+        )
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """While an answer goes on for long.
+
+        Raises:
+            TooManyError: there is no room for another one.
+        """
+        connection = self.request.connection
+        assert connection is not None  # noqa: S101 - a server's request has one
+        with (
+            self.node.streams.opened(self.request.remote_ip or ""),
+            self.node.trust.connected(self._serial, connection.stream),  # type: ignore[attr-defined]
+        ):
+            yield
 
     def on_connection_close(self) -> None:
         self.has_hung_up = True
@@ -78,7 +100,7 @@ class AgentHandler(RequestHandler):
             raise self.problem(400, "bad-request", f"{name}={text!r} is not a number") from None
 
     @contextmanager
-    def audited(self, what: str, job: str, who: str) -> Iterator[None]:
+    def audited(self, what: str, job: str) -> Iterator[None]:
         """Who did this, and how it ended, is kept."""
         outcome = "failed"
         try:
@@ -89,6 +111,7 @@ class AgentHandler(RequestHandler):
             raise
         finally:
             where = self.request.remote_ip or ""
+            who = f"{self.caller.role} {self.caller.name}"
             self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
 
     def answer(self, content: Any, status: int = 200) -> None:
@@ -130,40 +153,12 @@ class AgentHandler(RequestHandler):
         if not isinstance(value, MntrainError):
             super().log_exception(typ, value, tb)
 
-    def _refuse_foreign_host(self) -> None:
-        """Only hosts that are ours: a web page cannot rebind its own name to this port."""
-        host = self.request.host_name
-        if host != "localhost" and host not in self.node.bound and not _is_loopback(host):
-            raise self.problem(
-                403,
-                "foreign-host",
-                f"this agent is not {host!r}",
-                f"ask it at {' or '.join(self.node.bound)}, or as localhost",
-            )
-
-    def _refuse_other_cluster(self) -> None:
-        asked = self.request.headers.get(CLUSTER_HEADER)
-        own = self.node.cluster
-        if asked is None:
-            message = f"the request names no cluster in {CLUSTER_HEADER}"
-            raise self.problem(421, "other-cluster", message, f"this is cluster {own!r}")
-        if asked != own:
-            raise self.problem(
-                421,
-                "other-cluster",
-                f"{self.node.name} belongs to cluster {own!r}, not {asked!r}",
-                f"use --cluster {own}, or restart the agent with --cluster {asked}",
-            )
-
-    def _refuse_forms(self) -> None:
-        """A page in a browser can send forms anywhere, but JSON only with our permission."""
-        content = self.request.headers.get("Content-Type", "")
-        if content.partition(";")[0].strip().lower() != "application/json":
-            raise self.problem(415, "not-json", "changing requests must be application/json")
-
 
 class NotFound(AgentHandler):
+    for_nodes = True
+
     def prepare(self) -> None:
+        super().prepare()
         raise self.problem(404, "no-such-route", f"there is no {self.request.path}")
 
 
@@ -171,7 +166,10 @@ class NotFound(AgentHandler):
 class TooLarge(AgentHandler):
     """Answers a body that is over the limit, without keeping it."""
 
+    for_nodes = True
+
     def prepare(self) -> None:
+        super().prepare()
         length = int(self.request.headers["Content-Length"])
         if length > DRAINED_BYTES:
             raise self._refusal()
@@ -198,14 +196,8 @@ class TooLarge(AgentHandler):
 def _status_of(error: MntrainError) -> int:
     if isinstance(error, JobNotFoundError):
         return 404
+    if isinstance(error, NotAllowedError):
+        return 403
     if isinstance(error, TooManyError):
         return 429
     return 409 if isinstance(error, RefusedError) else 400
-
-
-def _is_loopback(host: str) -> bool:
-    """By number: a tunnel's end on the asker's own machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -11,6 +11,8 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
 from jupyter_mntrain.model.api import LOG_SIZE_HEADER, StartRequest, StopRequest
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
 
 MAX_LOG_BYTES = 1 << 20
 """Per request; a reader asks again for more."""
@@ -24,9 +26,32 @@ class Jobs(AgentHandler):
         self.answer([job.record for job in self.node.jobs.all()])
 
 
-class Job(AgentHandler):
+class _SharedJob(AgentHandler):
+    """A job's participants may ask one another for it: they have it all the same."""
+
+    for_nodes = True
+
+    def shared(self, job_id: str) -> JobId:
+        """The id of a job that the caller may ask for.
+
+        Raises:
+            NotAllowedError: it takes no part in it, or no driver has deposited it here.
+        """
+        known = self.job_id(job_id)
+        if self.caller.role == "driver":
+            return known
+        try:
+            placements = self.node.jobs.get(known).record.attempt.placements
+        except JobNotFoundError:
+            placements = ()
+        if self.caller.name not in {placement.node_id for placement in placements}:
+            raise self.not_allowed()
+        return known
+
+
+class JobItem(_SharedJob):
     def get(self, job_id: str) -> None:
-        self.answer(self.node.jobs.get(self.job_id(job_id)).record)
+        self.answer(self.node.jobs.get(self.shared(job_id)).record)
 
 
 class Attempts(AgentHandler):
@@ -34,20 +59,21 @@ class Attempts(AgentHandler):
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise self.problem(400, "bad-request", "path and body name different attempts")
-        with self.audited("start", job_id, request.submitted_by):
+        with self.audited("start", job_id):
             job = self.node.jobs.start(request)
         self.watches.watch(job)
         self.node.tell_leases()
         self.answer(job.record)
 
 
-class JobStop(AgentHandler):
+class JobStop(_SharedJob):
     def post(self, job_id: str) -> None:
+        known = self.shared(job_id)
         request = self.body_as(StopRequest)
         try:
-            with self.audited("stop", job_id, request.reason):
+            with self.audited("stop", job_id):
                 record = self.node.jobs.stop(
-                    self.job_id(job_id), request.reason, request.grace_s, request.attempt
+                    known, request.reason, request.grace_s, request.attempt
                 )
         finally:
             self.node.tell_leases()  # a stop before its start gives back what was promised
@@ -58,7 +84,7 @@ class JobJournal(AgentHandler):
     """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
-        with self.node.streams.opened(self.request.remote_ip or ""):
+        with self.streaming():
             await self._read(job_id)
 
     async def _read(self, job_id: str) -> None:

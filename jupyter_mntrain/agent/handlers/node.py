@@ -16,7 +16,7 @@ class NodeItem(AgentHandler):
 
 class NodeStream(AgentHandler):
     async def get(self) -> None:
-        with self.node.streams.opened(self.request.remote_ip or ""):
+        with self.streaming():
             await self._stream()
 
     async def _stream(self) -> None:

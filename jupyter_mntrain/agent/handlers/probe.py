@@ -10,6 +10,8 @@ from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 
 
 class ProbeListenHandler(AgentHandler):
+    for_nodes = True
+
     def post(self) -> None:
         self.answer(probe.open_sink(self.body_as(ProbeListen).address, self.node.name))
 

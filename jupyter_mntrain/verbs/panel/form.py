@@ -511,7 +511,7 @@ def _capacities(
 
 def _nobody(rows: Sequence[Row]) -> str:
     if not rows:
-        return "No node answers. Start one on each machine: mntrain agent run."
+        return "No node answers. Invite one: %mntrain invite. It has joined? mntrain agent run."
     if any(row.can_be_used for row in rows):
         return "No node takes part: choose one or more."
     return "No node can be used now."

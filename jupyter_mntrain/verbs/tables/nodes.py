@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.node import Gpu, Interface, InterfaceRate, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
@@ -20,15 +21,32 @@ from jupyter_mntrain.verbs.tables._plain import folding, plain_table
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
 
-UNAUTHENTICATED = (
-    "Agents are unauthenticated: whoever can reach one can run programs as its user. "
-    "Training traffic is not encrypted."
-)
-"""Said where people decide, until nodes speak mutual TLS."""
+NOT_ENCRYPTED = "Training traffic between nodes is neither encrypted nor authenticated."
+"""Said where people decide; everything else is mutual TLS."""
+
+
+class Surroundings(Record, frozen=True):
+    """What explains why nodes are missing.
+
+    Args:
+        is_driver: whether this user has keys of the cluster.
+        discovery_problem: why nodes may be there that are not found.
+        strangers: nodes of other clusters that are announced here.
+    """
+
+    is_driver: bool = True
+    discovery_problem: str | None = None
+    strangers: tuple[str, ...] = ()
 
 
 def node_table(
-    nodes: Sequence[NodeView], *, cluster: str, now_s: float, program: str, every: bool = False
+    nodes: Sequence[NodeView],
+    *,
+    cluster: str,
+    now_s: float,
+    program: str,
+    around: Surroundings,
+    every: bool = False,
 ) -> RenderableType:
     """Every node with state, GPUs, CPU, interfaces; silent ones with the reason.
 
@@ -37,7 +55,7 @@ def node_table(
         every: virtual interfaces and those that are down, too.
     """
     if not nodes:
-        return nobody(cluster, program)
+        return Group(nobody(cluster, program, around), *_around(around))
     different = divergences([node.info for node in nodes if node.info])
     table = plain_table("node", "state", "GPUs", "CPU and memory", "interfaces", "jobs")
     for node in nodes:
@@ -49,7 +67,7 @@ def node_table(
             _interfaces(node, every=every, now_s=now_s),
             _leases(node.info),
         )
-    return Group(table, folding(_notes(nodes, different)))
+    return Group(table, folding([*_notes(nodes, different), *_around(around)]))
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
@@ -59,20 +77,34 @@ def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
         {
             "name": node.name,
             "divergences": [msgspec.to_builtins(one) for one in different if one.node == node.name],
-            "unauthenticated": node.info is not None and node.info.trust == "none",
             **msgspec.to_builtins(node),
         }
         for node in nodes
     ]
 
 
-def nobody(cluster: str, program: str) -> Text:
+def nobody(cluster: str, program: str, around: Surroundings) -> Text:
     """No node: what to do."""
+    if not around.is_driver:
+        return Text.assemble(
+            (f"This machine has no cluster called {cluster!r} yet.", "bold"),
+            f" The first invitation makes it: {program} invite\n"
+            f"Was it made on another machine? There: {program} driver invite; then here: "
+            f"{program} driver join TOKEN",
+        )
     return Text.assemble(
         (f"No node of cluster {cluster!r} answers.", "bold"),
-        f" Start one on each machine: mntrain agent run --cluster {cluster}\n"
-        f"Multicast blocked? Name one: {program} add HOST:PORT",
+        f" A machine joins with one line, which this gives: {program} invite\n"
+        "It has joined already? Start it there with: mntrain agent run. "
+        f"Multicast blocked? Name it: {program} add HOST:PORT",
     )
+
+
+def _around(around: Surroundings) -> Iterable[RenderableType]:
+    if around.discovery_problem:
+        yield Text(f"⚠ {around.discovery_problem}.", style="yellow")
+    if around.strangers:
+        yield Text(f"Also announced here: {', '.join(around.strangers)}.", style="dim")
 
 
 def _state(node: NodeView, now_s: float) -> Text:
@@ -172,13 +204,13 @@ def _notes(nodes: Sequence[NodeView], different: Sequence[Divergence]) -> Iterab
         elif node.reason or node.is_conflict:
             yield Text(f"⚠ {_reason(node)}", style="yellow")
     yield from _version_lines([node.info for node in nodes if node.info], different)
-    if any(node.info and node.info.trust == "none" for node in nodes):
-        yield Text(UNAUTHENTICATED, style="dim")
+    if any(node.info for node in nodes):
+        yield Text(NOT_ENCRYPTED, style="dim")
 
 
 def _reason(node: NodeView) -> str:
     reason = node.reason or "another agent has the same node id"
-    return reason if node.name in reason or node.address in reason else f"{node.name}: {reason}"
+    return reason if node.name in reason else f"{node.name}: {reason}"
 
 
 def _version_lines(

@@ -1,0 +1,68 @@
+"""Asking other nodes' agents, each by its node id as the name that its certificate must have."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any
+
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.netutil import DefaultLoopResolver, Resolver
+from tornado.simple_httpclient import SimpleAsyncHTTPClient
+
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import Subject
+
+REQUEST_TIMEOUT_S = 2.0
+
+
+class PeerClient:
+    """Args:
+    context: shows this node's certificate.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+
+    async def ask(
+        self, node_id: NodeId, address: str, method: str, path: str, body: bytes | None = None
+    ) -> bytes | None:
+        """The answer's body; ``None`` from silence, a refusal, or somebody else at that address."""
+        name = Subject(role="node", name=node_id).dns_name
+        host, _, port = address.rpartition(":")
+        resolver = _To(host=host)
+        client = SimpleAsyncHTTPClient(force_instance=True, resolver=resolver)
+        try:
+            request = HTTPRequest(
+                f"https://{name}:{port}{path}",
+                method=method,
+                headers={"Content-Type": "application/json"},
+                body=body,
+                connect_timeout=REQUEST_TIMEOUT_S,
+                request_timeout=REQUEST_TIMEOUT_S,
+                ssl_options=self._context,
+            )
+            return (await client.fetch(request)).body
+        except (HTTPClientError, OSError, ValueError):  # ValueError: the address is none
+            return None
+        finally:
+            client.close()
+
+
+class _To(Resolver):
+    """Every name is at one address: whoever is meant must be there, or nobody."""
+
+    def initialize(self, host: str) -> None:
+        self._host = host
+
+    async def resolve(
+        self,
+        host: str,  # noqa: ARG002 - a name that only its certificate knows
+        port: int,
+        family: socket.AddressFamily = socket.AF_UNSPEC,
+    ) -> list[tuple[int, Any]]:
+        found: list[tuple[int, Any]] = await DefaultLoopResolver().resolve(self._host, port, family)
+        return found
+
+    def close(self) -> None:
+        pass

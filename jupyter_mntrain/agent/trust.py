@@ -1,0 +1,131 @@
+"""What this node shows and whom it believes, and what it passes on between drivers."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from cryptography import x509
+
+from jupyter_mntrain.agent.files import write_atomically
+from jupyter_mntrain.model.api import TrustNews
+from jupyter_mntrain.model.errors import RefusedError, TrustError
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    is_issued_by,
+    load_certificate,
+    subject_of,
+)
+from jupyter_mntrain.trust.credentials import Credentials
+
+log = logging.getLogger("mntrain.agent")
+
+MOST_DRIVERS = 100
+
+
+class NotAllowedError(RefusedError):
+    """The caller's certificate does not allow this."""
+
+    code = "not-allowed"
+
+
+class Cut(Protocol):
+    """A connection, as far as this goes."""
+
+    def close(self) -> None: ...
+
+
+class TrustKeeper:
+    """Knows every caller, and hangs up on those that are revoked.
+
+    Args:
+        credentials: of this node.
+        path: where certificates of drivers are kept that those have not seen yet.
+    """
+
+    def __init__(self, credentials: Credentials, path: Path) -> None:
+        self.credentials = credentials
+        self._path = path
+        self._drivers: dict[str, str] = self._read()
+        """Newest certificates by URI, PEM."""
+        self._open: dict[int, set[Cut]] = defaultdict(set)
+
+    def caller(self, certificate: bytes | None) -> tuple[Subject, int]:
+        """Who asks, and the serial number of the certificate shown.
+
+        Raises:
+            NotAllowedError: none was shown, or it was revoked since the connection began.
+        """
+        if certificate is None:
+            raise NotAllowedError("no certificate was shown", fix="join the cluster")
+        shown = x509.load_der_x509_certificate(certificate)
+        if self.credentials.is_revoked(shown.serial_number):
+            raise NotAllowedError(
+                "the certificate was revoked", fix="ask who made the cluster, and join anew"
+            )
+        return subject_of(shown), shown.serial_number
+
+    @contextmanager
+    def connected(self, serial: int, connection: Cut) -> Iterator[None]:
+        """While an answer goes on that may take long: it ends when its reader is revoked."""
+        self._open[serial].add(connection)
+        try:
+            yield
+        finally:
+            self._open[serial].discard(connection)
+            if not self._open[serial]:
+                del self._open[serial]
+
+    def take(self, news: TrustNews) -> bool:
+        """Keep what is newer than what is known; whether anything was.
+
+        Raises:
+            TrustError: a part of it is not signed by the cluster's authority.
+        """
+        is_news = self.credentials.take_revocations(news.revocations)
+        for pem in news.certificates[:MOST_DRIVERS]:
+            is_news |= self._take_certificate(pem)
+        for serial in self.credentials.revoked & self._open.keys():
+            for connection in tuple(self._open[serial]):
+                connection.close()
+        return is_news
+
+    def news(self) -> TrustNews:
+        """What a driver may not know yet."""
+        return TrustNews(
+            revocations=self.credentials.revocations_pem(),
+            certificates=tuple(self._drivers.values()),
+        )
+
+    def _take_certificate(self, pem: str) -> bool:
+        offered = load_certificate(pem)
+        if not is_issued_by(offered, self.credentials.authority):
+            raise TrustError("a certificate of another cluster")
+        subject = subject_of(offered)
+        if subject == self.credentials.subject:
+            if self.credentials.take_certificate(pem):
+                log.info("a new certificate, valid until %s", offered.not_valid_after_utc.date())
+                return True
+            return False
+        if subject.role != "driver" or self._is_older(subject, offered):
+            return False
+        self._drivers[subject.uri] = pem
+        write_atomically(self._path, msgspec.json.encode(self._drivers), mode=0o600)
+        return True
+
+    def _is_older(self, subject: Subject, offered: x509.Certificate) -> bool:
+        known = self._drivers.get(subject.uri)
+        if known is None:
+            return len(self._drivers) >= MOST_DRIVERS
+        return offered.not_valid_after_utc <= load_certificate(known).not_valid_after_utc
+
+    def _read(self) -> dict[str, str]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
+        except (OSError, msgspec.DecodeError):
+            return {}  # drivers that made them bring them again

@@ -1,0 +1,224 @@
+"""What a node or a driver shows, and whom it believes: two files in a private directory.
+
+``own.pem`` is its key and its certificate, ``trusted.pem`` the cluster's authority and who was
+revoked. Each is replaced as a whole, also by other processes of the same user.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+import tempfile
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    fingerprint,
+    is_issued_by,
+    key_pem,
+    load_certificate,
+    load_key,
+    load_revocations,
+    pem_of,
+    revoked_serials,
+    subject_of,
+)
+
+OWN, TRUSTED = "own.pem", "trusted.pem"
+_KEY_END = "-----END PRIVATE KEY-----\n"
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Credentials:
+    """Of one member of one cluster. Its contexts stay the same objects when the files change.
+
+    Raises:
+        TrustError: a file is missing or damaged, or others than its owner may read it.
+    """
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    subject: Subject
+    authority: x509.Certificate
+    revocations: int
+    """Number of the newest list that is known."""
+    revoked: frozenset[int]
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._read()
+        self.server = _context(ssl.PROTOCOL_TLS_SERVER)
+        self.client = _context(ssl.PROTOCOL_TLS_CLIENT)
+        """Talks to the member that is named, and to nobody else."""
+        self.unnamed_client = _context(ssl.PROTOCOL_TLS_CLIENT)
+        self.unnamed_client.check_hostname = False
+        """Talks to any member: to find out which one it is."""
+        self.blind_client = blind_context()
+        """Talks to anybody: to find out why the others do not."""
+        self._load()
+
+    @classmethod
+    def write(
+        cls,
+        directory: Path,
+        key: ec.EllipticCurvePrivateKey,
+        *,
+        certificate: str,
+        authority: str,
+        revocations: str,
+    ) -> Credentials:
+        """Keep what a new member was given; all of it PEM."""
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # Last what says that there is a membership: a crash in between leaves none.
+        write_private(directory / TRUSTED, authority + revocations)
+        write_private(directory / OWN, key_pem(key).decode() + certificate)
+        return cls(directory)
+
+    @staticmethod
+    def exist(directory: Path) -> bool:
+        return (directory / OWN).exists()
+
+    @property
+    def authority_id(self) -> str:
+        """Names the authority in announcements: 16 hexadecimal digits of its fingerprint."""
+        return authority_id(self.authority)
+
+    def is_revoked(self, serial: int) -> bool:
+        return serial in self.revoked
+
+    def refresh(self) -> bool:
+        """Read again what another process has changed; whether anything was."""
+        if self._stamps() == self._seen:
+            return False
+        self._read()
+        self._load()
+        return True
+
+    def take_revocations(self, pem: str) -> bool:
+        """Keep a newer list; ``False`` if this one is known already.
+
+        Raises:
+            TrustError: it is none of this cluster's authority.
+        """
+        number, serials = revoked_serials(load_revocations(pem), self.authority)
+        if number <= self.revocations:
+            return False
+        write_private(self.directory / TRUSTED, pem_of(self.authority) + pem)
+        self.revocations, self.revoked = number, serials
+        self._load()
+        return True
+
+    def take_certificate(self, pem: str) -> bool:
+        """Show another certificate for the same key from now on, if it is valid for longer.
+
+        Raises:
+            TrustError: it is for another key or subject, or of another authority.
+        """
+        offered = load_certificate(pem)
+        is_ours = offered.public_key() == self.key.public_key()
+        if not is_issued_by(offered, self.authority) or not is_ours:
+            raise TrustError("the new certificate is not for this key, or of another cluster")
+        if subject_of(offered) != self.subject:
+            raise TrustError("the new certificate is for somebody else")
+        if offered.not_valid_after_utc <= self.certificate.not_valid_after_utc:
+            return False
+        write_private(self.directory / OWN, key_pem(self.key).decode() + pem)
+        self.certificate = offered
+        self._load()
+        return True
+
+    def revocations_pem(self) -> str:
+        return pem_of(load_revocations((self.directory / TRUSTED).read_text()))
+
+    def _read(self) -> None:
+        own, trusted = (self.directory / name for name in (OWN, TRUSTED))
+        self._seen = self._stamps()
+        text = read_private(own)
+        self.key = load_key((text.partition(_KEY_END)[0] + _KEY_END).encode())
+        self.certificate = load_certificate(text)
+        self.subject = subject_of(self.certificate)
+        text = read_private(trusted)
+        self.authority = load_certificate(text)
+        self.revocations, self.revoked = revoked_serials(load_revocations(text), self.authority)
+
+    def _load(self) -> None:
+        """New connections use what the files hold; those that are open go on."""
+        try:
+            for context in (self.server, self.client, self.unnamed_client):
+                # OpenSSL keeps older lists as well, and goes by the newest.
+                context.load_verify_locations(self.directory / TRUSTED)
+            for context in (self.server, self.client, self.unnamed_client, self.blind_client):
+                context.load_cert_chain(self.directory / OWN)
+        except (ssl.SSLError, OSError) as error:
+            raise TrustError(f"{self.directory} cannot be used for TLS: {error}") from error
+        self._seen = self._stamps()
+
+    def _stamps(self) -> tuple[int, ...]:
+        try:
+            return tuple((self.directory / name).stat().st_mtime_ns for name in (OWN, TRUSTED))
+        except OSError:
+            return ()
+
+
+def authority_id(authority: x509.Certificate) -> str:
+    return fingerprint(authority).hex()[:16]
+
+
+def read_private(path: Path) -> str:
+    """What only its owner may read.
+
+    Raises:
+        TrustError: others may, or it cannot be read.
+    """
+    try:
+        found = path.stat()
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TrustError(f"{path} cannot be read: {error}", fix="join the cluster anew") from error
+    if found.st_mode & _OTHERS:
+        raise TrustError(
+            f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o}), and whoever has it "
+            "can run programs on every node",
+            fix=f"chmod 600 {path}, and if somebody may have read it, see docs/security.md",
+        )
+    if found.st_uid != os.geteuid():
+        raise TrustError(
+            f"{path} belongs to another user",
+            fix="run this as that user, or as one with a HOME of its own",
+        )
+    return text
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file; at no moment may others read it, or find a half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(name).replace(path)
+
+
+def blind_context() -> ssl.SSLContext:
+    """For a client that will look at the other side's certificate itself."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF | ssl.VERIFY_X509_STRICT
+    # A session that is taken up again is not asked for a certificate: who is revoked could.
+    if protocol is ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0
+    return context

@@ -1,0 +1,172 @@
+"""Several clusters on one network, in simulated hosts: none shows or touches another's nodes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import invite, join, ours, start, up
+from tests.netlab import DATA, MANAGEMENT, Host, Lab, missing, own_lab
+from tests.waiting import until
+
+pytestmark = [pytest.mark.netlab, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def lab(mntrain: str) -> Iterator[Lab]:
+    """node1 and node2 in a cluster that node1 made, node3 in one of the same name that node3 made,
+    node4 in one of another name."""
+    why_not = missing()
+    if why_not is not None:
+        pytest.skip(f"simulated cluster: {why_not}")
+    with own_lab(4) as made:
+        first, second, third, fourth = made.hosts
+        token = invite(first, mntrain, "--uses", "2")
+        join(first, mntrain, token)
+        # The notebook machine takes no connection: it is who dials.
+        with first.firewall("INPUT", "-p", "tcp", "--syn", "!", "-i", "lo", "-j", "DROP"):
+            join(second, mntrain, token)
+        join(third, mntrain, invite(third, mntrain))
+        join(fourth, mntrain, invite(fourth, mntrain, cluster="other"))
+        yield made
+
+
+def state_of(host: Host) -> Path:
+    return host.home / ".local" / "state" / "mntrain" / "nodes" / host.name
+
+
+def audit_of(host: Host) -> str:
+    path = state_of(host) / "audit.log"
+    return path.read_text() if path.exists() else ""
+
+
+def shown(host: Host, mntrain: str, *words: str, cluster: str = "lab") -> str:
+    done = host.run([mntrain, "--cluster", cluster, *words], timeout_s=60)
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_each_driver_sees_the_nodes_of_its_own_cluster(lab: Lab, mntrain: str) -> None:
+    first, _, third, fourth = lab.hosts
+    until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes of the first")
+    until(lambda: up(third, mntrain) == ["node3"], "the node of its namesake")
+    until(lambda: up(fourth, mntrain, cluster="other") == ["node4"], "the node of the other")
+    for host, cluster, own in (
+        (first, "lab", {"node1", "node2"}),
+        (third, "lab", {"node3"}),
+        (fourth, "other", {"node4"}),
+    ):
+        assert {node["name"] for node in ours(host, mntrain, "nodes", cluster=cluster)} == own
+    text = shown(first, mntrain, "nodes")
+    assert "Also announced here: node3 of lab, node4 of other." in text
+
+
+def test_who_names_another_cluster_s_node_is_told_whose_it_is(lab: Lab, mntrain: str) -> None:
+    first, _, third, fourth = lab.hosts
+    said = shown(first, mntrain, "add", third.data_address)
+    assert "another cluster that is called 'lab' too, of another authority" in said
+    said = shown(first, mntrain, "add", fourth.data_address)
+    assert "it belongs to cluster 'other', not 'lab'" in said
+    for host in (third, fourth):
+        text = shown(
+            first,
+            mntrain,
+            "--agent",
+            f"{host.data_address}:8765",
+            "launch",
+            "x.py",
+            "--member",
+            host.name,
+        )
+        assert "Fix:" in text
+        assert audit_of(host) == "", "nobody asked it for anything"
+
+
+def test_a_copied_state_directory_is_named_and_not_merged(lab: Lab, mntrain: str) -> None:
+    first, second, third, _ = lab.hosts
+    until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes")
+    copy = third.home / "copy"
+    shutil.copytree(state_of(second), copy, ignore=shutil.ignore_patterns("lock"))
+    log = third.home / "copy.log"
+    process = start(
+        third, [mntrain, "agent", "run", "--state-dir", str(copy), "--port", "8799"], log
+    )
+    try:
+        until(lambda: "listens on" in log.read_text(), f"{log} to listen")
+
+        def conflict() -> list[dict[str, Any]]:
+            return [n for n in ours(first, mntrain, "nodes") if n.get("is_conflict")]
+
+        until(lambda: len(conflict()) == 2, "both to be shown")
+        one, other = conflict()
+        assert {one["info"]["inventory"]["hostname"], other["info"]["inventory"]["hostname"]} == {
+            "node2",
+            "node3",
+        }
+        for node in (one, other):
+            assert "has the same node id as" in node["reason"]
+            assert "mntrain agent leave" in node["reason"]
+        said = shown(first, mntrain, "launch", "x.py", "--member", "node2:1")
+        assert "Fix:" in said
+    finally:
+        process.terminate()
+        process.wait(20)
+    first.run([mntrain, "--cluster", "lab", "forget", f"{third.data_address}:8799"])
+
+
+def test_hosts_that_share_a_home_are_two_nodes_or_one_is_refused(lab: Lab, mntrain: str) -> None:
+    """As with a home on NFS: the same files, another host name."""
+    second, third = lab.host("node2"), lab.host("node3")
+    shared = {"HOME": str(second.home)}
+    words = ["env", f"HOME={second.home}", mntrain, "agent", "run"]
+    done = third.run(words, environment=shared)
+    assert done.returncode == 6
+    assert "this node belongs to no cluster yet" in done.stderr
+    done = third.run([*words, "--state-dir", str(state_of(second))])
+    assert done.returncode != 0
+    assert "another agent" in done.stderr
+    assert "where machines share a home" in done.stderr
+
+
+def test_a_driver_that_hears_no_multicast_says_so_and_reaches_nodes_by_address(
+    lab: Lab, mntrain: str
+) -> None:
+    first, second = lab.host("node1"), lab.host("node2")
+    with first.firewall("INPUT", "-p", "udp", "--dport", "5353", "-j", "DROP"):
+        text = shown(first, mntrain, "forget", "node2")
+        text = shown(first, mntrain, "nodes")
+        assert "no multicast is heard on" in text
+        assert "not even our own" in text
+        assert first.data_address in text
+        assert "node2" in shown(first, mntrain, "add", second.data_address)
+    text = shown(first, mntrain, "nodes")
+    assert "no multicast" not in text
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [(("-j", "DROP"), "no answer from"), (("-j", "REJECT"), "connection refused")],
+)
+def test_a_node_behind_a_firewall_is_told_from_one_that_is_off(
+    lab: Lab, mntrain: str, rule: tuple[str, ...], says: str
+) -> None:
+    first, second = lab.host("node1"), lab.host("node2")
+    until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes")
+    refuse = ("--reject-with", "tcp-reset") if "REJECT" in rule else ()
+    with second.firewall("INPUT", "-p", "tcp", "--dport", "8765", *rule, *refuse):
+        (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "node2")
+        assert says in node["reason"], json.dumps(node)
+    until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes again")
+
+
+def test_a_card_called_docker0_or_of_its_range_is_judged_by_what_it_is(
+    lab: Lab, mntrain: str
+) -> None:
+    (node,) = (n for n in ours(lab.host("node1"), mntrain, "nodes") if n["name"] == "node1")
+    kinds = {i["name"]: i["kind"] for i in node["info"]["inventory"]["interfaces"]}
+    assert kinds[DATA] == kinds[MANAGEMENT] == "ethernet"
+    assert kinds["docker0"] == "virtual"
