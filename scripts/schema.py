@@ -13,6 +13,8 @@ RECORDS = (
     messages.PageMessage,
     messages.AddNode,
     messages.EndJob,
+    messages.Invitation,
+    messages.Invite,
     messages.JobLog,
     messages.LaunchJob,
     messages.MeasureLinks,

@@ -22,6 +22,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/status", nodes.Status),
     (r"/nodes", nodes.Nodes),
     (r"/nodes/(?P<key>[^/]+)", nodes.Node),
+    (r"/invitations", nodes.Invitations),
     (r"/links/measure", nodes.Measure),
     (r"/jobs", jobs.Jobs),
     (rf"/jobs{JOB}", jobs.Job),

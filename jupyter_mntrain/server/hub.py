@@ -308,6 +308,8 @@ class Hub:
             events_version=EVENTS_VERSION,
             cluster=self.cluster.name,
             discovery_problem=self.cluster.discovery_problem,
+            strangers=self.cluster.strangers,
+            is_driver=self.cluster.is_driver,
         )
 
 

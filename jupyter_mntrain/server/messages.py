@@ -7,6 +7,7 @@ GET     /status                              → ServerStatus
 GET     /nodes                               → [NodeEntry]
 POST    /nodes                               AddNode → 201 NodeEntry
 DELETE  /nodes/{key}                         → 204
+POST    /invitations                         Invite → 201 Invitation
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 GET     /jobs                                → [JobEntry]
 POST    /jobs                                LaunchJob → 201 JobEntry
@@ -28,6 +29,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.cluster.entries import JobEntry, NodeEntry
+from jupyter_mntrain.cluster.identity import INVITE_LIFE_S
 from jupyter_mntrain.cluster.logs import LogLine
 from jupyter_mntrain.cluster.node_view import Liveness
 from jupyter_mntrain.cluster.series import JobSeries
@@ -41,16 +43,39 @@ EVENTS_VERSION = 1
 
 
 class ServerStatus(Record, frozen=True):
-    """Which server part answers, and which cluster it watches."""
+    """Which server part answers, and which cluster it watches.
+
+    Args:
+        discovery_problem: why nodes may not be found by themselves.
+        strangers: nodes of other clusters that are announced here, each with its cluster's name.
+        is_driver: whether this user has keys of the cluster; the first invitation makes it.
+    """
 
     version: str
     events_version: int
     cluster: str
     discovery_problem: str | None = None
+    strangers: tuple[str, ...] = ()
+    is_driver: bool = True
 
 
 class AddNode(Record, frozen=True, forbid_unknown_fields=True):
     address: str
+
+
+class Invite(Record, frozen=True, forbid_unknown_fields=True):
+    """How many nodes may join with one token, and for how long."""
+
+    uses: int = 1
+    expires_in_s: float = INVITE_LIFE_S
+
+
+class Invitation(Record, frozen=True):
+    """What is to be run on a machine for it to join, until a Unix time."""
+
+    command: str
+    uses: int
+    expires_s: float
 
 
 class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):

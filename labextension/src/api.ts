@@ -3,7 +3,13 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
-import type { JobLog, NodeEntry, Problem, ServerStatus } from './schema';
+import type {
+  Invitation,
+  JobLog,
+  NodeEntry,
+  Problem,
+  ServerStatus
+} from './schema';
 import { type IApi, type ILogQuery, RequestError } from './tokens';
 
 const PREFIX = 'mntrain/v1';
@@ -21,6 +27,10 @@ export class Api implements IApi {
 
   forgetNode(key: string): Promise<void> {
     return this.request('DELETE', `nodes/${encodeURIComponent(key)}`);
+  }
+
+  invite(uses: number): Promise<Invitation> {
+    return this.request('POST', 'invitations', { uses });
   }
 
   measureLinks(nodes: string[]): ReturnType<IApi['measureLinks']> {

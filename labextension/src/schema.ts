@@ -42,6 +42,8 @@ export interface Everything {
   Unwatch?: Unwatch;
   AddNode?: AddNode;
   EndJob?: EndJob;
+  Invitation?: Invitation;
+  Invite?: Invite;
   JobLog?: JobLog;
   LogLine?: LogLine;
   LaunchJob?: LaunchJob;
@@ -67,6 +69,11 @@ export interface Snapshot {
 /**
  * Which server part answers, and which cluster it watches.
  *
+ *     Args:
+ *         discovery_problem: why nodes may not be found by themselves.
+ *         strangers: nodes of other clusters that are announced here, each with its cluster's name.
+ *         is_driver: whether this user has keys of the cluster; the first invitation makes it.
+ *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ServerStatus".
  */
@@ -75,6 +82,8 @@ export interface ServerStatus {
   events_version: number;
   cluster: string;
   discovery_problem?: string | null;
+  strangers?: string[];
+  is_driver?: boolean;
 }
 /**
  * One node.
@@ -103,6 +112,8 @@ export interface NodeEntry {
  *         last_seen_s: Unix time of the last word from it.
  *         reason: why it is not plainly up, with the fix, in one line.
  *         is_conflict: another agent claims the same node id; neither can take part in a job.
+ *         called: its name, where it was seen before but has not answered this time.
+ *         silence: the kind of reason, where there is one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NodeView".
@@ -116,6 +127,24 @@ export interface NodeView {
   last_seen_s?: number | null;
   reason?: string | null;
   is_conflict?: boolean;
+  called?: string;
+  silence?:
+    | (
+        | "broken off"
+        | "clock off"
+        | "expired"
+        | "not an agent"
+        | "not joined"
+        | "other authority"
+        | "protocol"
+        | "refused"
+        | "revoked"
+        | "timed out"
+        | "unreachable"
+        | "wrong cluster"
+        | "wrong node"
+      )
+    | null;
 }
 /**
  * One node's answer to "who are you and what do you have".
@@ -133,7 +162,9 @@ export interface NodeInfo {
   leases?: LeaseInfo[];
   started_s?: number;
   boot_id?: string;
-  trust?: "mtls" | "none";
+  revocations?: number;
+  certificate_expires_s?: number;
+  instance?: string;
   python?: string;
   jobs_directory?: string;
 }
@@ -643,6 +674,27 @@ export interface AddNode {
  */
 export interface EndJob {
   grace_s?: number;
+}
+/**
+ * What is to be run on a machine for it to join, until a Unix time.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Invitation".
+ */
+export interface Invitation {
+  command: string;
+  uses: number;
+  expires_s: number;
+}
+/**
+ * How many nodes may join with one token, and for how long.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Invite".
+ */
+export interface Invite {
+  uses?: number;
+  expires_in_s?: number;
 }
 /**
  * The last lines; ``is_cut``: there were more than ``tail``.

@@ -5,6 +5,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
 import type {
+  Invitation,
   JobEntry,
   JobLog,
   JobSeries,
@@ -48,6 +49,8 @@ export interface ILogQuery {
 export interface IApi {
   addNode(address: string): Promise<NodeEntry>;
   forgetNode(key: string): Promise<void>;
+  /** For so many machines to join with one line. The first one makes the cluster. */
+  invite(uses: number): Promise<Invitation>;
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]>;
   /** Run a job again: a new job of the same spec. */
   launchAgain(jobId: string): Promise<JobEntry>;
@@ -132,6 +135,8 @@ export namespace CommandIDs {
   export const insertCell = 'mntrain:insert-cell';
   /** Args: address?. */
   export const addNode = 'mntrain:add-node';
+  /** Args: uses?. Shows the line that lets machines join. */
+  export const inviteNodes = 'mntrain:invite-nodes';
   /** Args: key. */
   export const forgetNode = 'mntrain:forget-node';
   /** Args: nodes?. */

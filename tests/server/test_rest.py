@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -166,12 +169,50 @@ def test_links_are_measured(served: Served) -> None:
     assert len(answer.json()) == 2
 
 
+def test_an_invitation_lets_a_real_node_join(
+    served: Served, loopback_addresses: Iterator[str], tmp_path: Path
+) -> None:
+    answer = served.server.ask("POST", "/invitations", {"uses": 1, "expires_in_s": 600})
+    assert answer.status_code == 201, answer.text
+    invited = answer.json()
+    assert invited["uses"] == 1
+    assert 0 < invited["expires_s"] - time.time() <= 600
+    assert invited["command"].startswith("mntrain agent join mntrain-")
+    address = next(loopback_addresses)
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", *invited["command"].split()[2:]]
+    command += ["--name", "guest", "--listen", address, "--port", str(free_port(address))]
+    command += ["--state-dir", str(tmp_path / "state")]
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+        try:
+            wait_for(
+                lambda: (
+                    [
+                        node["view"]["liveness"]
+                        for node in served.server.get("/nodes")
+                        if node["name"] == "guest"
+                    ]
+                    == ["up"]
+                )
+            )
+        finally:
+            process.terminate()
+    (key,) = (node["key"] for node in served.server.get("/nodes") if node["name"] == "guest")
+    assert served.server.ask("DELETE", f"/nodes/{key}").status_code == 204
+
+
+@pytest.mark.parametrize("body", [{"uses": 0}, {"uses": 10**9}, {"expires_in_s": 0}])
+def test_an_invitation_of_nobody_is_refused(served: Served, body: dict[str, int]) -> None:
+    refused(served.server.ask("POST", "/invitations", body), 400, "bad-spec")
+
+
 BAD_BODIES = {
     "unknown field": ("/nodes", {"address": "a:1", "adress": "b"}),
     "missing field": ("/nodes", {}),
     "not JSON": ("/nodes", b"{"),
     "not UTF-8": ("/nodes", b'{"address": "\xff"}'),
     "wrong type": ("/links/measure", {"nodes": 3}),
+    "uses is text": ("/invitations", {"uses": "two"}),
+    "no time": ("/invitations", b'{"expires_in_s": 1e999}'),
     "neither": ("/jobs", {}),
     "both": ("/jobs", {"job_id": "j-00000001", "spec": JOB_FILE}),
     "grace below": ("/jobs/JOB/stop", {"grace_s": -1}),

@@ -13,7 +13,13 @@ from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError
 
 from jupyter_mntrain.model.api import Problem
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    NodeError,
+    RefusedError,
+    TrustError,
+)
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.hub import Hub
 from jupyter_mntrain.server.opening import Opening
@@ -29,6 +35,7 @@ STATUS: dict[type[MntrainError], HTTPStatus] = {
     JobNotFoundError: HTTPStatus.NOT_FOUND,
     RefusedError: HTTPStatus.CONFLICT,
     NodeError: HTTPStatus.BAD_GATEWAY,
+    TrustError: HTTPStatus.CONFLICT,
 }
 """Of our errors; those that are not here are bad input."""
 

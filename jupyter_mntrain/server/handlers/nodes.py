@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
-from jupyter_mntrain.server.messages import AddNode, MeasureLinks
+from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
+from jupyter_mntrain.trust.token import read_token
 
 
 class Nowhere(MntrainHandler):
@@ -56,6 +59,20 @@ class Node(MntrainHandler):
         hub.look_now()
         self.set_status(204)
         self.finish()
+
+
+class Invitations(MntrainHandler):
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        hub, body = await self.hub(), self.body_as(Invite)
+        if not math.isfinite(body.expires_in_s):
+            raise refusal(400, "bad-request", "expires_in_s is no time", "give seconds")
+        text = await self.work(hub.cluster.invite, uses=body.uses, expires_in_s=body.expires_in_s)
+        hub.look_now()
+        expires_s = read_token(text).expires_s
+        command = f"mntrain agent join {text}"
+        self.answer(Invitation(command=command, uses=body.uses, expires_s=expires_s), 201)
 
 
 class Measure(MntrainHandler):

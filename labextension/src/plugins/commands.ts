@@ -23,6 +23,7 @@ import {
 import { copy } from '../clipboard';
 import { cellForJob, cellForNodes, NODES, PANEL } from '../cells';
 import type { JobEntry } from '../schema';
+import { showInvitation } from '../sidebar/invitation';
 import { CommandIDs, IClusterModel, RequestError } from '../tokens';
 import { OVER } from '../words';
 import { insertCell } from './notebooks';
@@ -222,6 +223,42 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
         }
       }
     });
+    commands.addCommand(CommandIDs.inviteNodes, {
+      label: trans.__('Invite nodes…'),
+      describedBy: {
+        args: {
+          type: 'object',
+          properties: {
+            uses: {
+              type: 'number',
+              description: 'How many machines may join with the same line.'
+            }
+          }
+        }
+      },
+      execute: async args => {
+        let uses = args.uses === undefined ? null : Number(args.uses);
+        if (uses === null) {
+          const asked = await InputDialog.getNumber({
+            title: trans.__('Invite nodes'),
+            label: trans.__('How many machines are to join?'),
+            value: 1,
+            okLabel: trans.__('Invite')
+          });
+          uses = asked.button.accept ? asked.value : null;
+        }
+        if (uses !== null) {
+          const wanted = uses;
+          const invitation = await attempt(
+            () => model.api.invite(wanted),
+            trans
+          );
+          if (invitation) {
+            await showInvitation(invitation, trans);
+          }
+        }
+      }
+    });
     commands.addCommand(CommandIDs.forgetNode, {
       label: trans.__('Remove a node from the list'),
       describedBy: {
@@ -280,6 +317,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
       CommandIDs.launchAgain,
       CommandIDs.copySpec,
       CommandIDs.insertCell,
+      CommandIDs.inviteNodes,
       CommandIDs.addNode,
       CommandIDs.measureLinks
     ];

@@ -115,6 +115,7 @@ function Cluster(props: IContext): JSX.Element {
     ...(count('suspect') ? [trans.__('%1 suspect', count('suspect'))] : []),
     ...(count('lost') ? [trans.__('%1 lost', count('lost'))] : [])
   ];
+  const strangers = model.status?.strangers ?? [];
   const isWell = nodes.length > 0 && count('up') === nodes.length;
   return (
     <>
@@ -124,15 +125,19 @@ function Cluster(props: IContext): JSX.Element {
           <span className="sp" />
           <button
             className="btn ico"
-            aria-label={trans.__('Add a node by its address…')}
-            title={trans.__('Add a node by its address…')}
-            onClick={() => void commands.execute(CommandIDs.addNode)}
+            aria-label={trans.__('Invite nodes…')}
+            title={trans.__('Invite nodes…')}
+            onClick={() => void commands.execute(CommandIDs.inviteNodes)}
           >
             <Icon name="add" />
           </button>
           <RowMenu
             label={trans.__('More for cluster %1', name)}
             items={[
+              {
+                label: trans.__('Invite nodes…'),
+                run: () => void commands.execute(CommandIDs.inviteNodes)
+              },
               {
                 label: trans.__('Add a node by its address…'),
                 run: () => void commands.execute(CommandIDs.addNode)
@@ -154,6 +159,16 @@ function Cluster(props: IContext): JSX.Element {
         {model.status?.discovery_problem && (
           <p className="s">
             <Icon name="warning" size={12} /> {model.status.discovery_problem}
+          </p>
+        )}
+        {strangers.length > 0 && (
+          <p className="m s">
+            {trans._n(
+              'Also on this network, of another cluster: %2',
+              'Also on this network, of other clusters: %2',
+              strangers.length,
+              strangers.join(', ')
+            )}
           </p>
         )}
         {nodes.length > 0 && (
@@ -212,12 +227,22 @@ function Empty(props: IContext): JSX.Element {
   }
   return (
     <Note title={trans.__('No nodes in %1 yet', name)}>
-      <p>{trans.__('On each machine, install and start the agent:')}</p>
-      <Copyable text="pip install jupyter-mntrain" trans={trans} />
-      <Copyable text={`mntrain agent run --cluster ${name}`} trans={trans} />
       <p>
         {trans.__(
-          'Nodes on this network appear by themselves. Others are added by address.'
+          'A machine becomes a node with one command, which an invitation gives.'
+        )}
+        {model.status?.is_driver === false &&
+          ' ' + trans.__('The first one makes the cluster.')}
+      </p>
+      <button
+        className="btn pri"
+        onClick={() => void commands.execute(CommandIDs.inviteNodes)}
+      >
+        {trans.__('Invite nodes…')}
+      </button>
+      <p>
+        {trans.__(
+          'Nodes that have joined appear by themselves. Where multicast does not reach, they are added by address.'
         )}
       </p>
       <button

@@ -7,6 +7,7 @@ import {
   endAll,
   ENDLESS,
   execute,
+  expectAccessible,
   launchFromCell,
   newNotebook,
   openSidebar,
@@ -74,6 +75,26 @@ test('an address where nothing listens says so and what to do', async ({
   await expect(said).toContainText('Fix:');
   await expect(said).toBeInViewport({ ratio: 0.9 });
   await shot(page, 'add-refused');
+});
+
+test('an invitation is one line to copy, with its bounds', async ({ page }) => {
+  const sidebar = await openSidebar(page);
+  await sidebar.getByRole('button', { name: 'Invite nodes…' }).first().click();
+  const asked = page.locator('.jp-Dialog');
+  await asked.getByRole('spinbutton').fill('2');
+  await asked.getByRole('button', { name: 'Invite' }).click();
+  const shown = page.locator('.jp-Dialog .mnt-invitation');
+  await expect(shown).toContainText(/mntrain agent join mntrain-\S{40,}/);
+  await expect(shown).toContainText('Good for 2 machines, until');
+  await expectAccessible(page, '.jp-Dialog');
+  await shot(page, 'invitation-light');
+  await page.theme.setDarkTheme();
+  await shot(page, 'invitation-dark');
+  await page.locator('.jp-Dialog').getByRole('button', { name: 'Close' }).click();
+  await execute(page, 'mntrain:invite-nodes', { uses: 0 });
+  await expect(page.locator('.Toastify__toast').last()).toContainText(
+    'allow 1 to 1000'
+  );
 });
 
 test.describe('a notebook from elsewhere', () => {

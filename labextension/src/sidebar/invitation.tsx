@@ -1,0 +1,52 @@
+/** The dialog that shows the line by which machines join. */
+
+import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { clock } from '../formats';
+import type { Invitation } from '../schema';
+import { Copyable } from './parts';
+
+export async function showInvitation(
+  invitation: Invitation,
+  trans: TranslationBundle
+): Promise<void> {
+  const body = ReactWidget.create(
+    <Explained invitation={invitation} trans={trans} />
+  );
+  body.addClass('mnt');
+  body.addClass('mnt-invitation');
+  await showDialog({
+    title: trans._n('Invite a node', 'Invite %1 nodes', invitation.uses),
+    body,
+    buttons: [Dialog.okButton({ label: trans.__('Close') })]
+  });
+}
+
+function Explained(props: {
+  invitation: Invitation;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { invitation, trans } = props;
+  return (
+    <>
+      <p>{trans.__('On the machine that is to be a node, run:')}</p>
+      <Copyable text="pip install jupyter-mntrain" trans={trans} />
+      <Copyable text={invitation.command} trans={trans} />
+      <p>
+        {trans.__(
+          'It appears in the sidebar as soon as it has joined; this dialog may be closed.'
+        )}
+      </p>
+      <p className="m s">
+        {trans._n(
+          'Good for %1 machine, until %2. Whoever has this line can join: send it as you would a password.',
+          'Good for %1 machines, until %2. Whoever has this line can join: send it as you would a password.',
+          invitation.uses,
+          clock(invitation.expires_s)
+        )}
+      </p>
+    </>
+  );
+}
