@@ -20,6 +20,9 @@ from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.cluster")
 
+MOST_ANNOUNCED = 512
+"""Anybody can announce anything, as often as he likes; more than this is not remembered."""
+
 
 class Gate:
     """Closed until this user is a driver of the cluster: who makes or joins it, in any process.
@@ -100,14 +103,15 @@ class Gate:
         """Tell apart members, candidates and strangers among the agents that are announced."""
         identity = self.identity
         if identity is None:
-            self._early.append(found)
+            if len(self._early) < MOST_ANNOUNCED:
+                self._early.append(found)
         elif found.joining:
             is_new = found.instance not in self._admissions
             if is_new and identity.invitation(found.joining) is not None:
                 self._admissions[found.instance] = asyncio.create_task(self._admit(found))
         elif found.authority in (None, identity.credentials.authority_id):
             self._on_member(found)
-        else:
+        elif len(self.strangers) < MOST_ANNOUNCED or found.instance in self.strangers:
             # What it is called does not matter: its nodes believe another authority.
             self.strangers[found.instance] = found
 

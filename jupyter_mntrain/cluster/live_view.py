@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.changes import Changes
 from jupyter_mntrain.cluster.discovery import Discovery, Found
-from jupyter_mntrain.cluster.gate import Gate
+from jupyter_mntrain.cluster.gate import MOST_ANNOUNCED, Gate
 from jupyter_mntrain.cluster.ledger import JobLedger
 from jupyter_mntrain.cluster.liveness import forgiven
 from jupyter_mntrain.cluster.loop import end_tasks
@@ -245,7 +245,8 @@ class LiveView:
             if _is_same(watch, found):
                 watch.expect(found)
                 return
-        self._begin(found.addresses, "mdns", node_id=found.node_id, called=found.name)
+        if len(self._watches) < MOST_ANNOUNCED:
+            self._begin(found.addresses, "mdns", node_id=found.node_id, called=found.name)
 
     async def _keep_trust(self) -> None:
         while True:

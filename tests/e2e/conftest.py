@@ -48,7 +48,7 @@ def ours(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> Any:
 def invite(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> str:
     """A token; whoever comes with it is let in by a command that goes on on that host."""
     asked = [mntrain, "--cluster", cluster, "invite", *words]
-    log = host.home / "invite.log"
+    log = host.home / f"invite-{len(_outlived)}.log"
     start(host, asked, log)
     until(lambda: "agent join" in log.read_text(), f"{log} to say a token")
     return next(word for word in log.read_text().split() if word.startswith(PREFIX))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,62 @@ def test_a_node_behind_a_firewall_is_told_from_one_that_is_off(
         (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "node2")
         assert says in node["reason"], json.dumps(node)
     until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes again")
+
+
+FORWARD = """
+import socket, sys, threading
+def pump(source, target):
+    while block := source.recv(65536):
+        target.sendall(block)
+    target.shutdown(socket.SHUT_WR)
+server = socket.create_server(("", int(sys.argv[1])))
+while True:
+    outer, _ = server.accept()
+    inner = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+    for pair in ((outer, inner), (inner, outer)):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+"""
+
+
+def test_a_node_in_a_container_is_found_where_it_says_it_is(lab: Lab, mntrain: str) -> None:
+    """Its own port is not the one that others reach it by, as with a port that docker publishes."""
+    first, host = lab.host("node1"), lab.host("node3")
+    reached = f"{host.data_address}:9000"
+    forwarder = start(
+        host, [sys.executable, "-c", FORWARD, "9000", "8790"], host.home / "forward.log"
+    )
+    token = invite(first, mntrain)
+    words = [mntrain, "agent", "join", token, "--name", "boxed", "--port", "8790"]
+    words += ["--state-dir", str(host.home / "boxed"), "--address", reached]
+    agent = start(host, words, host.home / "boxed.log")
+    try:
+        until(lambda: "boxed" in up(first, mntrain), "the container to be up")
+        (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "boxed")
+        assert node["address"] == reached
+        assert node["info"]["addresses"] == [reached]
+    finally:
+        for process in (agent, forwarder):
+            process.terminate()
+            process.wait(20)
+    first.run([mntrain, "--cluster", "lab", "forget", "boxed"])
+
+
+def test_an_agent_without_any_network_says_that_nobody_can_reach_it(lab: Lab, mntrain: str) -> None:
+    host = lab.host("node4")
+    copy, log = host.home / "copy", host.home / "copy.log"
+    shutil.copytree(state_of(host), copy, ignore=shutil.ignore_patterns("lock"))
+    for link in (DATA, MANAGEMENT):
+        host.set_link(link, is_up=False)
+    agent = start(host, [mntrain, "agent", "run", "--state-dir", str(copy), "--port", "8791"], log)
+    try:
+        until(lambda: "listens on 127.0.0.1:8791" in log.read_text(), f"{log} to listen")
+        until(lambda: "no network interface is up" in log.read_text(), f"{log} to warn")
+        assert "--address" in log.read_text()
+    finally:
+        agent.terminate()
+        agent.wait(20)
+        for link in (DATA, MANAGEMENT):
+            host.set_link(link, is_up=True)
 
 
 def test_a_card_called_docker0_or_of_its_range_is_judged_by_what_it_is(
