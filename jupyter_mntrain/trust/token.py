@@ -21,7 +21,7 @@ _VERSION = 1
 _ROLES: tuple[Role, ...] = ("node", "driver")
 _HEAD = struct.Struct(">BBQ")
 _CHECK_BYTES = 4
-_FIX = "copy the whole line, or ask for a new one with: mntrain invite"
+_FIX = "copy the whole line, or ask for a new one: mntrain invite, or mntrain driver invite"
 
 
 class Token(Record, frozen=True):

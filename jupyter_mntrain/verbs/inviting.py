@@ -60,8 +60,8 @@ def invite(context: Context, args: Namespace, role: Role) -> Outcome:
     cluster = context.cluster(args)
     token = cluster.invite(role, uses=args.uses, expires_in_s=args.expires)
     data = _token_data(token, args, role)
-    lines = _explained(token, args, role)
     stays = not (context.screen.in_background or args.json or args.no_wait)
+    lines = _explained(token, args, role, stays=stays)
     if not stays:
         return Outcome(Group(*lines), data)
     for line in lines:
@@ -70,15 +70,16 @@ def invite(context: Context, args: Namespace, role: Role) -> Outcome:
     return Outcome(Text(), data | {"joined": joined})
 
 
-def _explained(token: str, args: Namespace, role: Role) -> list[RenderableType]:
+def _explained(token: str, args: Namespace, role: Role, *, stays: bool) -> list[RenderableType]:
+    whoever = "this or any notebook or JupyterLab" if stays else "any notebook or JupyterLab"
     noun = f"{role}s" if args.uses > 1 else role
     return [
         Text(WHERE[role], style="bold"),
         Text(f"\n    {JOINS[role]} {token}\n"),
         Text(
             f"Good for {args.uses} {noun}, for {formats.duration(args.expires)}. Whoever has this "
-            "line can join: send it as you would a password. Who comes is let in while this runs, "
-            "or any notebook or JupyterLab of yours that uses the cluster.",
+            f"line can join: send it as you would a password. Who comes is let in while {whoever} "
+            "of yours that uses the cluster runs.",
             style="dim",
         ),
     ]
