@@ -15,10 +15,19 @@ from jupyter_mntrain.agent.cause import explain
 from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.processes import KILL_PATIENCE_S, describe, signal_all
+from jupyter_mntrain.agent.stacks import StackRequest
 from jupyter_mntrain.agent.tail import MetricsTail
+from jupyter_mntrain.agent.watchdog import Watchdog
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement
-from jupyter_mntrain.model.metrics import LinkSample, PartChange, RankStart, RankStep, Sample
+from jupyter_mntrain.model.metrics import (
+    LinkSample,
+    PartChange,
+    RankProgress,
+    RankStart,
+    RankStep,
+    Sample,
+)
 from jupyter_mntrain.model.state import (
     Exited,
     Launched,
@@ -61,6 +70,7 @@ class LocalJob:
         self._next_scan_s = 0.0
         self._next_publish_s = 0.0
         self._sweep_until_s: float | None = None
+        self._watchdog = Watchdog(self._ask_ranks)
         self._has_news = True
 
     @classmethod
@@ -139,9 +149,9 @@ class LocalJob:
         is_over = self.attempt.status() is not None or not self.attempt.keeper_is_alive()
         try:
             self._keep()
-            self._read_metrics()
+            self._read_metrics(now_s)
             while is_over and self._tail.has_more():
-                self._read_metrics()
+                self._read_metrics(now_s)
         except OSError as error:
             self._complain(error)
         if is_over:
@@ -150,6 +160,8 @@ class LocalJob:
             self._next_scan_s = now_s + SCAN_INTERVAL_S
             for rank, pid in self.attempt.living_ranks():
                 self.change(RankUp(rank=rank, pid=pid))
+        if self.record.part.state == "running" and (event := self._watchdog.look(now_s)):
+            self.change(event)
 
     @property
     def is_settled(self) -> bool:
@@ -189,13 +201,21 @@ class LocalJob:
             self._trouble = str(error)
             log.warning("job %s is not kept on disk: %s", self.record.job_id, error)
 
-    def _read_metrics(self) -> None:
+    def _ask_ranks(self) -> list[StackRequest]:
+        path = self.attempt.path
+        return [StackRequest(path, rank, pid) for rank, pid in self.attempt.living_ranks()]
+
+    def _read_metrics(self, now_s: float) -> None:
         for source, offset, sample in self._tail.read():
             self._journal(sample, source=source, offset=offset)
             if isinstance(sample, RankStart):
                 self.change(RankUp(rank=sample.rank, pid=sample.pid))
+                self._watchdog.got_on(now_s)
             elif isinstance(sample, RankStep):
                 self.change(RankStepped(rank=sample.rank, step=sample.step))
+                self._watchdog.stepped(sample.rank, sample.step, sample.step_s, now_s)
+            elif isinstance(sample, RankProgress):
+                self._watchdog.got_on(now_s)
 
     def _conclude(self, now_s: float) -> None:
         status = self.attempt.status()

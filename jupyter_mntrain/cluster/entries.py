@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.node_view import NodeView
 from jupyter_mntrain.cluster.series import JobSeries
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.job import Cause, JobState, PartStatus, Placement
+from jupyter_mntrain.model.job import Cause, Diagnosis, JobState, PartStatus, Placement
 from jupyter_mntrain.plan.versions import Divergence
 
 BUNDLE_VERSION = 1
@@ -69,7 +69,7 @@ class JobNumbers(Record, frozen=True):
 
 
 class JobEntry(Record, frozen=True):
-    """One job: what it is, where it runs, how far it is, why it failed."""
+    """One job: what it is, where it runs, how far it is, why it failed or does not get on."""
 
     job_id: JobId
     name: str
@@ -84,6 +84,7 @@ class JobEntry(Record, frozen=True):
     submitted_by: str = ""
     cause: Cause | None = None
     cause_node: str | None = None
+    stall: Diagnosis | None = None
 
 
 class JobBundle(Record, frozen=True):

@@ -58,6 +58,7 @@ def job_entry(
         submitted_by=submitted_by,
         cause=view.cause,
         cause_node=view.cause_node,
+        stall=view.stall,
     )
 
 

@@ -9,7 +9,7 @@ from jupyter_mntrain.cluster.history import JobHistory, RankSeries
 from jupyter_mntrain.cluster.link_summary import LinkSummary, summarise_links
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, JobView, PartStatus
+from jupyter_mntrain.model.job import TERMINAL, Cause, Diagnosis, JobState, JobView, PartStatus
 from jupyter_mntrain.model.metrics import RankProgress, RankStep
 from jupyter_mntrain.telemetry import formulas
 
@@ -72,6 +72,7 @@ class JobSummary(Record, frozen=True):
     links: tuple[LinkSummary, ...] = ()
     cause: Cause | None = None
     cause_node: str | None = None
+    stall: Diagnosis | None = None
 
 
 def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
@@ -108,6 +109,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         links=summarise_links(history, warm_up_steps=WARM_UP_STEPS),
         cause=view.cause,
         cause_node=view.cause_node,
+        stall=view.stall,
     )
 
 

@@ -129,6 +129,41 @@ class Cause(Record, frozen=True):
     """True for "connection closed by peer" and its like: somebody else is to blame."""
 
 
+Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
+"""What a rank that makes no progress is at: stopped by a signal; in an uninterruptible call; in a
+collective or a receive, as whoever waits for somebody is; in code of its own."""
+
+
+class RankStack(Record, frozen=True):
+    """What a rank was at when its part stalled.
+
+    Args:
+        where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
+        text: stacks of all its threads, as Python tells them; empty if it did not.
+    """
+
+    rank: Rank
+    doing: Doing
+    pid: int | None = None
+    where: str = ""
+    text: str = ""
+
+
+class Stall(Record, frozen=True):
+    """No rank of a part has got on for longer than it should have taken.
+
+    Args:
+        since_s: Unix time of the last progress.
+        limit_s: how long was waited before it was called a stall.
+        step: the last step that was finished here.
+    """
+
+    since_s: float
+    limit_s: float
+    step: int | None
+    stacks: tuple[RankStack, ...]
+
+
 class PartStatus(Record, frozen=True):
     """One node's part of an attempt. Every participant keeps its own on disk."""
 
@@ -142,6 +177,7 @@ class PartStatus(Record, frozen=True):
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
+    stall: Stall | None = None
 
 
 class JobRecord(Record, frozen=True):
@@ -152,6 +188,16 @@ class JobRecord(Record, frozen=True):
     attempt: Attempt
     part: PartStatus
     submitted_by: str = ""
+
+
+class Diagnosis(Record, frozen=True):
+    """Why a job does not get on: one sentence, and one of what to do."""
+
+    summary: str
+    fix: str
+    since_s: float
+    node: str | None = None
+    rank: Rank | None = None
 
 
 class JobView(Record, frozen=True):
@@ -165,3 +211,4 @@ class JobView(Record, frozen=True):
     cause: Cause | None = None
     cause_node: str | None = None
     submitted_by: str = ""
+    stall: Diagnosis | None = None

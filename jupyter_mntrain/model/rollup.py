@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from jupyter_mntrain.model.diagnosis import diagnose
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import (
     TERMINAL,
@@ -44,6 +45,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         cause=guilty.cause if guilty else None,
         cause_node=guilty.node if guilty else None,
         submitted_by=newest.submitted_by,
+        stall=diagnose(parts),
     )
 
 

@@ -11,7 +11,15 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, Leftover, PartStatus, RankStatus
+from jupyter_mntrain.model.job import (
+    TERMINAL,
+    Cause,
+    JobState,
+    Leftover,
+    PartStatus,
+    RankStatus,
+    Stall,
+)
 
 
 class Launched(Record, frozen=True, tag=True):
@@ -46,6 +54,16 @@ class StopAsked(Record, frozen=True, tag=True):
     reason: str
 
 
+class Stalled(Record, frozen=True, tag=True):
+    """Nothing has got on for too long."""
+
+    stall: Stall
+
+
+class Resumed(Record, frozen=True, tag=True):
+    """Something got on again."""
+
+
 class Exited(Record, frozen=True, tag=True):
     """The keeper is gone and no process of the part is left, or the left ones are named."""
 
@@ -55,7 +73,7 @@ class Exited(Record, frozen=True, tag=True):
     leftovers: tuple[Leftover, ...] = ()
 
 
-PartEvent = Launched | RankUp | RankStepped | RankDown | StopAsked | Exited
+PartEvent = Launched | RankUp | RankStepped | RankDown | StopAsked | Stalled | Resumed | Exited
 
 _ORDER: dict[JobState, int] = {
     "unknown": 0,
@@ -90,6 +108,10 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
         case StopAsked(reason=reason):
             reason = part.stop_reason or reason
             return _advance(part, "stopping", stop_reason=reason)
+        case Stalled(stall=stall):
+            return msgspec.structs.replace(part, stall=stall) if part.state != "stopping" else part
+        case Resumed():
+            return part if part.stall is None else msgspec.structs.replace(part, stall=None)
         case Exited():
             return _end(part, event)
 

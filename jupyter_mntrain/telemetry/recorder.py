@@ -21,6 +21,7 @@ from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankStart, RankStep, encoder
 from jupyter_mntrain.telemetry.progress import Pace, drawn, length, tracked
+from jupyter_mntrain.telemetry.stacks import arm
 
 T = TypeVar("T")
 
@@ -73,6 +74,8 @@ class Recorder:
         self._is_started = False
         self._pace = Pace(stopwatch)
         self._file = None if directory is None else _open(directory / rank_file(self._rank))
+        if directory is not None:
+            arm(directory, self._rank)
 
     def start(self, sample: RankStart | None = None, /, **fields: Any) -> None:
         """Say who this rank is; the first :meth:`step` does it by itself.

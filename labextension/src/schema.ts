@@ -22,8 +22,11 @@ export interface Everything {
   RankStatus?: RankStatus;
   Cause?: Cause;
   Leftover?: Leftover;
+  Stall?: Stall;
+  RankStack?: RankStack;
   RankNumbers?: RankNumbers;
   JobNumbers?: JobNumbers;
+  Diagnosis?: Diagnosis;
   Resumed?: Resumed;
   NodeSet?: NodeSet;
   NodeBeat?: NodeBeat;
@@ -317,7 +320,7 @@ export interface Divergence {
   majority: string | null;
 }
 /**
- * One job: what it is, where it runs, how far it is, why it failed.
+ * One job: what it is, where it runs, how far it is, why it failed or does not get on.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
@@ -336,6 +339,7 @@ export interface JobEntry {
   submitted_by?: string;
   cause?: Cause | null;
   cause_node?: string | null;
+  stall?: Diagnosis | null;
 }
 /**
  * A participant as it was granted: which node, which ranks, which address and devices.
@@ -372,6 +376,7 @@ export interface PartStatus {
   started_s?: number | null;
   ended_s?: number | null;
   stop_reason?: string | null;
+  stall?: Stall | null;
 }
 /**
  * A rank as its node knows it.
@@ -414,6 +419,40 @@ export interface Leftover {
   status: string;
 }
 /**
+ * No rank of a part has got on for longer than it should have taken.
+ *
+ *     Args:
+ *         since_s: Unix time of the last progress.
+ *         limit_s: how long was waited before it was called a stall.
+ *         step: the last step that was finished here.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Stall".
+ */
+export interface Stall {
+  since_s: number;
+  limit_s: number;
+  step: number | null;
+  stacks: RankStack[];
+}
+/**
+ * What a rank was at when its part stalled.
+ *
+ *     Args:
+ *         where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
+ *         text: stacks of all its threads, as Python tells them; empty if it did not.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankStack".
+ */
+export interface RankStack {
+  rank: number;
+  doing: "busy" | "in the kernel" | "not known" | "stopped" | "waiting for others";
+  pid?: number | null;
+  where?: string;
+  text?: string;
+}
+/**
  * How far a rank is. ``progress`` is what it does before its first step, 0..1 or unknown.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -452,6 +491,19 @@ export interface JobNumbers {
   bubble?: number | null;
   loss?: number | null;
   slowest_rank?: number | null;
+}
+/**
+ * Why a job does not get on: one sentence, and one of what to do.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Diagnosis".
+ */
+export interface Diagnosis {
+  summary: string;
+  fix: string;
+  since_s: number;
+  node?: string | null;
+  rank?: number | null;
 }
 /**
  * Nothing was lost: the missed messages follow.

@@ -24,10 +24,10 @@ export function stateWord(state: string, trans: TranslationBundle): string {
   return words[state] ?? state;
 }
 
-/** `node: cause` of a job that failed, in one line. */
+/** `node: cause` of a job that failed, or why it does not get on, in one line. */
 export function causeLine(job: JobEntry): string | null {
   if (!job.cause) {
-    return null;
+    return job.stall ? job.stall.summary : null;
   }
   return job.cause_node
     ? `${job.cause_node}: ${job.cause.summary}`

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, PartStatus, RankStatus
+from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, PartStatus, RankStatus, Stall
 from jupyter_mntrain.model.state import (
     Exited,
     Launched,
@@ -16,6 +16,8 @@ from jupyter_mntrain.model.state import (
     RankDown,
     RankStepped,
     RankUp,
+    Resumed,
+    Stalled,
     StopAsked,
     apply,
     new_part,
@@ -48,6 +50,8 @@ EVENTS: tuple[PartEvent, ...] = (
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, cause=CAUSE),
     Exited(time_s=9.0, exit_code=None),
+    Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
+    Resumed(),
 )
 
 
@@ -112,6 +116,16 @@ def test_a_rank_that_ended_before_the_last_one_came_up_does_not_hold_the_part_at
 def test_a_launch_told_late_still_says_when_it_was() -> None:
     part = after(RankUp(rank=Rank(0), pid=11), RankUp(rank=Rank(1), pid=12), Launched(time_s=1.0))
     assert (part.state, part.started_s) == ("running", 1.0)
+
+
+def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping() -> None:
+    stalled = EVENTS[-2]
+    part = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11), stalled)
+    assert part.stall is not None
+    assert apply(part, Resumed()).stall is None
+    ended = apply(part, Exited(time_s=9.0, exit_code=1, cause=CAUSE))
+    assert ended.stall == part.stall, "what it was at when it ended is worth knowing"
+    assert after(StopAsked(reason="by user"), stalled).stall is None
 
 
 def test_steps_never_go_back() -> None:

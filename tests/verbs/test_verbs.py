@@ -32,6 +32,28 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text):
     assert "docker0" in text(do("nodes", "--all").renderable)
 
 
+def test_a_job_that_hangs_says_whom_it_waits_for(text):
+    from jupyter_mntrain.cluster import JobSummary
+    from jupyter_mntrain.model.ids import JobId, Rank
+    from jupyter_mntrain.model.job import Diagnosis
+    from jupyter_mntrain.verbs.tables.job import progress_line, status_view
+
+    stall = Diagnosis(
+        summary="rank 1 on hal is in load (data.py:12), and the others wait for it",
+        fix="look there",
+        since_s=1000.0,
+        node="hal",
+        rank=Rank(1),
+    )
+    summary = JobSummary(
+        job_id=JobId("j-00000001"), name="x", state="running", steps=3, stall=stall
+    )
+    shown = text(status_view(summary, now_s=1075.0)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "⚠ stalled for 1 min 15 s: rank 1 on hal is in load (data.py:12)" in shown
+    assert "Fix: look there." in shown
+    assert "stalled: rank 1 on hal" in progress_line(summary, 1075.0)
+
+
 def test_nodes_data_keeps_everything(do, as_json):
     data = as_json(do("nodes"))
     assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -11,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model.job import JobState, JobView
+from jupyter_mntrain.model.job import Diagnosis, JobState, JobView
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.verbs.tables._plain import plain_table
@@ -39,12 +40,14 @@ def status_view(
     *,
     program: str = "mntrain",
     with_detail: bool = False,
+    now_s: float | None = None,
 ) -> RenderableType:
     """The whole table.
 
     Args:
         history: for what a step takes, why the job was stopped, and what would not die.
         with_detail: the end of the traceback, too.
+        now_s: Unix time, for how long it has stalled.
     """
     parts: list[RenderableType] = []
     if summary.cause is not None:
@@ -54,6 +57,8 @@ def status_view(
             parts.append(Text(tail, style="dim"))
         parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
     parts.append(state_line(summary))
+    if summary.stall is not None:
+        parts.append(stall_line(summary.stall, now_s))
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         parts.append(Text(f"  {doing}"))
@@ -75,6 +80,14 @@ def cause_line(summary: JobSummary) -> Text:
     if summary.cause.rank is not None and "rank" not in summary.cause.summary:
         where += f"rank {summary.cause.rank}: "
     return text.append(f"{where}{summary.cause.summary}", style="bold default")
+
+
+def stall_line(stall: Diagnosis, now_s: float | None = None) -> Text:
+    """Who keeps a running job from getting on, and what to do."""
+    since_s = (time.time() if now_s is None else now_s) - stall.since_s
+    text = Text("⚠ ", style="yellow")
+    text.append(f"stalled for {formats.duration(max(0.0, since_s))}: {stall.summary}", "bold")
+    return text.append(f". Fix: {stall.fix}.", style="default")
 
 
 def state_line(summary: JobSummary) -> Text:
@@ -102,6 +115,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         facts.append(doing)
+    if summary.stall is not None:
+        facts.append(f"stalled: {summary.stall.summary}")
     return ", ".join(facts)
 
 

@@ -5,6 +5,7 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
 import { cellForJob, cellForNodes } from '../cells';
+import { StallCard } from '../liveview/header';
 import { statusLine } from '../plugins/status';
 import { Jobs } from '../sidebar/jobs';
 import { Nodes } from '../sidebar/nodes';
@@ -107,6 +108,35 @@ describe('a job', () => {
     render(<Jobs {...props} />);
     expect(screen.getByText('muthur: CUDA out of memory')).toBeTruthy();
     expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
+  });
+
+  it('that does not get on says whom it waits for, with the evidence', () => {
+    const stall = {
+      summary: 'rank 1 on muthur is in load (data.py:12)',
+      fix: 'look there',
+      since_s: 1000,
+      node: 'muthur',
+      rank: 1
+    };
+    const stacks = [
+      { rank: 1, doing: 'busy', where: 'load (data.py:12)', text: 'File …' },
+      { rank: 0, doing: 'waiting for others' }
+    ];
+    const stalled = job({
+      stall,
+      parts: [{ node: 'muthur', node_id: 'x', stall: { stacks } } as any]
+    });
+    const { props } = context({ jobs: [stalled] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText(/rank 1 on muthur is in load/)).toBeTruthy();
+    cleanup();
+    render(<StallCard job={stalled} trans={trans} />);
+    expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
+    expect(screen.getByText('File …')).toBeTruthy();
+    expect(screen.getByText('It told no stacks.')).toBeTruthy();
+    cleanup();
+    render(<StallCard job={job()} trans={trans} />);
+    expect(screen.queryByRole('alert')).toBeNull();
   });
 
   it('of many ranks is a grid with its counts', () => {

@@ -213,6 +213,41 @@ export function Starting(props: {
   );
 }
 
+/** Why a running job does not get on, what to do, and each rank's stacks folded below. */
+export function StallCard(props: {
+  job: JobEntry;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, trans } = props;
+  const { stall } = job;
+  if (!stall) {
+    return null;
+  }
+  const stacks = job.parts.flatMap(part =>
+    (part.stall?.stacks ?? []).map(stack => ({ node: part.node, stack }))
+  );
+  return (
+    <section className="mnt-card mnt-card-stall" role="alert">
+      <p className="mnt-card-cause">
+        <Icon name="warning" /> {stall.summary}
+      </p>
+      <p>{trans.__('Fix: %1', stall.fix)}</p>
+      <p className="m s">
+        {trans.__('no progress since %1', formats.clock(stall.since_s, true))}
+      </p>
+      {stacks.map(({ node, stack }) => (
+        <details key={stack.rank}>
+          <summary>
+            {trans.__('rank %1 on %2: %3', stack.rank, node, stack.doing)}
+            {stack.where ? `, ${stack.where}` : ''}
+          </summary>
+          <pre tabIndex={0}>{stack.text || trans.__('It told no stacks.')}</pre>
+        </details>
+      ))}
+    </section>
+  );
+}
+
 /** Line 1: node, cause, fix; the evidence folded below. */
 export function FailureCard(props: {
   job: JobEntry;

@@ -8,7 +8,7 @@ import { copy } from '../clipboard';
 import { Icon } from '../icons';
 import type { LiveController } from './controller';
 import { charts, type IChoice } from './chartdata';
-import { FailureCard, Header, Numbers, Starting } from './header';
+import { FailureCard, Header, Numbers, StallCard, Starting } from './header';
 import { Plot, type Scale } from './plot';
 import { HeatStrip, PipelineStrip } from './strip';
 import { csv, Tables } from './tables';
@@ -94,6 +94,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
   const body = job && theme && (
     <>
       <FailureCard job={job} trans={trans} />
+      <StallCard job={job} trans={trans} />
       <Header
         job={job}
         store={store}

@@ -5,6 +5,7 @@ import { expect, test } from '@jupyterlab/galata';
 import {
   ENDLESS,
   FAILING,
+  HANGING,
   endAll,
   execute,
   expectAccessible,
@@ -126,6 +127,25 @@ test('a failed job names the node and the cause first', async ({ page }) => {
   const sidebar = await openSidebar(page);
   await expect(sidebar.getByText(/no data on node/).first()).toBeVisible();
   await shot(sidebar, 'sidebar-failed-light');
+});
+
+test('a job that hangs says which rank and where, until it goes on', async ({
+  page
+}) => {
+  const view = await launchFromCell(page, 'hangs.ipynb', HANGING);
+  const card = view.getByRole('alert');
+  await expect(card).toContainText('is in shuffle_shards (cell.py:', {
+    timeout: 90_000
+  });
+  await expect(card).toContainText('Fix:');
+  await card.locator('summary').last().click();
+  await expect(card.locator('pre').last()).toContainText('shuffle_shards');
+  await shot(page, 'live-stalled-light');
+  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText(/is in shuffle_shards/)).toBeVisible();
+  await page.theme.setDarkTheme();
+  await shot(page, 'live-stalled-dark');
 });
 
 test('a cell for a node is inserted by its button', async ({ page }) => {

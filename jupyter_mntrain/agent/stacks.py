@@ -1,0 +1,129 @@
+"""Asking a rank what it is at: its kernel's state, and its Python stacks if it can tell them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from jupyter_mntrain.agent.processes import metrics_of, start_time
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.job import Doing, RankStack
+from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
+
+MOST_TEXT = 8_000
+"""Characters of all threads' stacks that are kept of a rank."""
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
+_LIBRARIES = ("/torch/", "/jupyter_mntrain/", "/lib/python3", "<frozen ")
+"""Whose lines are not "own code" to a person who looks for his own."""
+
+_WAITING = re.compile(
+    r"/torch/distributed/|/torch/_C|/jupyter_mntrain/train/.* in (wait|barrier|agree)"
+)
+"""Frames of whoever waits for another rank, or is about to."""
+
+
+class StackRequest:
+    """One question to one rank, and what has come of it.
+
+    Args:
+        directory: the attempt's.
+    """
+
+    def __init__(self, directory: Path, rank: Rank, pid: int) -> None:
+        self.rank = rank
+        self.pid = pid
+        self._path = metrics_of(directory) / stack_file(rank)
+        self._before = _size(self._path)
+        self._started = start_time(pid)
+        self._state = kernel_state(pid)
+        if self._state not in ("T", "t", "Z", "") and answers_to(pid, STACK_SIGNAL):
+            try:
+                os.kill(pid, STACK_SIGNAL)
+            except (ProcessLookupError, PermissionError):
+                self._state = ""
+
+    @property
+    def is_answered(self) -> bool:
+        return _size(self._path) > self._before
+
+    def result(self) -> RankStack:
+        """What is known by now."""
+        text = ""
+        if self.is_answered:
+            with self._path.open("rb") as file:
+                file.seek(self._before)
+                text = file.read(10 * MOST_TEXT).decode(errors="replace")
+        frames = main_thread(text)
+        return RankStack(
+            rank=self.rank,
+            pid=self.pid,
+            doing=judge(self._state, frames),
+            where=own_line(frames),
+            text=text[-MOST_TEXT:],
+        )
+
+
+Frame = tuple[str, int, str]
+"""File, line, function; the innermost first."""
+
+
+def main_thread(text: str) -> list[Frame]:
+    """Frames of the main thread, which faulthandler tells last."""
+    frames: list[Frame] = []
+    for line in text.splitlines():
+        if line.startswith(("Thread ", "Current thread ")):
+            frames = []
+        elif match := _FRAME.match(line):
+            frames.append((match["file"], int(match["line"]), match["name"]))
+    return frames
+
+
+def judge(state: str, frames: list[Frame]) -> Doing:
+    """What a rank is at.
+
+    Args:
+        state: the kernel's letter for it.
+    """
+    if state in ("T", "t"):
+        return "stopped"
+    if state == "D":
+        return "in the kernel"
+    if not frames:
+        return "not known"
+    is_waiting = any(_WAITING.search(f"{file} in {name}") for file, _, name in frames)
+    return "waiting for others" if is_waiting else "busy"
+
+
+def own_line(frames: list[Frame]) -> str:
+    """The innermost line that is a person's own, or else the innermost."""
+    own = [frame for frame in frames if not any(part in frame[0] for part in _LIBRARIES)]
+    file, line, name = (own or frames or [("", 0, "")])[0]
+    return f"{name} ({Path(file).name}:{line})" if name else ""
+
+
+def kernel_state(pid: int) -> str:
+    """The letter of ``/proc/PID/stat``; empty if it is gone."""
+    return _status(pid, "State:")[:1]
+
+
+def answers_to(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal: without one it would be killed by it."""
+    caught = _status(pid, "SigCgt:")
+    return bool(caught) and bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def _status(pid: int, name: str) -> str:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line[len(name) :].strip() for line in lines if line.startswith(name)), "")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,114 @@
+"""Why a job that still runs does not get on: said by looking at all of its ranks at once. Pure.
+
+In a pipeline whoever is stuck has everybody else wait. So the ranks that wait for others explain
+nothing, as long as there is one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.model.job import Diagnosis, PartStatus, RankStack, Stall
+
+Seen = tuple[PartStatus, Stall, RankStack]
+
+
+def diagnose(parts: Sequence[PartStatus]) -> Diagnosis | None:
+    """Whom to blame; ``None`` while any part gets on, or nobody has said that it does not."""
+    running = [part for part in parts if part.state in ("starting", "running", "unknown")]
+    stalls = [(part, part.stall) for part in running if part.stall is not None]
+    if not stalls or any(part.stall is None and part.state != "unknown" for part in running):
+        return None
+    since_s = min(stall.since_s for _, stall in stalls)
+    silent = [part.node for part in running if part.state == "unknown"]
+    if silent:
+        return Diagnosis(
+            summary=f"{_listed(silent)} does not answer, and the ranks elsewhere wait",
+            fix="see why under nodes; the job goes on if it comes back",
+            since_s=since_s,
+            node=silent[0],
+        )
+    seen = [(part, stall, stack) for part, stall in stalls for stack in stall.stacks]
+    for tell in (_stopped, _in_the_kernel, _busy):
+        found = tell(seen, since_s)
+        if found is not None:
+            return found
+    return _all_wait(seen, since_s)
+
+
+def _stopped(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+    guilty = [one for one in seen if one[2].doing == "stopped"]
+    if not guilty:
+        return None
+    part, _, stack = guilty[0]
+    return Diagnosis(
+        summary=f"rank {stack.rank} on {part.node} was stopped by a signal (SIGSTOP, or Ctrl-Z)",
+        fix=f"on {part.node}: kill -CONT {stack.pid}",
+        since_s=since_s,
+        node=part.node,
+        rank=stack.rank,
+    )
+
+
+def _in_the_kernel(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+    guilty = [one for one in seen if one[2].doing == "in the kernel"]
+    if not guilty:
+        return None
+    part, _, stack = guilty[0]
+    return Diagnosis(
+        summary=f"rank {stack.rank} on {part.node} hangs in the kernel: a disk, a network file "
+        f"system or a driver does not answer{_at(stack)}",
+        fix=f"look at dmesg and the mounts of {part.node}",
+        since_s=since_s,
+        node=part.node,
+        rank=stack.rank,
+    )
+
+
+def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+    busy = [one for one in seen if one[2].doing == "busy"]
+    if not busy:
+        return None
+    part, _, stack = busy[0]
+    others = len(seen) - len(busy)
+    which = f"rank {stack.rank} on {part.node} is"
+    if len(busy) > 1:
+        which = f"ranks {_listed([str(one[2].rank) for one in busy])} are busy; {which}"
+    waiting = "and the others wait for it" if others else "and no rank waits for another"
+    return Diagnosis(
+        summary=f"{which}{_at(stack) or ' in code of its own'}, {waiting}",
+        fix="if that is no hang, it is a step that takes longer than the others; its stack is in "
+        "the job's record",
+        since_s=since_s,
+        node=part.node,
+        rank=stack.rank,
+    )
+
+
+def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
+    known = [one for one in seen if one[2].doing == "waiting for others"]
+    if len(known) < len(seen) or not known:
+        return Diagnosis(
+            summary="no rank gets on, and not all of them say what they are at",
+            fix="see their logs; ranks that use a Recorder can be asked for their stacks",
+            since_s=since_s,
+        )
+    places = sorted({stack.where for _, _, stack in known if stack.where})
+    where = f" ({'; '.join(places[:3])})" if places else ""
+    nodes = sorted({part.node for part, _, _ in known})
+    if len(nodes) == 1:
+        summary = f"all ranks on {nodes[0]} wait for each other{where}"
+        fix = "they disagree on what to send: look at their stacks in the job's record"
+    else:
+        summary = f"all ranks wait for each other{where}: nothing gets through between "
+        summary += f"{_listed(nodes)}, or they disagree on what to send"
+        fix = "measure the links; then look at their stacks in the job's record"
+    return Diagnosis(summary=summary, fix=fix, since_s=since_s)
+
+
+def _at(stack: RankStack) -> str:
+    return f" in {stack.where}" if stack.where else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

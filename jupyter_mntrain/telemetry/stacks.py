@@ -1,0 +1,36 @@
+"""A rank's stacks, told when its agent asks: by a signal, without a debugger or a thread.
+
+Python's own :mod:`faulthandler` writes them from inside the signal handler: also while the main
+thread waits in C++ for another rank, or holds the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from pathlib import Path
+
+from jupyter_mntrain.model.ids import Rank
+
+STACK_SIGNAL = int(getattr(signal, "SIGRTMIN", 34)) + 10
+"""Used by nobody we know of: glibc takes the first two, schedulers take SIGUSR1 and SIGUSR2."""
+
+
+def stack_file(rank: Rank) -> str:
+    """Its name in ``$MNTRAIN_METRICS_DIR``."""
+    return f"stacks-{rank}.txt"
+
+
+def arm(directory: Path, rank: Rank) -> None:
+    """From now on this process answers :data:`STACK_SIGNAL` by appending its stacks to its file."""
+    try:
+        # Kept open for as long as the process lives: the handler must not open anything.
+        file = os.open(
+            directory / stack_file(rank),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
+        )
+        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
+    except (OSError, ValueError, RuntimeError):
+        return  # a full disk, or a system without it: then nobody can ask, and that is all
