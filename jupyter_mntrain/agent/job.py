@@ -70,7 +70,7 @@ class LocalJob:
         self._next_scan_s = 0.0
         self._next_publish_s = 0.0
         self._sweep_until_s: float | None = None
-        self._watchdog = Watchdog(self._ask_ranks)
+        self._watchdog = Watchdog(self.ask_ranks)
         self._has_news = True
 
     @classmethod
@@ -201,7 +201,8 @@ class LocalJob:
             self._trouble = str(error)
             log.warning("job %s is not kept on disk: %s", self.record.job_id, error)
 
-    def _ask_ranks(self) -> list[StackRequest]:
+    def ask_ranks(self) -> list[StackRequest]:
+        """Begin to ask every rank that lives what it is at."""
         path = self.attempt.path
         return [StackRequest(path, rank, pid) for rank, pid in self.attempt.living_ranks()]
 

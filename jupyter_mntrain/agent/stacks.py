@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from jupyter_mntrain.agent.processes import metrics_of, start_time
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Doing, RankStack
 from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
+
+ANSWER_S = 2.0
+"""A rank writes its stacks in milliseconds, or cannot."""
+
+LOOK_EVERY_S = 0.02
 
 MOST_TEXT = 8_000
 """Characters of all threads' stacks that are kept of a rank."""
@@ -38,20 +45,23 @@ class StackRequest:
         self._before = _size(self._path)
         self._started = start_time(pid)
         self._state = kernel_state(pid)
+        self._will_answer = False
         if self._state not in ("T", "t", "Z", "") and answers_to(pid, STACK_SIGNAL):
             try:
                 os.kill(pid, STACK_SIGNAL)
+                self._will_answer = True
             except (ProcessLookupError, PermissionError):
                 self._state = ""
 
     @property
     def is_answered(self) -> bool:
-        return _size(self._path) > self._before
+        """Whether nothing more is to be waited for."""
+        return not self._will_answer or _size(self._path) > self._before
 
     def result(self) -> RankStack:
         """What is known by now."""
         text = ""
-        if self.is_answered:
+        if _size(self._path) > self._before:
             with self._path.open("rb") as file:
                 file.seek(self._before)
                 text = file.read(10 * MOST_TEXT).decode(errors="replace")
@@ -63,6 +73,14 @@ class StackRequest:
             where=own_line(frames),
             text=text[-MOST_TEXT:],
         )
+
+
+def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
+    """What they say within :data:`ANSWER_S`. Blocks; use a thread."""
+    until = time.monotonic() + ANSWER_S
+    while time.monotonic() < until and not all(one.is_answered for one in asked):
+        time.sleep(LOOK_EVERY_S)
+    return [one.result() for one in asked]
 
 
 Frame = tuple[str, int, str]

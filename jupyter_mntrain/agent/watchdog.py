@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from statistics import median
 
-from jupyter_mntrain.agent.stacks import StackRequest
+from jupyter_mntrain.agent.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Stall
 from jupyter_mntrain.model.state import PartEvent, Resumed, Stalled
@@ -18,9 +18,6 @@ TIMES_A_STEP = 3.0
 
 FIRST_STEP_S = 300.0
 """Before the first step nobody knows how long it takes: models are loaded and compiled."""
-
-ANSWER_S = 2.0
-"""A rank writes its stacks in milliseconds, or cannot."""
 
 ASK_AGAIN_S = 60.0
 """A hang that goes on is looked at anew: what was busy may have gone to wait."""

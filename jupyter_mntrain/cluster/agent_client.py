@@ -27,7 +27,7 @@ from jupyter_mntrain.cluster.why import revoked
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.job import JobRecord
+from jupyter_mntrain.model.job import JobRecord, RankStack
 from jupyter_mntrain.model.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.node import Capacity, NodeInfo
 
@@ -100,6 +100,9 @@ class AgentClient:
         path = f"/v1/jobs/{job_id}/stop"
         timeout_s = ANSWER_TIMEOUT_S + request.grace_s
         return await self._ask("POST", path, JobRecord, body=request, timeout_s=timeout_s)
+
+    async def stacks(self, job_id: JobId) -> list[RankStack]:
+        return await self._ask("POST", f"/v1/jobs/{job_id}/stacks", list[RankStack])
 
     async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
         return await self._ask("POST", "/v1/probe/listen", api.ProbeTicket, body=request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -246,7 +247,16 @@ class Cluster:
             if subject.role == "driver":
                 said = f"{subject.name} was let in as a driver, and no node is there"
                 raise NodeError(said, fix="nothing is to be done", node=where)
-            return await live.client(where, NodeId(subject.name)).node_info()
+            client = live.client(where, NodeId(subject.name))
+            deadline = time.monotonic() + ADD_S
+            while True:
+                try:
+                    return await client.node_info()
+                except NodeError:
+                    # It takes a moment to become an agent, on a machine that may be busy.
+                    if time.monotonic() > deadline:
+                        raise
+                await asyncio.sleep(ADMITTED_RETRY_S)
 
         info = self._driver.loop.run(ask())
         self._peers.remember(self.name, where)
@@ -459,3 +469,6 @@ def _names(view: NodeView) -> tuple[str, ...]:
 def _is_up_as(view: NodeView, info: NodeInfo, address: str) -> bool:
     is_it = view.info is not None and view.info.node_id == info.node_id
     return is_it and view.liveness == "up" and (not view.is_conflict or view.address == address)
+
+
+ADMITTED_RETRY_S = 0.1

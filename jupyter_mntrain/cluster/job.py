@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.driver import Driver
 from jupyter_mntrain.cluster.history import JobHistory
@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.summary import JobSummary, summarise
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import TERMINAL, JobState, JobView, Placement
+from jupyter_mntrain.model.job import TERMINAL, JobState, JobView, Placement, RankStack
 
 
 class Job:
@@ -115,6 +115,14 @@ class Job:
         placements = _places(self.view(), rank, node)
         return self._driver.loop.run(self._read_logs(placements, rank, tail))
 
+    def stacks(self) -> Mapping[str, Sequence[RankStack] | MntrainError]:
+        """What every rank that lives is at, now, by node; or why a node does not say.
+
+        Ranks that use a Recorder tell the stacks of all their threads and go on; of others only
+        the kernel's state is known. Takes up to two seconds.
+        """
+        return self._driver.loop.run(self._read_stacks(self.view().attempt.placements))
+
     def stop(
         self,
         *,
@@ -138,6 +146,18 @@ class Job:
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise as :meth:`stop`."""
         return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
+
+    async def _read_stacks(
+        self, placements: Sequence[Placement]
+    ) -> dict[str, Sequence[RankStack] | MntrainError]:
+        async def read(placement: Placement) -> Sequence[RankStack] | MntrainError:
+            try:
+                return await self._driver.live.client_of(placement).stacks(self.id)
+            except MntrainError as error:
+                return error
+
+        found = await asyncio.gather(*(read(placement) for placement in placements))
+        return {one.node: said for one, said in zip(placements, found, strict=True)}
 
     async def _read_logs(
         self, placements: Sequence[Placement], rank: int | None, tail: int

@@ -14,6 +14,7 @@ POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
                                                      counts from the end
+POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept

@@ -77,8 +77,7 @@ def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
     waiting = "and the others wait for it" if others else "and no rank waits for another"
     return Diagnosis(
         summary=f"{which}{_at(stack) or ' in code of its own'}, {waiting}",
-        fix="if that is no hang, it is a step that takes longer than the others; its stack is in "
-        "the job's record",
+        fix="if that is no hang, it is a step that takes longer than the others; see its stacks",
         since_s=since_s,
         node=part.node,
         rank=stack.rank,
@@ -98,11 +97,11 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
     nodes = sorted({part.node for part, _, _ in known})
     if len(nodes) == 1:
         summary = f"all ranks on {nodes[0]} wait for each other{where}"
-        fix = "they disagree on what to send: look at their stacks in the job's record"
+        fix = "they disagree on what to send: see their stacks"
     else:
         summary = f"all ranks wait for each other{where}: nothing gets through between "
         summary += f"{_listed(nodes)}, or they disagree on what to send"
-        fix = "measure the links; then look at their stacks in the job's record"
+        fix = "measure the links; then see their stacks"
     return Diagnosis(summary=summary, fix=fix, since_s=since_s)
 
 

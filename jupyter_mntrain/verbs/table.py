@@ -14,7 +14,7 @@ from jupyter_mntrain.verbs.links import Measure
 from jupyter_mntrain.verbs.nodes import Add, Forget, Nodes
 from jupyter_mntrain.verbs.panel.verb import OpenPanel
 from jupyter_mntrain.verbs.verb import Verb
-from jupyter_mntrain.verbs.watching import Attach, Logs, Plot
+from jupyter_mntrain.verbs.watching import Attach, Logs, Plot, Stacks
 
 _VERBS: tuple[Verb, ...] = (
     Nodes(),
@@ -33,6 +33,7 @@ _VERBS: tuple[Verb, ...] = (
     Attach(),
     Plot(),
     Logs(),
+    Stacks(),
     Export(),
     Stop(),
     Kill(),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.job import TERMINAL, RankStack
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import detached_outcome, follow, status_outcome
 from jupyter_mntrain.verbs.jobs import job_argument
@@ -80,6 +80,42 @@ class Plot(Verb):
             job=job,
             picture=png if context.screen.in_background else None,
         )
+
+
+class Stacks(Verb):
+    name = "stacks"
+    help = "what every rank is at, line by line, now: for jobs that hang"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.option("--rank", type=int, metavar="R", help="only this rank, with all its threads")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_job(context, args)
+        lines: list[RenderableType] = []
+        data = []
+        for node, said in job.stacks().items():
+            if isinstance(said, MntrainError):
+                lines.append(Text(f"⚠ {node}: {said.cause}", style="yellow"))
+                continue
+            for stack in said:
+                if args.rank in (None, stack.rank):
+                    lines += _stack_lines(node, stack, with_threads=args.rank is not None)
+                    data.append({"node": node, **msgspec.to_builtins(stack)})
+        if not data:
+            what = "no rank" if args.rank is None else f"no rank {args.rank}"
+            lines.append(Text(f"{what} of {job.id} lives on a node that answers"))
+        return Outcome(Group(*lines), data, job=job)
+
+
+def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[RenderableType]:
+    where = f", {stack.where}" if stack.where else ""
+    text = Text.assemble((f"rank {stack.rank}", "bold"), f" on {node}: {stack.doing}{where}")
+    if not stack.text:
+        return [text, Text("  It tells no stacks: it uses no Recorder, or cannot now.", "dim")]
+    threads = stack.text.strip().split("\n\n")
+    shown = threads if with_threads else threads[-1:]
+    return [text, *(Text(thread, "dim") for thread in shown)]
 
 
 class Logs(Verb):

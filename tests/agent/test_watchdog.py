@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.stacks import StackRequest, answers_to, judge, main_thread, own_line
-from jupyter_mntrain.agent.watchdog import ANSWER_S, ASK_AGAIN_S, FIRST_STEP_S, LEAST_S, Watchdog
+from jupyter_mntrain.agent.stacks import (
+    ANSWER_S,
+    StackRequest,
+    answers_to,
+    judge,
+    main_thread,
+    own_line,
+)
+from jupyter_mntrain.agent.watchdog import ASK_AGAIN_S, FIRST_STEP_S, LEAST_S, Watchdog
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import RankStack
 from jupyter_mntrain.model.state import Resumed, Stalled
@@ -244,8 +251,12 @@ def test_a_job_that_hangs_says_which_rank_and_where_and_when_it_goes_on(new_agen
     assert (zero.doing, one.doing) == ("waiting for others", "busy")
     assert one.where.startswith("shuffle_shards (script.py:")
     assert "recv" in zero.text
+    said = agents[1].send("POST", f"/v1/jobs/{job_id}/stacks", {}).json()
+    assert [(stack["rank"], stack["doing"]) for stack in said] == [(1, "busy")]
+    assert "shuffle_shards" in said[0]["text"]
     work = agents[1].state / "jobs" / job_id / "attempt-1" / "work"
     (work / "go").touch()
     for agent in agents:
         assert agent.ended(job_id).part.state == "succeeded"
         assert agent.record(job_id).part.stall is None
+    assert agents[1].send("POST", f"/v1/jobs/{job_id}/stacks", {}).json() == []

@@ -128,7 +128,7 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
             assert answer.status_code in {400, 403}, answer.text
     with Cluster("home", discovery=StaticDiscovery()) as cluster:
         cluster.add(waiting.where)
-        assert up(cluster) == ["n0"]
+        until(lambda: up(cluster) == ["n0"], "the node to be up")
     with pytest.raises(httpx.TransportError):
         httpx.get(f"https://{waiting.where}/v1/node", verify=blind)
 
@@ -219,7 +219,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
         assert waiting.process.poll() is None
         # The token is as good as it was.
         cluster.add(waiting.where)
-        assert up(cluster) == ["n0"]
+        until(lambda: up(cluster) == ["n0"], "the node to be up")
 
 
 def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:

@@ -106,6 +106,7 @@ class StandInJob:
         self.calls: list[tuple[str, Any]] = []
         self.interrupts_wait = False
         self.cluster = "lab"
+        self.at: dict[str, Any] = {}
         self.lines = [
             LogLine(node="wopr", rank=None, text="torchrun is up"),
             LogLine(node="wopr", rank=0, text="step 1 loss 7.1"),
@@ -156,6 +157,9 @@ class StandInJob:
             for line in self.lines
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         )[-tail:]
+
+    def stacks(self) -> dict[str, Any]:
+        return self.at
 
     def stop(
         self,

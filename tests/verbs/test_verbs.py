@@ -54,6 +54,30 @@ def test_a_job_that_hangs_says_whom_it_waits_for(text):
     assert "stalled: rank 1 on hal" in progress_line(summary, 1075.0)
 
 
+def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):
+    from jupyter_mntrain.model.errors import NodeError
+    from jupyter_mntrain.model.job import RankStack
+
+    (job, *_) = cluster._jobs.values()
+    job.at = {
+        "wopr": [
+            RankStack(rank=0, doing="busy", where="load (data.py:12)", text="Thread 1\n\nmain"),
+            RankStack(rank=1, doing="stopped"),
+        ],
+        "muthur": NodeError("connection refused", node="muthur"),
+    }
+    shown = text(do("stacks", job.id).renderable)
+    assert "rank 0 on wopr: busy, load (data.py:12)" in shown
+    assert "Thread 1" not in shown
+    assert "rank 1 on wopr: stopped" in shown
+    assert "⚠ muthur: connection refused" in shown
+    shown = text(do("stacks", job.id, "--rank", "0").renderable)
+    assert "Thread 1" in shown
+    assert "rank 1" not in shown
+    assert "no rank 9" in text(do("stacks", job.id, "--rank", "9").renderable)
+    assert [one["rank"] for one in as_json(do("stacks", job.id))] == [0, 1]
+
+
 def test_nodes_data_keeps_everything(do, as_json):
     data = as_json(do("nodes"))
     assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]

@@ -9,7 +9,15 @@ from tornado.routing import URLSpec
 from tornado.web import Application
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler, NotFound, TooLarge
-from jupyter_mntrain.agent.handlers.jobs import Attempts, JobItem, JobJournal, JobLog, Jobs, JobStop
+from jupyter_mntrain.agent.handlers.jobs import (
+    Attempts,
+    JobItem,
+    JobJournal,
+    JobLog,
+    Jobs,
+    JobStacks,
+    JobStop,
+)
 from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases, Port
 from jupyter_mntrain.agent.handlers.node import NodeItem, NodeStream
 from jupyter_mntrain.agent.handlers.probe import ProbeListenHandler, ProbeSendHandler
@@ -34,6 +42,7 @@ ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
     (rf"{_JOB}/stop", JobStop),
     (rf"{_JOB}/journal", JobJournal),
     (rf"{_JOB}/log", JobLog),
+    (rf"{_JOB}/stacks", JobStacks),
     (r"/v1/probe/listen", ProbeListenHandler),
     (r"/v1/probe/send", ProbeSendHandler),
     (r"/v1/trust", Trust),

@@ -10,6 +10,7 @@ from pathlib import Path
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
+from jupyter_mntrain.agent.stacks import answers
 from jupyter_mntrain.model.api import LOG_SIZE_HEADER, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
@@ -121,6 +122,15 @@ class JobLog(AgentHandler):
         if offset < size:
             # Not beyond the size just told: the log grows while we read.
             self.write(await asyncio.to_thread(_read, path, offset, min(limit, size - offset)))
+
+
+class JobStacks(AgentHandler):
+    """What every rank here is at, now."""
+
+    async def post(self, job_id: str) -> None:
+        job = self.node.jobs.get(self.job_id(job_id))
+        asked = job.ask_ranks() if job.is_active else []
+        self.answer(await asyncio.to_thread(answers, asked))
 
 
 def _read(path: Path, offset: int, limit: int) -> bytes:

@@ -59,6 +59,7 @@ def status_view(
     parts.append(state_line(summary))
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
+        parts.append(Text(f"  stacks: {program} stacks {summary.job_id}", "dim"))
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         parts.append(Text(f"  {doing}"))
