@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RESOLVE_TIMEOUT_S = 3.0
 """For an announcement whose SRV or TXT part is not in the cache yet."""
 
+RESOLVE_TRIES = 5
+
 INTERFACES_EVERY_S = 5.0
 """A laptop that joins a network is browsing on it this much later."""
 
@@ -146,9 +148,10 @@ class MdnsDiscovery(Discovery):
 
         info = AsyncServiceInfo(service_type, name)
         # An announcement carries all its records: asking again would cost up to 3 s per node.
-        known = info.load_from_cache(zeroconf) or await info.async_request(
-            zeroconf, RESOLVE_TIMEOUT_S * 1000
-        )
+        known = info.load_from_cache(zeroconf)
+        for _ in range(RESOLVE_TRIES):
+            # A packet that is lost must not hide a node for as long as its record lives.
+            known = known or await info.async_request(zeroconf, RESOLVE_TIMEOUT_S * 1000)
         if known and (found := read_announcement(info)):
             on_found(found)
 

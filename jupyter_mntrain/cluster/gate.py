@@ -20,6 +20,9 @@ from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.cluster")
 
+ADMIT_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Between attempts to let somebody in who does not answer."""
+
 MOST_ANNOUNCED = 512
 """Anybody can announce anything, as often as he likes; more than this is not remembered."""
 
@@ -150,15 +153,17 @@ class Gate:
                 await self._trustee.settle(view.info, client)
 
     async def _admit(self, found: Found) -> None:
-        for address in found.addresses:
-            try:
-                subject = await self.admit(address)
-            except MntrainError as error:
-                # Another process of ours may have been quicker.
-                log.info("%s was not admitted at %s: %s", found.name, address, error)
-                continue
-            if subject.role == "node":
-                self._on_member(found)
-            return
-        # It is announced again if it tries again.
-        self._admissions.pop(found.instance, None)
+        # It may not listen yet, or be too busy to answer; another process of ours may be quicker.
+        for pause_s in ADMIT_PAUSES_S:
+            for address in found.addresses:
+                try:
+                    subject = await self.admit(address)
+                except MntrainError as error:
+                    log.info("%s was not admitted at %s: %s", found.name, address, error)
+                    if isinstance(error, TrustError):
+                        return
+                    continue
+                if subject.role == "node":
+                    self._on_member(found)
+                return
+            await asyncio.sleep(pause_s)

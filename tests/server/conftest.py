@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from jupyter_mntrain.model.api import JobChanged
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.job import JobState
 from jupyter_mntrain.model.metrics import RankStart
+from jupyter_mntrain.trust.certificates import Authority
 from tests.agent.conftest import new_agent
 from tests.agent.live import free_port
 from tests.cluster.conftest import Elsewhere, elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent
 from tests.cluster.samples import record
 from tests.server.live_server import LiveServer
+from tests.trusted import install_drivers
 
 CLUSTER = "served"
 SECRET, FILE = "hunter2-of-the-environment", "print('text of a file of the job')"
@@ -73,12 +76,20 @@ def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "run
     agent.say(JobChanged(record=agent.jobs[job_id]))
 
 
+@cache
+def served_authority() -> Authority:
+    """Of the served cluster alone: real agents of other tests are none of its nodes."""
+    return Authority.make(CLUSTER)
+
+
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     others = Elsewhere(itertools.repeat("127.0.0.1"))
-    agents = [others.agent(f"node{number}", cluster=CLUSTER) for number in (1, 2)]
+    own = {"cluster": CLUSTER, "authority": served_authority()}
+    agents = [others.agent(f"node{number}", **own) for number in (1, 2)]
     addresses = " ".join(agent.where for agent in agents)
     home = tmp_path_factory.mktemp("server") / "home"
+    install_drivers(home / ".config", of=served_authority())
     server = LiveServer(home, free_port("127.0.0.1"), CLUSTER, addresses).start()
     try:
         wait_for(lambda: [one["view"]["liveness"] for one in server.get("/nodes")] == ["up", "up"])

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_mntrain.model.ids import JobId
 from tests.cluster.conftest import wait_for
-from tests.server.conftest import FILE, SECRET, STEPS, Served, put_job
+from tests.server.conftest import FILE, SECRET, STEPS, Served, put_job, served_authority
 from tests.server.live_server import BASE, TOKEN, Page
 
 # Each starts Jupyter servers of its own.
@@ -235,7 +235,9 @@ def frame(text: bytes) -> bytes:
 async def test_a_forgotten_job_is_told(served: Served, page: OpenPage) -> None:
     one = await page()
     await one.next("snapshot")
-    extra = served.elsewhere.agent("node9", cluster=served.server.cluster)
+    extra = served.elsewhere.agent(
+        "node9", cluster=served.server.cluster, authority=served_authority()
+    )
     served.do(put_job, extra, 0, JobId("j-00000099"))
     key = served.server.ask("POST", "/nodes", {"address": extra.where}).json()["key"]
     while (await one.next("node"))["node"]["name"] != "node9":

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.ids import JobId
 from tests.agent.live import free_port
 from tests.cluster.conftest import Elsewhere, wait_for
 from tests.cluster.fake_agent import Refuse
-from tests.server.conftest import CLUSTER, FILE, SECRET, STEPS, Served, put_job
+from tests.server.conftest import CLUSTER, FILE, SECRET, STEPS, Served, put_job, served_authority
 from tests.server.live_server import TOKEN, LiveServer
 
 # Each starts Jupyter servers of its own.
@@ -68,7 +68,7 @@ def test_the_prefix_is_part_of_every_route(served: Served) -> None:
 
 
 def test_a_node_is_added_and_forgotten(served: Served) -> None:
-    third = served.elsewhere.agent("node3", cluster=CLUSTER)
+    third = served.elsewhere.agent("node3", cluster=CLUSTER, authority=served_authority())
     try:
         answer = served.server.ask("POST", "/nodes", {"address": third.where})
         assert answer.status_code == 201, answer.text

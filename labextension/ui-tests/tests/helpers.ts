@@ -22,21 +22,15 @@ export const FAILING = `%%mntrain launch --name broken
 import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])`;
 
-/** Makes a few steps; then one of its ranks does something else for ever. */
+/** Typed in, and so without indented lines, which the editor would indent once more. Makes a few steps; then one of its ranks does something else for ever. */
 export const HANGING = `%%mntrain launch --name hangs --env OMP_NUM_THREADS=1
-import os, time
-import torch, torch.distributed as dist
+import time, torch, torch.distributed as dist
 from jupyter_mntrain import Recorder
-def shuffle_shards():
-    time.sleep(600)
+def shuffle_shards(): time.sleep(600)
+def make(step): step == 20 and dist.get_rank() == 1 and shuffle_shards(); dist.barrier(); recorder.step(tokens=1); time.sleep(0.1)
 dist.init_process_group("gloo")
-with Recorder() as recorder:
-    for step in range(100):
-        if step == 20 and dist.get_rank() == 1:
-            shuffle_shards()
-        dist.barrier()
-        recorder.step(tokens=1)
-        time.sleep(0.1)`;
+recorder = Recorder()
+for step in range(100): make(step)`;
 
 /** Run one of the application's commands, as the palette does. */
 export async function execute(
