@@ -77,7 +77,7 @@ def main() -> int:
             loss = trainer.pipeline.forward_backward(trainer.batches.batch(step))
             trainer.pipeline.share_tied_gradient()
             square = trainer.optimiser.gradient_square()
-            loss, norm = trainer.optimiser.total(loss, square)
+            loss, norm, _ = trainer.optimiser.total(loss, square)
             trainer.optimiser.update(norm)
             loss.item()
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.identity import boot_id
 from jupyter_mntrain.agent.processes import Alive, marked, processes_of, start_time
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.job import Leftover
 

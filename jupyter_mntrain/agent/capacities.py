@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.node import Capacity
 from jupyter_mntrain.plan.rates import parse_bit_rate
 

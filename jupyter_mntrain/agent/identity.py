@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
 
 NODE_NAME_LIMIT = 49

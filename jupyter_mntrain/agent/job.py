@@ -12,18 +12,19 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus
 from jupyter_mntrain.agent.cause import explain
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.processes import KILL_PATIENCE_S, describe, signal_all
 from jupyter_mntrain.agent.stacks import StackRequest
 from jupyter_mntrain.agent.tail import MetricsTail
 from jupyter_mntrain.agent.watchdog import Watchdog
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement
 from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
     RankProgress,
+    RankSaved,
     RankStart,
     RankStep,
     Sample,
@@ -34,6 +35,7 @@ from jupyter_mntrain.model.state import (
     PartEvent,
     RankStepped,
     RankUp,
+    Saved,
     StopAsked,
     apply,
 )
@@ -215,6 +217,9 @@ class LocalJob:
             elif isinstance(sample, RankStep):
                 self.change(RankStepped(rank=sample.rank, step=sample.step))
                 self._watchdog.stepped(sample.rank, sample.step, sample.step_s, now_s)
+            elif isinstance(sample, RankSaved):
+                self.change(Saved(step=sample.step))
+                self._watchdog.got_on(now_s)
             elif isinstance(sample, RankProgress):
                 self._watchdog.got_on(now_s)
 

@@ -20,7 +20,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.agent.processes import (
     SCAN_INTERVAL_S,
     Alive,
@@ -29,6 +28,7 @@ from jupyter_mntrain.agent.processes import (
     marked,
     signal_all,
 )
+from jupyter_mntrain.model.files import write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
 DEFAULT_GRACE_S = 2.0

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 
 FILE = "membership.json"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankStart, RankStep
+from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankSaved, RankStart, RankStep
 
 READ_BYTES = 1 << 20
 """At most per look and file; what is more comes with the next look. No line is that long: what
 has no end by then is not a sample, and is passed over."""
 
-RankSample = RankStart | RankStep | RankProgress | RankEnd
+RankSample = RankStart | RankStep | RankProgress | RankSaved | RankEnd
 """What a rank may say. The rest of a journal is ours to say."""
 
 _decoder = msgspec.json.Decoder(RankSample)

@@ -12,9 +12,9 @@ from typing import Protocol
 import msgspec
 from cryptography import x509
 
-from jupyter_mntrain.agent.files import write_atomically
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.certificates import (
     Subject,
     is_issued_by,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import write_atomically
 
 PRIVATE = 0o600
 
@@ -54,13 +54,8 @@ class KeptFile(Generic[T]):
     def write(self, content: T) -> None:
         """Replace it. Under :meth:`locked`, where what was read decides what is written."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # mkstemp makes the file 0600 from its first moment on.
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(content)))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(self.path)
+        text = msgspec.json.format(msgspec.json.encode(content))
+        write_atomically(self.path, text, mode=PRIVATE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

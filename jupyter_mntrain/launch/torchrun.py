@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
+    CHECKPOINT_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
@@ -80,6 +81,7 @@ def torchrun_command(
         ATTEMPT_VARIABLE: str(attempt.number),
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
+        CHECKPOINT_VARIABLE: str(root.parent / "checkpoints"),
     }
     return NodeCommand(
         node=placement.node, argv=argv, environment=environment, directory=str(root / "work")

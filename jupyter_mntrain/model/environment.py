@@ -14,6 +14,10 @@ METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 It lies in the attempt's own directory, so it also marks the attempt's processes: the keeper finds
 every one by it, whatever it is called and whoever its parent is now."""
 
+CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
+"""Where a job's ranks keep checkpoints on their node if they were told no other place. All attempts
+of the job share it: the next one goes on from there."""
+
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 """Which cluster a driver means when it is not told."""
 

@@ -178,6 +178,8 @@ class PartStatus(Record, frozen=True):
     ended_s: float | None = None
     stop_reason: str | None = None
     stall: Stall | None = None
+    saved_step: int | None = None
+    """Of the newest checkpoint of this attempt that is whole."""
 
 
 class JobRecord(Record, frozen=True):

@@ -90,6 +90,14 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
         return self.total is not None and self.done >= self.total
 
 
+class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
+    """A checkpoint that all ranks agreed is whole: ``step`` steps will not be lost any more."""
+
+    time_s: float
+    rank: Rank
+    step: int
+
+
 class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
     """Written when the recorder closes; its absence after exit means the rank was killed."""
 
@@ -118,7 +126,7 @@ class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
     part: PartStatus
 
 
-Sample = RankStart | RankStep | RankProgress | RankEnd | LinkSample | PartChange
+Sample = RankStart | RankStep | RankProgress | RankSaved | RankEnd | LinkSample | PartChange
 
 
 class JournalLine(Record, frozen=True):

@@ -40,6 +40,12 @@ class RankStepped(Record, frozen=True, tag=True):
     step: int
 
 
+class Saved(Record, frozen=True, tag=True):
+    """A checkpoint of ``step`` steps is whole."""
+
+    step: int
+
+
 class RankDown(Record, frozen=True, tag=True):
     """A rank is known to have ended; ``exit_code`` is negative for a signal."""
 
@@ -73,7 +79,9 @@ class Exited(Record, frozen=True, tag=True):
     leftovers: tuple[Leftover, ...] = ()
 
 
-PartEvent = Launched | RankUp | RankStepped | RankDown | StopAsked | Stalled | Resumed | Exited
+PartEvent = (
+    Launched | RankUp | RankStepped | Saved | RankDown | StopAsked | Stalled | Resumed | Exited
+)
 
 _ORDER: dict[JobState, int] = {
     "unknown": 0,
@@ -97,6 +105,23 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
     match event:
         case Launched(time_s=time_s):
             return _advance(_started(part, time_s), "starting")
+        case RankUp() | RankStepped() | RankDown():
+            return _apply_to_rank(part, event)
+        case Saved(step=step):
+            return _changed(part, saved_step=max(step, part.saved_step or 0))
+        case StopAsked(reason=reason):
+            reason = part.stop_reason or reason
+            return _advance(part, "stopping", stop_reason=reason)
+        case Stalled(stall=stall):
+            return part if part.state == "stopping" else _changed(part, stall=stall)
+        case Resumed():
+            return _changed(part, stall=None)
+        case Exited():
+            return _end(part, event)
+
+
+def _apply_to_rank(part: PartStatus, event: RankUp | RankStepped | RankDown) -> PartStatus:
+    match event:
         case RankUp(rank=rank, pid=pid):
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
@@ -105,15 +130,12 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             bad: JobState = "cancelled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, error=error)
-        case StopAsked(reason=reason):
-            reason = part.stop_reason or reason
-            return _advance(part, "stopping", stop_reason=reason)
-        case Stalled(stall=stall):
-            return msgspec.structs.replace(part, stall=stall) if part.state != "stopping" else part
-        case Resumed():
-            return part if part.stall is None else msgspec.structs.replace(part, stall=None)
-        case Exited():
-            return _end(part, event)
+
+
+def _changed(part: PartStatus, **changes: object) -> PartStatus:
+    """The same object when nothing is different."""
+    new = msgspec.structs.replace(part, **changes)
+    return part if new == part else new
 
 
 def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:

@@ -19,7 +19,14 @@ from typing import Any, Self, SupportsFloat, TypeVar
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankStart, RankStep, encoder
+from jupyter_mntrain.model.metrics import (
+    RankEnd,
+    RankProgress,
+    RankSaved,
+    RankStart,
+    RankStep,
+    encoder,
+)
 from jupyter_mntrain.telemetry.progress import Pace, drawn, length, tracked
 from jupyter_mntrain.telemetry.stacks import arm
 
@@ -170,6 +177,11 @@ class Recorder:
         if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
             self._write(sample)
 
+    def saved(self, step: int) -> None:
+        """Say that a checkpoint of ``step`` steps is whole, on all ranks."""
+        if self._file is not None:
+            self._write(RankSaved(time_s=self._clock(), rank=self._rank, step=step))
+
     def track(
         self, items: Iterable[T], what: str, total: float | None = None, unit: str = ""
     ) -> Iterable[T]:
@@ -208,7 +220,7 @@ class Recorder:
         else:
             self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
 
-    def _write(self, sample: RankStart | RankStep | RankProgress | RankEnd) -> None:
+    def _write(self, sample: RankStart | RankStep | RankProgress | RankSaved | RankEnd) -> None:
         if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank
             return
         line = memoryview(encoder.encode(sample) + b"\n")

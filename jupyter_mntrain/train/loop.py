@@ -13,6 +13,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.checkpointing import Checkpointing
 from jupyter_mntrain.train.decoder import model_shape
 from jupyter_mntrain.train.gemm import device_peak
 from jupyter_mntrain.train.layout import Layout
@@ -84,6 +85,12 @@ class Trainer:
         self.pipeline.measure()
         self.optimiser = Optimiser(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
+        # Where an earlier attempt of this job stood, or the beginning.
+        self.checkpoints = Checkpointing(
+            recipe, world, recorder, digests=ready.digests, model=self.pipeline, say=_say
+        )
+        self.first_step = self.checkpoints.resume(self.optimiser)
+
         # Say who we are before the first step.
         self.flops_per_token = _flops_per_token(recipe, ready.config, ready.layout, world.rank)
         self._introduce(ready)
@@ -93,7 +100,7 @@ class Trainer:
         norms: list[float] = []
         times: list[float] = []
         last = time.perf_counter()
-        for step in range(self.recipe.train.steps):
+        for step in range(self.first_step, self.recipe.train.steps):
             learning_rate = self.optimiser.learning_rate
             sample = self.step(step)
 
@@ -107,6 +114,9 @@ class Trainer:
                 step=step + 1, step_s=times[-1], learning_rate=learning_rate, **sample
             )
             self._log(step + 1, sample, learning_rate, times)
+            if self.checkpoints.after(step + 1, self.optimiser):
+                break
+        self.checkpoints.close()
         return TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
@@ -128,12 +138,13 @@ class Trainer:
         passed = mark()
         square = self.optimiser.gradient_square()
         squared = mark()
-        loss, norm = self.optimiser.total(loss, square)
+        loss, norm, votes = self.optimiser.total(loss, square, self.checkpoints.votes())
         agreed = mark()
         self.optimiser.update(norm)
         end = mark()
 
         self.stopwatch.wait(end)
+        self.checkpoints.count(votes.tolist())
         compute_s = self.meter.compute_s()
         return {
             "tokens": self.recipe.tokens_per_step,

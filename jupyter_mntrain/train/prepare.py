@@ -34,6 +34,8 @@ class Prepared:
     batches: Batches
     corpus: Corpus
     reports: list[Report]
+    digests: dict[str, str]
+    """Of what must be the same on all ranks."""
 
 
 def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Prepared:
@@ -72,7 +74,7 @@ def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Pre
     waiting = Tally(progress, WAITING)
     reports = agree(world, Report(host=world.host, digests=digests))
     waiting.end()
-    return Prepared(config, layout, modules, batches, corpus, reports)
+    return Prepared(config, layout, modules, batches, corpus, reports, digests)
 
 
 def _read(recipe: Recipe, progress: Progress) -> tuple[Any, Corpus, Tokens]:

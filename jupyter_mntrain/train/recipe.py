@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train.presets import DEFAULT_PRESET, PRESETS
-from jupyter_mntrain.train.sections import ModelSection, Recipe
+from jupyter_mntrain.train.sections import CheckpointSection, ModelSection, Recipe
 
 __all__ = ["Recipe", "check", "check_layers", "load_recipe", "parse_recipe", "preset_config"]
 
@@ -65,6 +65,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
         raise _explained(raw, str(error)) from None
     _check_model(recipe.model)
     _check_optimizer(recipe)
+    _check_checkpoint(recipe.checkpoint)
     return recipe
 
 
@@ -145,6 +146,13 @@ def _check_optimizer(recipe: Recipe) -> None:
     if recipe.warmup_steps > recipe.train.steps:
         cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
         raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
+
+
+def _check_checkpoint(section: CheckpointSection) -> None:
+    given = section.directory
+    if given is not None and not given.startswith(("/", "~")):
+        cause = f"checkpoint.directory = {given!r}: every attempt runs in a folder of its own"
+        raise RecipeError(cause, fix="give the whole path, from / or ~")
 
 
 def _check_schedule(recipe: Recipe, world_size: int, stages: int) -> None:

@@ -92,6 +92,20 @@ class TrainSection(UserRecord, frozen=True):
     log_interval: _Count = 10
 
 
+class CheckpointSection(UserRecord, frozen=True):
+    """What a run that was cut off goes on from: weights, optimizer and place in the data.
+
+    ``directory`` may be shared by all nodes or be each node's own; each job gets a folder of its
+    own in it. Left out, checkpoints lie with the job on each node, and go when the job does.
+    ``interval_steps`` 0 saves at the end only. ``keep`` is how many stay.
+    """
+
+    directory: Annotated[str, Meta(min_length=1)] | None = None
+    interval_steps: Annotated[int, Meta(ge=0, le=100_000_000)] = 100
+    at_end: bool = True
+    keep: Annotated[int, Meta(ge=1, le=1000)] = 2
+
+
 class Recipe(UserRecord, frozen=True):
     """Everything the default trainer needs to know, as read from TOML."""
 
@@ -100,6 +114,7 @@ class Recipe(UserRecord, frozen=True):
     pipeline: PipelineSection = PipelineSection()
     optimizer: OptimizerSection = OptimizerSection()
     train: TrainSection = TrainSection()
+    checkpoint: CheckpointSection = CheckpointSection()
 
     @property
     def tokens_per_step(self) -> int:

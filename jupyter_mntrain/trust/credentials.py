@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import ssl
 import stat
-import tempfile
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.certificates import (
     Subject,
     fingerprint,
@@ -196,12 +196,7 @@ def read_private(path: Path) -> str:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file; at no moment may others read it, or find a half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(name).replace(path)
+    write_atomically(path, text.encode(), mode=0o600)
 
 
 def blind_context() -> ssl.SSLContext:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import socket
 
+import psutil
 import pytest
 
 from jupyter_mntrain.agent.leases import MAX_EXPIRY_S, LeaseBook
@@ -91,7 +92,7 @@ def test_a_taken_port_is_refused_naming_who_listens(book):
         port = server.getsockname()[1]
         with pytest.raises(PortTakenError) as refusal:
             grant(book, hold_port=port)
-    assert f"port {port} on 127.0.0.1 is taken by python" in str(refusal.value)
+    assert f"port {port} on 127.0.0.1 is taken by {psutil.Process().name()}" in str(refusal.value)
     assert list(book.all()) == []
 
 

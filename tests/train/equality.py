@@ -131,7 +131,7 @@ def _backward(
 ) -> tuple[float, torch.Tensor]:
     loss = pipeline.forward_backward(batch)
     pipeline.share_tied_gradient()
-    loss, norm = optimiser.total(loss, optimiser.gradient_square())
+    loss, norm, _ = optimiser.total(loss, optimiser.gradient_square())
     return loss.item(), norm
 
 

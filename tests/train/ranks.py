@@ -43,6 +43,7 @@ def run_ranks(
     *arguments: str,
     metrics: Path | None = None,
     directories: Sequence[Path] | None = None,
+    environments: Sequence[Mapping[str, str]] | None = None,
 ) -> list[Ended]:
     """One rank per entry of ``nodes``; equal names are ranks of the same node."""
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
@@ -58,6 +59,7 @@ def run_ranks(
             own["MNTRAIN_METRICS_DIR"] = str(metrics)
             own["TORCHELASTIC_ERROR_FILE"] = str(metrics / f"error-{rank}.json")
             metrics.mkdir(exist_ok=True)
+        own |= environments[rank] if environments else {}
         command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe), *arguments]
         child = subprocess.Popen(
             command,
