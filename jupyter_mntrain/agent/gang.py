@@ -18,8 +18,9 @@ import msgspec
 from jupyter_mntrain.agent.job import LocalJob
 from jupyter_mntrain.agent.peers import PeerClient
 from jupyter_mntrain.model.api import StopRequest
-from jupyter_mntrain.model.job import TERMINAL, JobRecord, PartStatus, Placement
-from jupyter_mntrain.model.rollup import first_cause
+from jupyter_mntrain.model.diagnosis import diagnose
+from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, PartStatus, Placement
+from jupyter_mntrain.model.rollup import blamed_node, first_cause, unknown_part
 
 log = logging.getLogger("mntrain.agent")
 
@@ -40,6 +41,8 @@ class _Peer(NamedTuple):
     placement: Placement
     address: str
     part: PartStatus
+    is_further: bool = False
+    """It is at a later attempt than we."""
 
 
 class GangWatch:
@@ -56,22 +59,24 @@ class GangWatch:
         self._clock = clock
         self._peers = peers
         self._symptom_since_s: float | None = None
+        self._parts: tuple[PartStatus, ...] = ()
 
-    async def run(self) -> None:
-        """Until every part is at its end."""
+    async def run(self) -> tuple[PartStatus, ...]:
+        """Until every part is at its end, as far as is known; the parts then."""
         own = self._job.placement
         places = self._job.record.attempt.placements
         before = [p for p in places if p.node_rank < own.node_rank]
         after = [p for p in places if p.node_rank > own.node_rank]
         ended_s: float | None = None
-        while before or after:
+        while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             if not self._job.is_active:
                 ended_s = ended_s or self._clock()
                 if self._clock() - ended_s > GIVE_UP_AFTER_S:
-                    return
+                    break
             if await self._look(before, after):
-                return
+                break
+        return self._parts
 
     async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
         """One round; True when there is nothing left to watch."""
@@ -79,15 +84,21 @@ class GangWatch:
             head = await self._ask(placement)
             if head is not None:
                 # It watches the others. That its own part broke we need not be told.
-                if not self.waits_for_a_cause([head.part]):
-                    self._end_ours([head.part])
+                if head.is_further:
+                    self._end_ours(f"attempt {self._job.record.attempt.number} is over")
+                elif not self.waits_for_a_cause([head.part]):
+                    self._end_ours(reason_to_end([head.part]))
                 return not self._job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
         peers = [peer for peer in answers if peer is not None]
         parts = [self._job.record.part, *(peer.part for peer in peers)]
+        self._parts = tuple(parts)
+        if not before:
+            silent = [p for p, peer in zip(after, answers, strict=True) if peer is None]
+            self._give_up_on_a_stall([*parts, *map(unknown_part, silent)])
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
-            self._end_ours(parts)
+            self._end_ours(reason)
             await asyncio.gather(
                 *(self._stop(peer, reason) for peer in peers if peer.part.state not in TERMINAL)
             )
@@ -101,8 +112,18 @@ class GangWatch:
         self._symptom_since_s = self._symptom_since_s or self._clock()
         return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
-    def _end_ours(self, parts: Sequence[PartStatus]) -> None:
-        reason = reason_to_end(parts)
+    def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
+        """The head's affair: an attempt that does not get on has failed, if its job says so."""
+        if self._job.record.spec.on_stall != "abort":
+            return
+        found = diagnose(parts)
+        if found is not None and self._job.record.part.state == "running":
+            log.info("job %s: giving up: %s", self._job.record.job_id, found.summary)
+            self._job.abort(
+                Cause(summary=found.summary, time_s=time.time(), rank=found.rank, node=found.node)
+            )
+
+    def _end_ours(self, reason: str | None) -> None:
         if reason is not None and self._job.is_active and self._job.record.part.state != "stopping":
             log.info("job %s: ending our part: %s", self._job.record.job_id, reason)
             self._job.stop(reason, StopRequest(reason=reason).grace_s)
@@ -116,8 +137,9 @@ class GangWatch:
                 record = msgspec.json.decode(body or b"", type=JobRecord)
             except msgspec.MsgspecError:
                 continue
-            if record.attempt.number == self._job.record.attempt.number:
-                return _Peer(placement, address, record.part)
+            ours = self._job.record.attempt.number
+            if record.attempt.number >= ours:
+                return _Peer(placement, address, record.part, record.attempt.number > ours)
         return None
 
     async def _stop(self, peer: _Peer, reason: str) -> None:
@@ -133,7 +155,7 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
     if failed:
         guilty = first_cause(failed) or failed[0]
         what = f": {guilty.cause.summary}" if guilty.cause else ""
-        return f"{guilty.node} failed{what}"
+        return f"{blamed_node(guilty)} failed{what}"
     for part in parts:
         if part.state == "cancelled":
             return part.stop_reason or f"{part.node} was stopped"

@@ -13,13 +13,14 @@ import msgspec
 from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus
 from jupyter_mntrain.agent.cause import explain
 from jupyter_mntrain.agent.journal import Journal
+from jupyter_mntrain.agent.keeper import DEFAULT_GRACE_S
 from jupyter_mntrain.agent.processes import KILL_PATIENCE_S, describe, signal_all
 from jupyter_mntrain.agent.stacks import StackRequest
 from jupyter_mntrain.agent.tail import MetricsTail
 from jupyter_mntrain.agent.watchdog import Watchdog
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement
+from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement, Restart
 from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
@@ -132,6 +133,20 @@ class LocalJob:
         self.change(StopAsked(reason=reason))
         self.attempt.stop(grace_s)
 
+    def abort(self, cause: Cause) -> None:
+        """End this part as failed: the attempt is given up."""
+        if self.is_active:
+            self.change(StopAsked(reason=cause.summary, cause=cause))
+            self.attempt.stop(DEFAULT_GRACE_S)
+
+    def plan(self, restart: Restart) -> None:
+        """Say that another attempt is to come."""
+        self._set(restart=restart)
+
+    def give_up(self) -> None:
+        """No further attempt will come."""
+        self._set(restart=None, is_over=True)
+
     def add_link_sample(self, sample: LinkSample) -> None:
         try:
             self._journal(sample)
@@ -202,6 +217,14 @@ class LocalJob:
         if str(error) != self._trouble:
             self._trouble = str(error)
             log.warning("job %s is not kept on disk: %s", self.record.job_id, error)
+
+    def _set(self, **changes: object) -> None:
+        record = msgspec.structs.replace(self.record, **changes)
+        if record == self.record:
+            return
+        self.record = record
+        self._has_news, self._is_saved, self._next_publish_s = True, False, 0.0
+        self._keep_again()
 
     def ask_ranks(self) -> list[StackRequest]:
         """Begin to ask every rank that lives what it is at."""

@@ -117,7 +117,11 @@ class JobBook:
     def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
         """End this node's part; an older or ended attempt is left as it is."""
         job = self._jobs.get(job_id)
-        if job is None or (attempt is not None and job.record.attempt.number < attempt):
+        is_whole = attempt is None
+        if job is not None and is_whole:
+            job.give_up()
+        is_early = attempt is not None and job is not None and job.record.attempt.number < attempt
+        if job is None or is_early or (is_whole and not job.is_active):
             # Overtaken: the start this stop is meant for must not succeed later.
             self._early_stops.remember(job_id, attempt)
             self._leases.release_unstarted(job_id, attempt)
@@ -196,6 +200,7 @@ class JobBook:
             attempt=request.attempt,
             part=new_part(self._node_id, self._node, placement.ranks),
             submitted_by=request.submitted_by,
+            members=previous.record.members if previous else _members(request),
         )
         directory = self.directory / request.job_id
         job = LocalJob(directory, record, journal=previous.journal if previous else None)
@@ -233,6 +238,10 @@ class JobBook:
             del self._jobs[job.record.job_id]
             job.close()
             shutil.rmtree(job.directory, ignore_errors=True)
+
+
+def _members(request: StartRequest) -> tuple[NodeId, ...]:
+    return tuple(place.node_id for place in request.attempt.placements)
 
 
 def _lease_of(job: LocalJob) -> Lease:

@@ -140,7 +140,7 @@ def _hint(addresses: Sequence[str]) -> None:
 async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
     node = _node(options)
     credentials = node.trust.credentials
-    watches = Watches(PeerClient(credentials.client))
+    watches = Watches(node, PeerClient(credentials.client))
     node.jobs.load()
     for job in node.jobs.all():
         watches.watch(job)

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 
 from jupyter_mntrain.agent.gang import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.job import LocalJob
+from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.peers import PeerClient
+from jupyter_mntrain.agent.restarts import Restarter
+
+log = logging.getLogger("mntrain.agent")
 
 
 class Watches:
     """One task per attempt; asking twice starts one."""
 
-    def __init__(self, peers: PeerClient) -> None:
+    def __init__(self, node: Node, peers: PeerClient) -> None:
         self._peers = peers
+        self._restarter = Restarter(node, peers)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
         """Unless it ended so long ago that everybody knows."""
         ended_s = job.record.part.ended_s
-        if ended_s is not None and time.time() - ended_s > GIVE_UP_AFTER_S:
+        is_old = ended_s is not None and time.time() - ended_s > GIVE_UP_AFTER_S
+        if is_old and not _is_to_restart(job):
             return
         key = (job.record.job_id, job.record.attempt.number)
         if key in self._tasks:
             return
-        task = asyncio.ensure_future(GangWatch(job, self._peers).run())
+        task = asyncio.ensure_future(self._follow(job))
         self._tasks[key] = task
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _follow(self, job: LocalJob) -> None:
+        try:
+            parts = await GangWatch(job, self._peers).run()
+            if _is_to_restart(job):
+                restarted = await self._restarter.run(job, parts)
+                if restarted is not None:
+                    self.watch(restarted)
+        except Exception:  # drivers must not wait for what will not come; it is in the log
+            log.exception("job %s: cannot be watched any more", job.record.job_id)
+            job.give_up()
 
     def close(self) -> None:
         for task in list(self._tasks.values()):
             task.cancel()
+
+
+def _is_to_restart(job: LocalJob) -> bool:
+    """Whether this node, as the head, still has to decide what comes next."""
+    record = job.record
+    is_head = record.attempt.head.node_id == record.part.node_id
+    return is_head and record.spec.max_restarts > 0 and not record.is_over

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.node_view import NodeView
 from jupyter_mntrain.cluster.series import JobSeries
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.job import Cause, Diagnosis, JobState, PartStatus, Placement
+from jupyter_mntrain.model.job import Cause, Diagnosis, JobState, PartStatus, Placement, Restart
 from jupyter_mntrain.plan.versions import Divergence
 
 BUNDLE_VERSION = 1
@@ -85,6 +85,7 @@ class JobEntry(Record, frozen=True):
     cause: Cause | None = None
     cause_node: str | None = None
     stall: Diagnosis | None = None
+    restart: Restart | None = None
 
 
 class JobBundle(Record, frozen=True):

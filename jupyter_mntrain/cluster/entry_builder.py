@@ -59,6 +59,7 @@ def job_entry(
         cause=view.cause,
         cause_node=view.cause_node,
         stall=view.stall,
+        restart=view.restart,
     )
 
 

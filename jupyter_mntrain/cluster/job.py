@@ -65,7 +65,7 @@ class Job:
         Cheap at any length: old steps are not copied. The first call returns before much has
         arrived; ``is_complete`` says when a finished job has been read to its end.
         """
-        if self._follower is None:
+        if self._follower is None or self._follower.is_behind:
             self.watch()
         assert self._follower is not None  # noqa: S101  # watch() has just set it
         return self._follower.snapshot()

@@ -43,10 +43,12 @@ class JournalFollower:
         self._tasks: dict[NodeId, asyncio.Task[None]] = {}
         self._complete: dict[NodeId, int] = {}
         """Attempt up to which a node's journal has been read to its end."""
+        self._followed = 0
 
     def follow(self) -> None:
         """Follow every participant that is not followed yet; call again after a new attempt."""
         attempt = self._view().attempt
+        self._followed = attempt.number
         for placement in attempt.placements:
             task = self._tasks.get(placement.node_id)
             is_read = self._complete.get(placement.node_id, 0) >= attempt.number
@@ -57,10 +59,15 @@ class JournalFollower:
     async def close(self) -> None:
         await end_tasks(self._tasks.values())
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether an attempt has begun that is not followed yet; safe from any thread."""
+        return self._view().attempt.number > self._followed
+
     def snapshot(self) -> JobHistory:
         """What has been read so far; safe from any thread."""
         view = self._view()
-        is_complete = all(part.state in TERMINAL for part in view.parts) and all(
+        is_complete = view.state in TERMINAL and all(
             self._complete.get(placement.node_id, 0) >= view.attempt.number
             for placement in view.attempt.placements
         )

@@ -9,7 +9,15 @@ from jupyter_mntrain.cluster.history import JobHistory, RankSeries
 from jupyter_mntrain.cluster.link_summary import LinkSummary, summarise_links
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.job import TERMINAL, Cause, Diagnosis, JobState, JobView, PartStatus
+from jupyter_mntrain.model.job import (
+    TERMINAL,
+    Cause,
+    Diagnosis,
+    JobState,
+    JobView,
+    PartStatus,
+    Restart,
+)
 from jupyter_mntrain.model.metrics import RankProgress, RankStep
 from jupyter_mntrain.telemetry import formulas
 
@@ -73,6 +81,10 @@ class JobSummary(Record, frozen=True):
     cause: Cause | None = None
     cause_node: str | None = None
     stall: Diagnosis | None = None
+    attempt: int = 1
+    attempts: int = 1
+    """How many there may be."""
+    restart: Restart | None = None
 
 
 def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
@@ -110,6 +122,9 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         cause=view.cause,
         cause_node=view.cause_node,
         stall=view.stall,
+        attempt=view.attempt.number,
+        attempts=view.spec.max_restarts + 1,
+        restart=view.restart,
     )
 
 

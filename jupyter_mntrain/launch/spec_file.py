@@ -116,6 +116,12 @@ def _top(spec: JobSpec) -> str:
         fields["port"] = spec.port
     if spec.link_capacity_bytes_per_s is not None:
         fields["link_capacity_bytes_per_s"] = spec.link_capacity_bytes_per_s
+    if spec.max_restarts:
+        fields["max_restarts"] = spec.max_restarts
+    if spec.on_stall != "report":
+        fields["on_stall"] = spec.on_stall
+    if spec.min_nodes is not None:
+        fields["min_nodes"] = spec.min_nodes
     return _lines(fields)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
@@ -47,6 +49,11 @@ class JobSpec(UserRecord, frozen=True):
         torchrun_arguments: passed on to torchrun as they are, before the entry.
         port: rendezvous port on the head; ``None`` = a free one.
         link_capacity_bytes_per_s: the user's own denominator for link utilisation.
+        max_restarts: further attempts after one that failed; each goes on from the newest
+            checkpoint that is whole.
+        on_stall: what becomes of an attempt that does not get on. ``abort`` ends it as failed.
+        min_nodes: go on without nodes that stay silent, with at least this many; ``None`` = wait
+            for all of them.
     """
 
     entry: tuple[str, ...]
@@ -57,6 +64,9 @@ class JobSpec(UserRecord, frozen=True):
     torchrun_arguments: tuple[str, ...] = ()
     port: int | None = None
     link_capacity_bytes_per_s: float | None = None
+    max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 0
+    on_stall: Literal["report", "abort"] = "report"
+    min_nodes: Annotated[int, Meta(ge=1)] | None = None
     version: int = SPEC_VERSION
 
     @property
@@ -94,6 +104,11 @@ class Attempt(Record, frozen=True):
     master_port: int
     submitted_s: float
 
+    @property
+    def head(self) -> Placement:
+        """The participant that coordinates the job."""
+        return self.placements[0]
+
 
 class RankStatus(Record, frozen=True):
     """A rank as its node knows it.
@@ -125,6 +140,8 @@ class Cause(Record, frozen=True):
     rank: Rank | None = None
     detail: str = ""
     """The traceback or the last lines of the log."""
+    node: str | None = None
+    """Whose fault it is, where that is not the node that says so."""
     is_symptom: bool = False
     """True for "connection closed by peer" and its like: somebody else is to blame."""
 
@@ -182,14 +199,36 @@ class PartStatus(Record, frozen=True):
     """Of the newest checkpoint of this attempt that is whole."""
 
 
+class Restart(Record, frozen=True):
+    """The attempt to come, as the head plans it.
+
+    Args:
+        at_s: Unix time before which it does not begin.
+        waits_for: why it has not begun although it is time: a node that is silent, a busy GPU.
+    """
+
+    number: int
+    at_s: float
+    waits_for: str = ""
+
+
 class JobRecord(Record, frozen=True):
-    """What every participant keeps of a job: the whole spec, the attempt, its own part."""
+    """What every participant keeps of a job: the whole spec, the attempt, its own part.
+
+    Args:
+        members: every node that took part in an attempt; a later one may be without some.
+        restart: on the head, while another attempt is to come.
+        is_over: on the head of a job with restarts: none will come any more.
+    """
 
     job_id: JobId
     spec: JobSpec
     attempt: Attempt
     part: PartStatus
     submitted_by: str = ""
+    members: tuple[NodeId, ...] = ()
+    restart: Restart | None = None
+    is_over: bool = False
 
 
 class Diagnosis(Record, frozen=True):
@@ -214,3 +253,4 @@ class JobView(Record, frozen=True):
     cause_node: str | None = None
     submitted_by: str = ""
     stall: Diagnosis | None = None
+    restart: Restart | None = None

@@ -36,16 +36,21 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         for placement in newest.attempt.placements
     )
     guilty = first_cause(parts)
+    state = job_state(part.state for part in parts)
+    head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
+    if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
+        state = "pending"  # an attempt has failed; the head says when the job has, for good
     return JobView(
         job_id=newest.job_id,
         spec=newest.spec,
         attempt=newest.attempt,
-        state=job_state(part.state for part in parts),
+        state=state,
         parts=parts,
         cause=guilty.cause if guilty else None,
-        cause_node=guilty.node if guilty else None,
+        cause_node=blamed_node(guilty) if guilty else None,
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
+        restart=head.restart if head and state == "pending" else None,
     )
 
 
@@ -74,6 +79,11 @@ def first_cause(parts: Iterable[PartStatus]) -> PartStatus | None:
 
     guilty = [part for part in parts if part.cause is not None]
     return min(guilty, key=order, default=None)
+
+
+def blamed_node(part: PartStatus) -> str:
+    """The node that a part's cause is about: as a rule its own."""
+    return (part.cause.node if part.cause else None) or part.node
 
 
 def unknown_part(placement: Placement) -> PartStatus:

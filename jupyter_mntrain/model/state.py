@@ -55,9 +55,13 @@ class RankDown(Record, frozen=True, tag=True):
 
 
 class StopAsked(Record, frozen=True, tag=True):
-    """Somebody asked for an end: a person, or the head because another node failed."""
+    """Somebody asked for an end: a person, or the head because another node failed.
+
+    With a ``cause`` it is the head that gives up an attempt, as one that stalled: it has failed.
+    """
 
     reason: str
+    cause: Cause | None = None
 
 
 class Stalled(Record, frozen=True, tag=True):
@@ -109,9 +113,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _apply_to_rank(part, event)
         case Saved(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
-        case StopAsked(reason=reason):
-            reason = part.stop_reason or reason
-            return _advance(part, "stopping", stop_reason=reason)
+        case StopAsked():
+            return _stop(part, event)
         case Stalled(stall=stall):
             return part if part.state == "stopping" else _changed(part, stall=stall)
         case Resumed():
@@ -145,6 +148,15 @@ def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus
     return msgspec.structs.replace(part, state=state, **changes)
 
 
+def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
+    """The first reason stays, but whom a person ends has not failed."""
+    if part.state != "stopping":
+        return _advance(part, "stopping", stop_reason=event.reason, cause=event.cause)
+    if part.cause is not None and event.cause is None:
+        return _changed(part, stop_reason=event.reason, cause=None)
+    return part
+
+
 def _started(part: PartStatus, time_s: float) -> PartStatus:
     """The first start counts; told late, after its ranks were seen, it still counts."""
     if part.started_s is not None:
@@ -176,8 +188,10 @@ def _running_when_all_are(part: PartStatus) -> PartStatus:
 
 
 def _end(part: PartStatus, event: Exited) -> PartStatus:
+    cause = event.cause
     if part.state == "stopping":
-        state: JobState = "cancelled"
+        cause = part.cause
+        state: JobState = "cancelled" if cause is None else "failed"
     else:
         has_failed = any(status.state == "failed" for status in part.ranks)
         state = "succeeded" if event.exit_code == 0 and not has_failed else "failed"
@@ -195,6 +209,6 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         exit_code=event.exit_code,
         ended_s=event.time_s,
         # Only a failure has a cause: what ranks print while they are stopped is noise.
-        cause=event.cause if state == "failed" else None,
+        cause=cause if state == "failed" else None,
         leftovers=event.leftovers,
     )

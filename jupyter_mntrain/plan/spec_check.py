@@ -39,6 +39,12 @@ def check_spec(spec: JobSpec) -> None:
         )
     if spec.port is not None and not 0 < spec.port <= MAX_PORT:
         raise SpecError(f"port {spec.port} does not exist", fix=f"choose one from 1 to {MAX_PORT}")
+    least = spec.min_nodes
+    if least is not None and not 1 <= least <= len(spec.participants):
+        raise SpecError(
+            f"min_nodes {least}: the job has {len(spec.participants)} nodes",
+            fix=f"use 1 to {len(spec.participants)}, or leave it out to wait for all",
+        )
     capacity = spec.link_capacity_bytes_per_s
     if capacity is not None and not capacity > 0:
         raise SpecError(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
 
 HIGHEST_PORT = 65535
+MOST_RESTARTS = 1000
 
 
 class Launch(Verb):
@@ -145,6 +146,25 @@ def spec_options(parser: Parser) -> None:
         completes="file",
         help="a further small text file for every node's working directory; repeatable",
     )
+    parser.option(
+        "--restarts",
+        type=typed(_count),
+        metavar="N",
+        help="if it fails, start it again up to N times, from its newest checkpoint",
+    )
+    parser.option(
+        "--on-stall",
+        choices=("report", "abort"),
+        help="what to do with a job that does not get on: only say so (default), or end it as "
+        "failed, so that --restarts starts it again",
+    )
+    parser.option(
+        "--min-nodes",
+        type=typed(_least),
+        metavar="N",
+        help="when it starts again and a node stays silent, go on without it with at least N; "
+        "default: wait for all",
+    )
     parser.option("--name", metavar="NAME", help="what to call the job")
     parser.option(
         "--link-capacity",
@@ -196,6 +216,9 @@ def build_spec(context: Context, args: Namespace) -> Built:
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
         port=args.port or before.port,
         link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
+        max_restarts=before.max_restarts if args.restarts is None else args.restarts,
+        on_stall=args.on_stall or before.on_stall,
+        min_nodes=args.min_nodes or before.min_nodes,
     )
     workload.check(spec.world_size)
     return Built(cluster, spec, workload)
@@ -296,6 +319,18 @@ def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= HIGHEST_PORT):
         raise ValueError(f"{text!r} is not a port from 1 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= MOST_RESTARTS):
+        raise ValueError(f"{text!r} is not a number from 0 to {MOST_RESTARTS}")
+    return int(text)
+
+
+def _least(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError(f"{text!r} is not a number of nodes, 1 or more")
     return int(text)
 
 

@@ -27,6 +27,7 @@ export interface Everything {
   RankNumbers?: RankNumbers;
   JobNumbers?: JobNumbers;
   Diagnosis?: Diagnosis;
+  Restart?: Restart;
   Resumed?: Resumed;
   NodeSet?: NodeSet;
   NodeBeat?: NodeBeat;
@@ -340,6 +341,7 @@ export interface JobEntry {
   cause?: Cause | null;
   cause_node?: string | null;
   stall?: Diagnosis | null;
+  restart?: Restart | null;
 }
 /**
  * A participant as it was granted: which node, which ranks, which address and devices.
@@ -377,6 +379,7 @@ export interface PartStatus {
   ended_s?: number | null;
   stop_reason?: string | null;
   stall?: Stall | null;
+  saved_step?: number | null;
 }
 /**
  * A rank as its node knows it.
@@ -405,6 +408,7 @@ export interface Cause {
   time_s: number;
   rank?: number | null;
   detail?: string;
+  node?: string | null;
   is_symptom?: boolean;
 }
 /**
@@ -504,6 +508,21 @@ export interface Diagnosis {
   since_s: number;
   node?: string | null;
   rank?: number | null;
+}
+/**
+ * The attempt to come, as the head plans it.
+ *
+ *     Args:
+ *         at_s: Unix time before which it does not begin.
+ *         waits_for: why it has not begun although it is time: a node that is silent, a busy GPU.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Restart".
+ */
+export interface Restart {
+  number: number;
+  at_s: number;
+  waits_for?: string;
 }
 /**
  * Nothing was lost: the missed messages follow.

@@ -2,6 +2,7 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import * as formats from './formats';
 import type { JobEntry } from './schema';
 
 export const OVER = new Set(['succeeded', 'failed', 'cancelled']);
@@ -32,6 +33,24 @@ export function causeLine(job: JobEntry): string | null {
   return job.cause_node
     ? `${job.cause_node}: ${job.cause.summary}`
     : job.cause.summary;
+}
+
+/** What is to come after an attempt that failed; `null` if nothing is. */
+export function restartLine(
+  job: JobEntry,
+  trans: TranslationBundle
+): string | null {
+  const { restart } = job;
+  if (!restart) {
+    return null;
+  }
+  return restart.waits_for
+    ? trans.__('attempt %1 waits: %2', restart.number, restart.waits_for)
+    : trans.__(
+        'attempt %1 begins at %2',
+        restart.number,
+        formats.clock(restart.at_s, true)
+      );
 }
 
 /** A share of its steps, 0..1; `null` when nobody knows how many there are. */

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -144,11 +145,12 @@ def launch(
     job_id: JobId | None = None,
     attempt: int = 1,
     port: int = 0,
+    **policy: Any,
 ) -> JobId:
     """Lease and start by hand, one rank per agent, as a driver does."""
     job_id = job_id or new_job_id()
     grants = [lease(agent, job_id, attempt, None if n else port) for n, agent in enumerate(agents)]
-    request = start_request(agents, script, job_id, attempt, grants[0].port or 0)
+    request = start_request(agents, script, job_id, attempt, grants[0].port or 0, **policy)
     for agent in agents:
         answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/{attempt}", request)
         assert answer.status_code == 200, answer.text
@@ -163,7 +165,7 @@ def lease(agent: LiveAgent, job_id: JobId, attempt: int, port: int | None) -> Le
 
 
 def start_request(
-    agents: list[LiveAgent], script: str, job_id: JobId, attempt: int, port: int
+    agents: list[LiveAgent], script: str, job_id: JobId, attempt: int, port: int, **policy: Any
 ) -> StartRequest:
     placed = Attempt(
         number=attempt,
@@ -189,6 +191,7 @@ def start_request(
         entry=("script.py",),
         files={"script.py": script},
         participants=tuple(Participant(node=agent.name) for agent in agents),
+        **policy,
     )
     return StartRequest(job_id=job_id, spec=spec, attempt=placed, submitted_by="a test")
 

@@ -38,6 +38,8 @@ def example(kind: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return arguments[-1]
+    if origin is typing.Annotated:
+        return example(arguments[0])
     if origin in (types.UnionType, typing.Union):
         return example(next(one for one in arguments if one is not types.NoneType))
     if origin is tuple:

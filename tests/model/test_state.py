@@ -17,6 +17,7 @@ from jupyter_mntrain.model.state import (
     RankStepped,
     RankUp,
     Resumed,
+    Saved,
     Stalled,
     StopAsked,
     apply,
@@ -47,6 +48,9 @@ EVENTS: tuple[PartEvent, ...] = (
     RankDown(rank=Rank(1), exit_code=-9, error="killed"),
     StopAsked(reason="by user"),
     StopAsked(reason="again"),
+    StopAsked(reason="it stalled", cause=CAUSE),
+    Saved(step=2),
+    Saved(step=4),
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, cause=CAUSE),
     Exited(time_s=9.0, exit_code=None),
@@ -126,6 +130,23 @@ def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping
     ended = apply(part, Exited(time_s=9.0, exit_code=1, cause=CAUSE))
     assert ended.stall == part.stall, "what it was at when it ended is worth knowing"
     assert after(StopAsked(reason="by user"), stalled).stall is None
+
+
+def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> None:
+    running = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11))
+    aborted = apply(running, StopAsked(reason="it stalled", cause=CAUSE))
+    assert aborted.state == "stopping"
+    ended = apply(aborted, Exited(time_s=9.0, exit_code=-9))
+    assert (ended.state, ended.cause) == ("failed", CAUSE)
+    by_user = apply(aborted, StopAsked(reason="by user"))
+    ended = apply(by_user, Exited(time_s=9.0, exit_code=-9))
+    assert (ended.state, ended.cause, ended.stop_reason) == ("cancelled", None, "by user")
+    late = apply(by_user, StopAsked(reason="it stalled", cause=CAUSE))
+    assert late == by_user, "whom a person ended has not failed"
+
+
+def test_the_newest_checkpoint_counts() -> None:
+    assert after(Saved(step=4), Saved(step=2)).saved_step == 4
 
 
 def test_steps_never_go_back() -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ class Host:
     home: Path
     record: Path
     _outer: subprocess.Popen[str] | None = None
+    _started: list[HostProcess] = field(default_factory=list)
 
     @property
     def management_address(self) -> str:
@@ -116,6 +117,9 @@ class Host:
         if self._outer is not None:
             self._outer.wait()
             self._outer = None
+        for process in self._started:
+            process.wait()
+        self._started.clear()
         self.record.unlink(missing_ok=True)
 
     def command(self, words: Sequence[str]) -> list[str]:
@@ -134,7 +138,9 @@ class Host:
     ) -> HostProcess:
         """As :class:`subprocess.Popen`, there; signals go to the process itself."""
         env = {**os.environ, **(environment or {})}
-        return HostProcess(self.command(words), env=env, start_new_session=True, **how)
+        process = HostProcess(self.command(words), env=env, start_new_session=True, **how)
+        self._started.append(process)
+        return process
 
     def run(
         self,

@@ -113,10 +113,11 @@ def test_choices_become_the_words_of_launch() -> None:
         microbatches=4,
         changes='train.steps=5 model.preset="llama-8m"',
         environment="A=1 B='two words'",
+        restart="failed or stalled",
     )
     assert launch_words(chosen, ["a:2", "b"], head="b", target="r.toml") == [
         "r.toml", "--member", "a:2", "--member", "b", "--head", "b", "--port", "29500",
-        "--env", "A=1", "--env", "B=two words",
+        "--restarts", "3", "--on-stall", "abort", "--env", "A=1", "--env", "B=two words",
         "--set", 'pipeline.schedule="gpipe"', "--set", "pipeline.microbatches=4",
         "--set", "train.steps=5", "--set", "model.preset=llama-8m",
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
+from jupyter_mntrain.agent.handlers.restarts import RestartHandler
 from jupyter_mntrain.agent.stacks import answers
 from jupyter_mntrain.model.api import LOG_SIZE_HEADER, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
@@ -42,10 +43,11 @@ class _SharedJob(AgentHandler):
         if self.caller.role == "driver":
             return known
         try:
-            placements = self.node.jobs.get(known).record.attempt.placements
+            record = self.node.jobs.get(known).record
         except JobNotFoundError:
-            placements = ()
-        if self.caller.name not in {placement.node_id for placement in placements}:
+            raise self.not_allowed() from None
+        placements = record.attempt.placements
+        if self.caller.name not in {*record.members, *(place.node_id for place in placements)}:
             raise self.not_allowed()
         return known
 
@@ -55,9 +57,12 @@ class JobItem(_SharedJob):
         self.answer(self.node.jobs.get(self.shared(job_id)).record)
 
 
-class Attempts(AgentHandler):
+class Attempts(RestartHandler):
     def put(self, job_id: str, attempt: str) -> None:
+        if self.caller.role == "node":
+            self.refuse_foreign(self.job_id(job_id))
         request = self.body_as(StartRequest)
+        self.refuse_other_work(request)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise self.problem(400, "bad-request", "path and body name different attempts")
         with self.audited("start", job_id):

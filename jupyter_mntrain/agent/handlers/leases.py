@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from jupyter_mntrain.agent.handlers.base import AgentHandler
-from jupyter_mntrain.model.api import LeaseRequest
+from jupyter_mntrain.agent.handlers.restarts import RestartHandler
 
 
-class Leases(AgentHandler):
+class Leases(RestartHandler):
     def post(self) -> None:
-        self.answer(self.node.lease(self.body_as(LeaseRequest)))
+        self.answer(self.node.lease(self.lease_request()))
 
 
-class LeaseItem(AgentHandler):
+class LeaseItem(RestartHandler):
     def delete(self, job_id: str, attempt: str) -> None:
         """Give back what was not started; what runs is ended by stop."""
+        if self.caller.role == "node":
+            self.refuse_foreign(self.job_id(job_id))
         self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))
         self.node.tell_leases()
         self.answer({})

@@ -23,6 +23,7 @@ from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.train.sections import PipelineSection
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.panel import Check, Choices, Form, Panel
+from jupyter_mntrain.verbs.panel.choices import RESTARTS
 from jupyter_mntrain.verbs.panel.text import form_text
 
 if TYPE_CHECKING:
@@ -128,7 +129,13 @@ class WidgetPanel:
         )
         self._port.layout.width = "132px"
         self._restart = ipywidgets.Dropdown(
-            description="Restart", options=["never"], tooltip="A job that fails is not started anew"
+            description="Restart",
+            options=[
+                ("never", "never"),
+                ("if it fails", "failed"),
+                ("if it fails or hangs", "failed or stalled"),
+            ],
+            tooltip=f"From its newest checkpoint, up to {RESTARTS} times",
         )
         self._settings = box("mnt-plain")
         self._predicted = html()
@@ -193,6 +200,7 @@ class WidgetPanel:
         self._listen(
             self._port, lambda value: self._change(lambda c: replace(c, port=value.strip()))
         )
+        self._listen(self._restart, lambda value: self._change(lambda c: replace(c, restart=value)))
         self._reset.on_click(lambda _: self._do(self._panel.reset))
         self._launch.on_click(lambda _: self._do(self._begin_launch))
         self._measure.on_click(lambda _: self._do(self._begin_measure))
@@ -354,6 +362,7 @@ class WidgetPanel:
         put(self._changes, value=panel.choices.changes)
         put(self._environment, value=panel.choices.environment)
         put(self._port, value=panel.choices.port)
+        put(self._restart, value=panel.choices.restart)
         if form.settings != self._settings_shown:
             self._settings_shown = form.settings
             put_lines(self._settings, [check_line(one, self._change) for one in form.settings])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Literal
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
@@ -27,6 +28,12 @@ class NodeChoice(Record, frozen=True):
     interface: str | None = None
 
 
+Restart = Literal["never", "failed", "failed or stalled"]
+"""A job that hangs has not failed until somebody, or this, ends it."""
+
+RESTARTS = 3
+
+
 class Choices(Record, frozen=True):
     """Everything a panel lets a person choose for one recipe. Nothing chosen is a launch, too.
 
@@ -39,6 +46,7 @@ class Choices(Record, frozen=True):
         microbatches: ``None`` = as the recipe says.
         changes: ``section.field=value``, more of them apart by blanks, quoted as in a shell.
         environment: ``NAME=VALUE``, more of them in the same way.
+        restart: when it is started again, up to :data:`RESTARTS` times.
     """
 
     nodes: dict[str, NodeChoice] = {}
@@ -49,6 +57,7 @@ class Choices(Record, frozen=True):
     microbatches: int | None = None
     changes: str = ""
     environment: str = ""
+    restart: Restart = "never"
 
     def node(self, name: str) -> NodeChoice:
         return self.nodes.get(name, NodeChoice())
@@ -134,6 +143,10 @@ def launch_words(
         words += ["--head", head]
     if choices.port.strip():
         words += ["--port", choices.port.strip()]
+    if choices.restart != "never":
+        words += ["--restarts", str(RESTARTS)]
+    if choices.restart == "failed or stalled":
+        words += ["--on-stall", "abort"]
     for variable in variables(choices):
         words += ["--env", variable]
     for change in overrides(choices):

@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model.job import Diagnosis, JobState, JobView
+from jupyter_mntrain.model.job import Diagnosis, JobState, JobView, Restart
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.verbs.tables._plain import plain_table
@@ -60,8 +60,10 @@ def status_view(
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
         parts.append(Text(f"  stacks: {program} stacks {summary.job_id}", "dim"))
+    if summary.restart is not None:
+        parts.append(restart_line(summary.restart, now_s))
     doing = ranks_progress(summary.ranks)
-    if doing is not None:
+    if doing is not None and summary.restart is None:
         parts.append(Text(f"  {doing}"))
     parts.extend(_endings(history.view) if history else ())
     if any(rank.step for rank in summary.ranks):
@@ -91,11 +93,22 @@ def stall_line(stall: Diagnosis, now_s: float | None = None) -> Text:
     return text.append(f". Fix: {stall.fix}.", style="default")
 
 
+def restart_line(restart: Restart, now_s: float | None = None) -> Text:
+    """When the next attempt comes, or what it waits for."""
+    text = Text("⟳ ", style="cyan")
+    in_s = restart.at_s - (time.time() if now_s is None else now_s)
+    when = f"begins in {formats.duration(in_s)}" if in_s > 1 else "begins"
+    what = f"waits: {restart.waits_for}" if restart.waits_for else when
+    return text.append(f"attempt {restart.number} {what}", style="bold default")
+
+
 def state_line(summary: JobSummary) -> Text:
     """Icon, state, name, id, step and time."""
     text = state_text(summary.state)
     text.append(f"  {summary.name}", style="bold")
     text.append(f"  {summary.job_id}", style="dim")
+    if summary.attempt > 1:
+        text.append(f"  attempt {summary.attempt} of {summary.attempts}")
     if summary.steps:
         of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
         text.append(f"  step {count(summary.steps)}{of}")
@@ -118,6 +131,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(doing)
     if summary.stall is not None:
         facts.append(f"stalled: {summary.stall.summary}")
+    if summary.restart is not None:
+        facts.append(restart_line(summary.restart, now_s).plain)
     return ", ".join(facts)
 
 

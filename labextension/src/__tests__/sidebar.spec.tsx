@@ -5,7 +5,7 @@ import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
 import { cellForJob, cellForNodes } from '../cells';
-import { StallCard } from '../liveview/header';
+import { FailureCard, StallCard } from '../liveview/header';
 import { statusLine } from '../plugins/status';
 import { Jobs } from '../sidebar/jobs';
 import { Nodes } from '../sidebar/nodes';
@@ -137,6 +137,26 @@ describe('a job', () => {
     cleanup();
     render(<StallCard job={job()} trans={trans} />);
     expect(screen.queryByRole('alert')).toBeNull();
+  });
+
+  it('that failed once says when it is tried again, or what it waits for', () => {
+    const cause = { summary: 'killed by SIGKILL', time_s: 100 };
+    const failed = { state: 'pending', cause, cause_node: 'muthur' } as const;
+    const restart = { number: 2, at_s: 0 };
+    const planned = context({ jobs: [job({ ...failed, restart })] });
+    render(<Jobs {...planned.props} />);
+    expect(screen.getByText(/attempt 2 begins at/)).toBeTruthy();
+    expect(screen.getByRole('button', { name: 'Stop' })).toBeTruthy();
+    cleanup();
+    const waits = { ...restart, waits_for: 'muthur does not answer' };
+    const waiting = job({ ...failed, restart: waits });
+    render(<Jobs {...context({ jobs: [waiting] }).props} />);
+    expect(
+      screen.getByText('attempt 2 waits: muthur does not answer')
+    ).toBeTruthy();
+    cleanup();
+    render(<FailureCard job={waiting} trans={trans} />);
+    expect(screen.getByRole('alert').textContent).toContain('attempt 2 waits');
   });
 
   it('of many ranks is a grid with its counts', () => {

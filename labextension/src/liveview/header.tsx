@@ -8,7 +8,7 @@ import { Icon } from '../icons';
 import type { JobEntry } from '../schema';
 import type { SeriesStore } from '../series';
 import { CommandIDs } from '../tokens';
-import { OVER, progressOf, stateWord } from '../words';
+import { OVER, progressOf, restartLine, stateWord } from '../words';
 
 export interface IHeaderProps {
   job: JobEntry;
@@ -275,6 +275,7 @@ export function FailureCard(props: {
         {typeof cause.rank === 'number' &&
           `, ${trans.__('rank %1', cause.rank)}`}
       </p>
+      {job.restart && <p>{restartLine(job, trans)}</p>}
       {leftovers.map(({ node: where, left }) => (
         <p key={`${where}-${left.pid}`}>
           {trans.__(

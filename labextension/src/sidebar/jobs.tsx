@@ -8,7 +8,7 @@ import * as formats from '../formats';
 import { Icon } from '../icons';
 import type { JobEntry, RankNumbers } from '../schema';
 import { CommandIDs } from '../tokens';
-import { causeLine, OVER, progressOf, stateWord } from '../words';
+import { causeLine, OVER, progressOf, restartLine, stateWord } from '../words';
 import { type IContext, menuKeys, RowMenu } from './parts';
 
 /** From here on cells without numbers, in rows. */
@@ -127,7 +127,9 @@ function Job(props: IContext & { job: JobEntry }): JSX.Element {
             {formats.loss(numbers.loss)}
           </p>
         )}
-        {!isKnown && !isOver && <Activities job={job} trans={trans} />}
+        {!isKnown && !isOver && !job.restart && (
+          <Activities job={job} trans={trans} />
+        )}
         <Ranks {...props} />
         <div className="mnt-buttons">
           <button className="btn" onClick={run(CommandIDs.attach)}>
@@ -171,6 +173,10 @@ function stateLine(job: JobEntry, trans: IContext['trans']): string {
     .filter(ended => ended > 0);
   if (OVER.has(job.state) && ends.length) {
     return `${word} ${formats.clock(Math.max(...ends))}`;
+  }
+  const restart = restartLine(job, trans);
+  if (restart) {
+    return restart;
   }
   const unknown = job.ranks.filter(rank => rank.state === 'unknown').length;
   return unknown

@@ -1,0 +1,65 @@
+"""What a job's head may ask of the other participants: what a driver has deposited, once more."""
+
+from __future__ import annotations
+
+from tornado.web import HTTPError
+
+from jupyter_mntrain.agent.handlers.base import AgentHandler
+from jupyter_mntrain.model.api import LeaseRequest, StartRequest
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.job import JobRecord
+from jupyter_mntrain.model.restarts import follows
+
+
+class RestartHandler(AgentHandler):
+    """Drivers may ask for anything, a node for the next attempt of a job that it is the head of."""
+
+    for_nodes = True
+
+    def refuse_foreign(self, job_id: JobId) -> JobRecord:
+        """The record of a job that the calling node may start again.
+
+        Raises:
+            NotAllowedError: no driver has deposited it here, it may not be started again, or
+                another node is its head.
+        """
+        try:
+            record = self.node.jobs.get(job_id).record
+        except JobNotFoundError:
+            raise self.not_allowed() from None
+        is_head = record.attempt.head.node_id == self.caller.name
+        if not is_head or not record.spec.max_restarts:
+            raise self.not_allowed()
+        return record
+
+    def refuse_other_work(self, request: StartRequest) -> None:
+        """Raises NotAllowedError if a node asks for more than the driver did."""
+        if self.caller.role == "driver":
+            return
+        record = self.refuse_foreign(request.job_id)
+        is_repeat = request.attempt == record.attempt
+        if request.spec != record.spec or not (is_repeat or follows(request.attempt, record)):
+            raise self.not_allowed()
+
+    def lease_request(self) -> LeaseRequest:
+        """What is asked for, if the caller may.
+
+        Raises:
+            NotAllowedError: a node asks for more than the driver did.
+        """
+        if self.caller.role == "driver":
+            return self.body_as(LeaseRequest)
+        try:
+            request = self.body_as(LeaseRequest)
+        except HTTPError:
+            raise self.not_allowed() from None
+        record = self.refuse_foreign(request.job_id)
+        own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
+        wanted = (request.ranks, request.gpus, request.interface, request.hold_port)
+        if request.attempt < record.attempt.number or wanted != (
+            *(own.nproc, own.gpus),
+            *(own.interface, None),
+        ):
+            raise self.not_allowed()
+        return request

@@ -1,0 +1,193 @@
+"""The next attempt of a job that failed, started by its head: all or nothing, as at a launch.
+
+A driver has deposited the job on every participant, so it need not be there. Until every node has
+promised what it gave before, nothing is held anywhere, and the record says what is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from jupyter_mntrain.agent.job import LocalJob
+from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.peers import PeerClient
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.job import Attempt, PartStatus, Placement, Restart
+from jupyter_mntrain.model.restarts import next_restart, without
+
+log = logging.getLogger("mntrain.agent")
+
+RETRY_S = 2.0
+"""Between two tries to get everything that an attempt needs."""
+
+LEAVE_OUT_AFTER_S = 30.0
+"""A node that is silent for this long is left out, if the job may go on without it."""
+
+TRIES = 3
+"""To tell a node to start: a reply may be lost, and asking again starts nothing twice."""
+
+
+class _Granted(NamedTuple):
+    """What came of asking one node."""
+
+    placement: Placement
+    grant: LeaseGrant | None
+    why: str = ""
+    is_silent: bool = False
+
+
+class Restarter:
+    """Starts further attempts of the jobs that this node is the head of.
+
+    Args:
+        peers: asks the other participants.
+    """
+
+    def __init__(self, node: Node, peers: PeerClient) -> None:
+        self._node = node
+        self._peers = peers
+
+    async def run(self, job: LocalJob, parts: Sequence[PartStatus]) -> LocalJob | None:
+        """The next attempt once it runs; ``None`` if there is none, or somebody stopped the job.
+
+        Args:
+            job: its attempt has ended.
+            parts: how, on each node that said so.
+        """
+        plan = job.record.restart or next_restart(job.record, parts, time.time())
+        if plan is None:
+            job.give_up()
+            return None
+        job.plan(plan)
+        log.info("job %s: attempt %d comes next", job.record.job_id, plan.number)
+        await asyncio.sleep(max(0.0, plan.at_s - time.time()))
+        silent_since_s: dict[NodeId, float] = {}
+        while job.record.restart is not None:
+            restarted, why = await self._try(job, job.record.restart, silent_since_s)
+            if restarted is not None:
+                return restarted
+            if job.record.restart is not None:
+                job.plan(msgspec.structs.replace(job.record.restart, waits_for=why))
+                await asyncio.sleep(RETRY_S)
+        return None
+
+    async def _try(
+        self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
+    ) -> tuple[LocalJob | None, str]:
+        """One try: the attempt that runs now, or why there is none yet."""
+        places = self._places(job, silent_since_s)
+        asked = await asyncio.gather(*(self._lease(job, plan.number, place) for place in places))
+        for one in asked:
+            if one.is_silent:
+                silent_since_s.setdefault(one.placement.node_id, time.monotonic())
+            else:
+                silent_since_s.pop(one.placement.node_id, None)
+        refusals = [one.why for one in asked if one.grant is None]
+        if refusals or job.record.restart is None:
+            await self._release(job, plan.number, asked)
+            return None, "; ".join(refusals)
+        request = self._request(job, plan.number, asked)
+        others = request.attempt.placements[1:]
+        answers = await asyncio.gather(*(self._start(request, place) for place in others))
+        failures = [why for why in answers if why]
+        if not failures and job.record.restart is not None:
+            try:
+                return self._node.jobs.start(request), ""
+            except MntrainError as error:
+                failures = [str(error)]
+        # Some may have started: they end it, and the next try is an attempt of its own.
+        await asyncio.gather(*(self._undo(request, place) for place in others))
+        await self._release(job, plan.number, asked)
+        if job.record.restart is not None:
+            job.plan(msgspec.structs.replace(plan, number=plan.number + 1))
+        return None, "; ".join(failures)
+
+    def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
+        """Who takes part: without those that were silent for too long, if that may be."""
+        places, least = job.record.attempt.placements, job.record.spec.min_nodes
+        now = time.monotonic()
+        gone = {n for n, since in silent_since_s.items() if now - since >= LEAVE_OUT_AFTER_S}
+        if least is None or not gone or len(places) - len(gone) < least:
+            return places
+        names = ", ".join(place.node for place in places if place.node_id in gone)
+        log.info("job %s goes on without %s", job.record.job_id, names)
+        return without(places, gone)
+
+    async def _lease(self, job: LocalJob, number: int, place: Placement) -> _Granted:
+        is_own = place.node_id == self._node.node_id
+        request = LeaseRequest(
+            job_id=job.record.job_id,
+            attempt=number,
+            ranks=place.nproc,
+            gpus=place.gpus,
+            interface=place.interface,
+            hold_port=(job.record.spec.port or 0) if is_own else None,
+        )
+        if is_own:
+            try:
+                return _Granted(place, self._node.lease(request))
+            except MntrainError as error:
+                return _Granted(place, None, str(error))
+        answer = await self._peers.tell(place, "POST", "/v1/leases", msgspec.json.encode(request))
+        if answer is None:
+            return _Granted(place, None, f"{place.node} does not answer", is_silent=True)
+        if not answer.is_success:
+            return _Granted(place, None, answer.words)
+        return _Granted(place, msgspec.json.decode(answer.body, type=LeaseGrant))
+
+    def _request(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> StartRequest:
+        record = job.record
+        granted = [(one.placement, one.grant) for one in asked if one.grant is not None]
+        placements = tuple(
+            # An address may have changed while the node was away.
+            msgspec.structs.replace(place, address=grant.address)
+            for place, grant in granted
+        )
+        return StartRequest(
+            job_id=record.job_id,
+            spec=record.spec,
+            attempt=Attempt(
+                number=number,
+                placements=placements,
+                master_address=placements[0].address,
+                master_port=granted[0][1].port or 0,
+                submitted_s=time.time(),
+            ),
+            submitted_by=record.submitted_by,
+        )
+
+    async def _start(self, request: StartRequest, place: Placement) -> str:
+        """Why it did not start; empty if it did."""
+        path = f"/v1/jobs/{request.job_id}/attempts/{request.attempt.number}"
+        for _ in range(TRIES):
+            answer = await self._peers.tell(place, "PUT", path, msgspec.json.encode(request))
+            if answer is not None:
+                return "" if answer.is_success else answer.words
+        return f"{place.node} does not answer"
+
+    async def _undo(self, request: StartRequest, place: Placement) -> None:
+        number = request.attempt.number
+        stop = StopRequest(reason="not every node could start", grace_s=0.0, attempt=number)
+        path = f"/v1/jobs/{request.job_id}/stop"
+        await self._peers.tell(place, "POST", path, msgspec.json.encode(stop))
+
+    async def _release(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> None:
+        """Give back what was promised; where nobody answers it ends by itself."""
+        job_id = job.record.job_id
+        self._node.leases.release_unstarted(job_id, number)
+        path = f"/v1/leases/{job_id}/{number}"
+        await asyncio.gather(
+            *(
+                self._peers.tell(one.placement, "DELETE", path)
+                for one in asked
+                if one.placement.node_id != self._node.node_id
+            )
+        )

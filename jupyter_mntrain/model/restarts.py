@@ -1,0 +1,71 @@
+"""Whether an attempt that failed is followed by another one, and when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.job import Attempt, JobRecord, PartStatus, Placement, Restart
+from jupyter_mntrain.model.rollup import job_state
+
+FIRST_BACKOFF_S = 1.0
+LAST_BACKOFF_S = 60.0
+
+USER_ERROR = 2
+"""Exit code of a program that says what was wrong with its input: it would be wrong again."""
+
+
+def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -> Restart | None:
+    """The attempt after this one; ``None`` if the job is over.
+
+    Args:
+        record: the head's.
+        parts: of the attempt that has ended, as far as they are known.
+        now_s: Unix time.
+    """
+    done = record.attempt.number - 1
+    ended = job_state(part.state for part in parts if part.state != "unknown")
+    if record.is_over or ended != "failed" or done >= record.spec.max_restarts:
+        return None
+    if any(rank.exit_code == USER_ERROR for part in parts for rank in part.ranks):
+        return None
+    return Restart(
+        number=record.attempt.number + 1,
+        at_s=now_s + min(FIRST_BACKOFF_S * 2**done, LAST_BACKOFF_S),
+    )
+
+
+def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tuple[Placement, ...]:
+    """The placements of those that stay, their ranks numbered anew in the same order."""
+    kept: list[Placement] = []
+    first = 0
+    for place in placements:
+        if place.node_id in left_out:
+            continue
+        kept.append(msgspec.structs.replace(place, node_rank=len(kept), first_rank=Rank(first)))
+        first += place.nproc
+    return tuple(kept)
+
+
+def is_same_place(one: Placement, other: Placement) -> bool:
+    """Whether a later attempt takes the same of a node as the one a driver has deposited."""
+    return (one.node_id, one.nproc, one.gpus, one.interface) == (
+        *(other.node_id, other.nproc, other.gpus),
+        other.interface,
+    )
+
+
+def follows(attempt: Attempt, record: JobRecord) -> bool:
+    """Whether ``attempt`` may come after the one that is known: same head, nodes and places."""
+    before = {place.node_id: place for place in record.attempt.placements}
+    return (
+        attempt.number > record.attempt.number
+        and bool(attempt.placements)
+        and attempt.head.node_id == record.attempt.head.node_id
+        and all(
+            place.node_id in before and is_same_place(place, before[place.node_id])
+            for place in attempt.placements
+        )
+    )
