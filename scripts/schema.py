@@ -19,6 +19,7 @@ RECORDS = (
     messages.LaunchJob,
     messages.MeasureLinks,
     messages.Problem,
+    messages.SaveJob,
     messages.SpecFile,
     JobBundle,
     LinkMeasurement,

@@ -14,10 +14,17 @@ from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus
 from jupyter_mntrain.agent.cause import explain
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.keeper import DEFAULT_GRACE_S
-from jupyter_mntrain.agent.processes import KILL_PATIENCE_S, describe, signal_all
+from jupyter_mntrain.agent.processes import (
+    KILL_PATIENCE_S,
+    describe,
+    metrics_of,
+    signal_all,
+)
 from jupyter_mntrain.agent.stacks import StackRequest
 from jupyter_mntrain.agent.tail import MetricsTail
 from jupyter_mntrain.agent.watchdog import Watchdog
+from jupyter_mntrain.model.api import SaveRequest
+from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Placement, Restart
@@ -31,6 +38,7 @@ from jupyter_mntrain.model.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.state import (
+    EndWished,
     Exited,
     Launched,
     PartEvent,
@@ -40,6 +48,7 @@ from jupyter_mntrain.model.state import (
     StopAsked,
     apply,
 )
+from jupyter_mntrain.telemetry.controls import Controls, read_controls, write_controls
 
 log = logging.getLogger("mntrain.agent")
 
@@ -139,6 +148,35 @@ class LocalJob:
             self.change(StopAsked(reason=cause.summary, cause=cause))
             self.attempt.stop(DEFAULT_GRACE_S)
 
+    def save_checkpoint(self, request: SaveRequest) -> None:
+        """Pass a wish on to the ranks. The same wish again changes nothing.
+
+        Raises:
+            RefusedError: the attempt is over or not the one that is meant, or its ranks do not
+                listen.
+        """
+        part, job_id = self.record.part, self.record.job_id
+        if not self.is_active or request.attempt != self.record.attempt.number:
+            raise RefusedError(f"attempt {request.attempt} of job {job_id} is over", node=part.node)
+        if not part.saves:
+            raise RefusedError(
+                f"the ranks of job {job_id} do not save when they are asked"
+                if part.state == "running"
+                else f"job {job_id} does not make steps yet",
+                fix="use the built-in trainer with a checkpoint directory, or a ControlReader and "
+                "recorder.start(saves=True) in a script"
+                if part.state == "running"
+                else "ask again when it does",
+                node=part.node,
+            )
+        directory = metrics_of(self.attempt.path)
+        known = read_controls(directory)
+        saves = known.saves if request.key in known.saves else (*known.saves, request.key)
+        write_controls(directory, Controls(saves=saves, is_stop=known.is_stop or request.is_last))
+        if request.is_last:
+            self.change(EndWished(reason=request.reason or "stopped after saving"))
+            self.give_up()
+
     def plan(self, restart: Restart) -> None:
         """Say that another attempt is to come."""
         self._set(restart=restart)
@@ -235,7 +273,7 @@ class LocalJob:
         for source, offset, sample in self._tail.read():
             self._journal(sample, source=source, offset=offset)
             if isinstance(sample, RankStart):
-                self.change(RankUp(rank=sample.rank, pid=sample.pid))
+                self.change(RankUp(rank=sample.rank, pid=sample.pid, saves=sample.saves))
                 self._watchdog.got_on(now_s)
             elif isinstance(sample, RankStep):
                 self.change(RankStepped(rank=sample.rank, step=sample.step))

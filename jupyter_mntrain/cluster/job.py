@@ -97,6 +97,27 @@ class Job:
         self._driver.wait_until(has_ended, timeout_s)
         return self.view()
 
+    def wait_for_save(
+        self,
+        *,
+        after: int | None,
+        timeout_s: float | None = None,
+        progress: Progress = SILENT,
+    ) -> int | None:
+        """Wait for a checkpoint of a later step than ``after``; its step.
+
+        ``None`` if there is none in ``timeout_s`` seconds, or the job ended before.
+        """
+        progress.report("waiting for the checkpoint", 0, 1)
+
+        def newest() -> int | None:
+            step = self.view().parts[0].saved_step
+            return step if step is not None and step > (after or 0) else None
+
+        self._driver.wait_until(lambda: newest() or self.state in TERMINAL, timeout_s)
+        progress.report("waiting for the checkpoint", 1, 1)
+        return newest()
+
     def logs(
         self, *, rank: int | None = None, node: str | None = None, tail: int = 200
     ) -> tuple[LogLine, ...]:
@@ -142,6 +163,19 @@ class Job:
         return self._driver.loop.run(
             launcher.stop(self.id, reason=reason, grace_s=grace_s, progress=progress)
         )
+
+    def save(self, *, is_last: bool = False, reason: str = "stopped after saving") -> JobView:
+        """Have all ranks save a checkpoint after the step they are at. Returns when they were told.
+
+        Args:
+            is_last: end the job after it, as cancelled.
+
+        Raises:
+            NodeError: the head does not answer.
+            RefusedError: it is over, or its ranks do not save when they are asked.
+        """
+        launcher = self._driver.launcher()
+        return self._driver.loop.run(launcher.save(self.id, is_last=is_last, reason=reason))
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise as :meth:`stop`."""

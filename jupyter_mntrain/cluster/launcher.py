@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -18,6 +19,7 @@ from jupyter_mntrain.model.api import (
     LEASE_EXPIRY_S,
     LeaseGrant,
     LeaseRequest,
+    SaveRequest,
     StartRequest,
     StopRequest,
 )
@@ -140,6 +142,16 @@ class AgentLauncher(Launcher):
         errors = await _each(clients, stop, self._live.take_record)
         if len(errors) == len(clients):
             raise errors[0]
+        return self._live.jobs[job_id]
+
+    async def save(self, job_id: JobId, *, is_last: bool, reason: str) -> JobView:
+        """Ask the head to have all ranks save; it alone passes it on, for all at the same step."""
+        view = self._live.jobs[job_id]
+        client = self._live.client_of(view.attempt.head)
+        request = SaveRequest(
+            key=secrets.token_hex(8), attempt=view.attempt.number, is_last=is_last, reason=reason
+        )
+        self._live.take_record(await persist(lambda: client.save(job_id, request)))
         return self._live.jobs[job_id]
 
     async def ask_participants(

@@ -85,6 +85,8 @@ class JobSummary(Record, frozen=True):
     attempts: int = 1
     """How many there may be."""
     restart: Restart | None = None
+    saved_step: int | None = None
+    """Of the newest checkpoint that is whole."""
 
 
 def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
@@ -125,6 +127,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,
+        saved_step=max((part.saved_step or 0 for part in view.parts), default=0) or None,
     )
 
 

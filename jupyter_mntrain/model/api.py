@@ -14,6 +14,7 @@ POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
                                                      counts from the end
+POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
@@ -25,15 +26,18 @@ POST    /v1/probe/send                             ProbeSend → Capacity
 All of it is TLS with a certificate of the cluster on both sides. Drivers may ask for anything. A
 node may ask other nodes for ``POST /v1/probe/listen``, for the record and the stop of a job that
 both take part in, and, as the head of a job that may be restarted, for the leases and the start of
-its next attempt, exactly as a driver has deposited it; for anything else it gets 403. Before it has joined, an agent answers only
-:mod:`jupyter_mntrain.trust.joining`. A refusal is 4xx with :class:`Problem`. Every request that
-changes something is idempotent by job id and attempt number: repeating it, or its arriving late,
-changes nothing.
+its next attempt, exactly as a driver has deposited it; for anything else it gets 403. Before it has
+joined, an agent answers only :mod:`jupyter_mntrain.trust.joining`. A refusal is 4xx with
+:class:`Problem`. Every request that changes something is idempotent by job id and attempt number:
+repeating it, or its arriving late, changes nothing.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
@@ -106,6 +110,22 @@ class StopRequest(Record, frozen=True):
     reason: str
     grace_s: float = 2.0
     attempt: int | None = None
+
+
+class SaveRequest(Record, frozen=True):
+    """Have all ranks save a checkpoint after the step they are at.
+
+    Args:
+        key: of this wish: the same one again is the same wish.
+        attempt: that is meant.
+        is_last: end after it.
+        reason: why it ends, for people.
+    """
+
+    key: Annotated[str, Meta(min_length=1, max_length=64)]
+    attempt: int
+    is_last: bool = False
+    reason: str = ""
 
 
 class PortStatus(Record, frozen=True):

@@ -195,6 +195,8 @@ class PartStatus(Record, frozen=True):
     ended_s: float | None = None
     stop_reason: str | None = None
     stall: Stall | None = None
+    saves: bool = False
+    """Whether its ranks save a checkpoint when they are asked to."""
     saved_step: int | None = None
     """Of the newest checkpoint of this attempt that is whole."""
 

@@ -42,6 +42,8 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     microbatches: int | None = None
     neighbours: tuple[int, ...] = ()
     """Ranks this one exchanges activations and gradients with."""
+    saves: bool = False
+    """Whether it saves a checkpoint when it is asked to."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):

@@ -33,6 +33,7 @@ class RankUp(Record, frozen=True, tag=True):
 
     rank: Rank
     pid: int
+    saves: bool = False
 
 
 class RankStepped(Record, frozen=True, tag=True):
@@ -64,6 +65,12 @@ class StopAsked(Record, frozen=True, tag=True):
     cause: Cause | None = None
 
 
+class EndWished(Record, frozen=True, tag=True):
+    """Somebody asked for an end after one more checkpoint; the ranks see to that themselves."""
+
+    reason: str
+
+
 class Stalled(Record, frozen=True, tag=True):
     """Nothing has got on for too long."""
 
@@ -84,7 +91,16 @@ class Exited(Record, frozen=True, tag=True):
 
 
 PartEvent = (
-    Launched | RankUp | RankStepped | Saved | RankDown | StopAsked | Stalled | Resumed | Exited
+    Launched
+    | RankUp
+    | RankStepped
+    | Saved
+    | RankDown
+    | StopAsked
+    | EndWished
+    | Stalled
+    | Resumed
+    | Exited
 )
 
 _ORDER: dict[JobState, int] = {
@@ -115,6 +131,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
             return _stop(part, event)
+        case EndWished(reason=reason):
+            return _changed(part, stop_reason=part.stop_reason or reason)
         case Stalled(stall=stall):
             return part if part.state == "stopping" else _changed(part, stall=stall)
         case Resumed():
@@ -125,7 +143,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
 
 def _apply_to_rank(part: PartStatus, event: RankUp | RankStepped | RankDown) -> PartStatus:
     match event:
-        case RankUp(rank=rank, pid=pid):
+        case RankUp(rank=rank, pid=pid, saves=saves):
+            part = _changed(part, saves=part.saves or saves)
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
@@ -194,7 +213,8 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         state: JobState = "cancelled" if cause is None else "failed"
     else:
         has_failed = any(status.state == "failed" for status in part.ranks)
-        state = "succeeded" if event.exit_code == 0 and not has_failed else "failed"
+        ended_well: JobState = "cancelled" if part.stop_reason else "succeeded"
+        state = ended_well if event.exit_code == 0 and not has_failed else "failed"
     ranks = tuple(
         status
         if status.state in TERMINAL

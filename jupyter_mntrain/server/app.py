@@ -30,6 +30,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}/logs", jobs.Logs),
     (rf"/jobs{JOB}/spec", jobs.Spec),
     (rf"/jobs{JOB}/stop", jobs.Stop),
+    (rf"/jobs{JOB}/save", jobs.Save),
     (rf"/jobs{JOB}/kill", jobs.Kill),
     (r"/events", events.Events),
     (r"/.*", nodes.Nowhere),

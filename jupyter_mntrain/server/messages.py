@@ -16,6 +16,7 @@ GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 GET     /jobs/{job}/spec                     → SpecFile
 POST    /jobs/{job}/stop                     EndJob → 202 JobEntry
+POST    /jobs/{job}/save                     SaveJob → 202 JobEntry
 POST    /jobs/{job}/kill                     → 202 JobEntry
 WS      /events?stream=&since=               → ServerMessage; takes PageMessage
 ======  ===================================  ====================================================
@@ -93,6 +94,12 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
 
 class EndJob(Record, frozen=True, forbid_unknown_fields=True):
     grace_s: float = 2.0
+
+
+class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
+    """Have all ranks save a checkpoint; with ``is_last`` the job ends after it."""
+
+    is_last: bool = False
 
 
 class SpecFile(Record, frozen=True):

@@ -23,11 +23,11 @@ class Controls(Record, frozen=True):
     """What was asked of an attempt so far.
 
     Args:
-        saves: how many times to save.
+        saves: a key for each save that was asked for: asked for twice with one key is once.
         is_stop: save once more and end.
     """
 
-    saves: int = 0
+    saves: tuple[str, ...] = ()
     is_stop: bool = False
 
 
@@ -78,7 +78,7 @@ class ControlReader:
 
     def wants_save(self) -> bool:
         """Whether somebody asked for a save that was not made yet."""
-        return self._read().saves > self._saves_done
+        return len(self._read().saves) > self._saves_done
 
     def wants_stop(self) -> bool:
         """Whether somebody asked to save and end."""
@@ -86,7 +86,7 @@ class ControlReader:
 
     def saved(self) -> None:
         """What was asked for up to now is done."""
-        self._saves_done = self._controls.saves
+        self._saves_done = len(self._controls.saves)
 
     def _read(self) -> Controls:
         if self._directory is None:

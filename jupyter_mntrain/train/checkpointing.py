@@ -79,6 +79,11 @@ class Checkpointing:
         self._is_save_wanted = False
         self._is_stop_wanted = False
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there is anywhere to save."""
+        return self._saver is not None
+
     def resume(self, optimiser: Optimiser) -> int:
         """Take over the newest checkpoint; the number of steps that are done.
 
@@ -117,8 +122,6 @@ class Checkpointing:
     def after(self, step: int, optimiser: Optimiser) -> bool:
         """Between two steps; ``True`` if this was the last because somebody asked for it."""
         if self._saver is None:
-            if self._is_save_wanted or self._is_stop_wanted:
-                self._refuse_to_save()
             return self._is_stop_wanted
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
@@ -155,11 +158,6 @@ class Checkpointing:
         if saved is not None:
             self._saved_step = saved
             self._recorder.saved(saved)
-
-    def _refuse_to_save(self) -> None:
-        if self._world.is_head and self._is_save_wanted:
-            self._say("checkpoint: nowhere to save; set checkpoint.directory in the recipe")
-        self._wishes.saved()
 
     def _refuse_unwritable(self, directory: CheckpointDirectory) -> None:
         """Before the first step, not after hours of them."""

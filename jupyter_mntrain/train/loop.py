@@ -185,6 +185,7 @@ class Trainer:
             total_steps=self.recipe.train.steps,
             schedule=self.recipe.pipeline.schedule,
             microbatches=self.recipe.pipeline.microbatches,
+            saves=self.checkpoints.is_on,
             neighbours=layout.neighbours(rank, tied=ready.config.tie_word_embeddings),
         )
 

@@ -1,4 +1,4 @@
-"""Ending a job everywhere: ``stop``, ``kill``. What would not die is named."""
+"""Ending a job everywhere: ``stop``, ``kill``; and ``save``. What would not die is named."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ENDED_WITHIN_S = 15.0
 """By then no process of the job is left, or those that are have been named (research C3)."""
 
+SAVED_WITHIN_S = 600.0
+"""For the step all ranks are at, and the disks. Ctrl-C ends the waiting, never the saving."""
+
 DEFAULT_GRACE_S = 2.0
 
 
@@ -39,6 +42,11 @@ class Stop(Verb):
             metavar="SECONDS",
             help=f"how long ranks may take before they are killed, default {DEFAULT_GRACE_S:g}",
         )
+        parser.option(
+            "--save",
+            action="store_true",
+            help="save a checkpoint first, after the step all ranks are at, and end then",
+        )
         parser.option("--reason", default="stopped by user", help="kept with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -46,10 +54,34 @@ class Stop(Verb):
             raise SpecError(f"--grace {args.grace:g}: not a time", fix="give seconds from 0")
         job = _named(context, args, self.name)
         before = job.view().state
+        if args.save and before not in TERMINAL:
+            job.save(is_last=True, reason=f"{args.reason}, after saving")
+            return _ended(context, job, SAVED_WITHIN_S, was_over=False)
         if before not in TERMINAL:
             with context.screen.progress() as progress:
                 job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
         return _ended(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
+
+
+class Save(Verb):
+    name = "save"
+    help = "save a checkpoint after the step that all ranks are at; the job goes on"
+
+    def add_arguments(self, parser: Parser) -> None:
+        _job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = _named(context, args, self.name)
+        before = _saved_step(job.view())
+        job.save()
+        with context.screen.progress() as progress:
+            saved = job.wait_for_save(after=before, timeout_s=SAVED_WITHIN_S, progress=progress)
+        data = {"job_id": job.id, "saved_step": saved}
+        text = Text.assemble((f"{job.id} ", "bold"))
+        if saved is None:
+            text.append(f"is asked to save; not done after {formats.duration(SAVED_WITHIN_S)}")
+            return Outcome(text, data, exit_code=1, job=job)
+        return Outcome(text.append(f"saved at step {saved}"), data, job=job)
 
 
 class Kill(Verb):
@@ -72,6 +104,10 @@ def _job_argument(parser: Parser) -> None:
     parser.argument(
         "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or its beginning"
     )
+
+
+def _saved_step(view: JobView) -> int | None:
+    return view.parts[0].saved_step
 
 
 def _named(context: Context, args: Namespace, verb: str) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_mntrain.verbs.drivers import Driver
-from jupyter_mntrain.verbs.ending import Kill, Stop
+from jupyter_mntrain.verbs.ending import Kill, Save, Stop
 from jupyter_mntrain.verbs.export import Export
 from jupyter_mntrain.verbs.inviting import Invite, Members, Revoke
 from jupyter_mntrain.verbs.jobs import Jobs, Status
@@ -35,6 +35,7 @@ _VERBS: tuple[Verb, ...] = (
     Logs(),
     Stacks(),
     Export(),
+    Save(),
     Stop(),
     Kill(),
 )

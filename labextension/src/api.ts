@@ -49,6 +49,11 @@ export class Api implements IApi {
     return this.request('POST', `jobs/${encodeURIComponent(jobId)}/stop`, {});
   }
 
+  save(jobId: string, isLast: boolean): ReturnType<IApi['save']> {
+    const path = `jobs/${encodeURIComponent(jobId)}/save`;
+    return this.request('POST', path, { is_last: isLast });
+  }
+
   kill(jobId: string): ReturnType<IApi['kill']> {
     return this.request('POST', `jobs/${encodeURIComponent(jobId)}/kill`, {});
   }

@@ -52,6 +52,7 @@ export interface Everything {
   LogLine?: LogLine;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
+  SaveJob?: SaveJob;
   SpecFile?: SpecFile;
   JobBundle?: JobBundle;
   LinkMeasurement?: LinkMeasurement;
@@ -379,6 +380,7 @@ export interface PartStatus {
   ended_s?: number | null;
   stop_reason?: string | null;
   stall?: Stall | null;
+  saves?: boolean;
   saved_step?: number | null;
 }
 /**
@@ -806,6 +808,15 @@ export interface LaunchJob {
  */
 export interface MeasureLinks {
   nodes?: string[];
+}
+/**
+ * Have all ranks save a checkpoint; with ``is_last`` the job ends after it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "SaveJob".
+ */
+export interface SaveJob {
+  is_last?: boolean;
 }
 /**
  * A job as a file: its text, a name for it, and what was left out as a secret.

@@ -57,6 +57,7 @@ export interface IApi {
   /** Launch a job file's text. */
   launchSpec(spec: string): Promise<JobEntry>;
   stop(jobId: string): Promise<JobEntry>;
+  save(jobId: string, isLast: boolean): Promise<JobEntry>;
   kill(jobId: string): Promise<JobEntry>;
   log(jobId: string, query: ILogQuery): Promise<JobLog>;
   spec(jobId: string): Promise<SpecFile>;
@@ -125,6 +126,8 @@ export namespace CommandIDs {
   export const logs = 'mntrain:logs';
   /** Args: jobId. After a confirmation. */
   export const stop = 'mntrain:stop';
+  /** Args: jobId, andStop?. */
+  export const save = 'mntrain:save';
   /** Args: jobId. After a confirmation. */
   export const kill = 'mntrain:kill';
   /** Args: jobId. */

@@ -53,6 +53,17 @@ export function restartLine(
       );
 }
 
+/** Whether its ranks save a checkpoint when they are asked to. */
+export function saves(job: JobEntry): boolean {
+  return job.parts.some(part => part.saves && part.state === 'running');
+}
+
+/** Of the newest checkpoint that is whole; `null` if there is none. */
+export function savedStep(job: JobEntry): number | null {
+  const steps = job.parts.map(part => part.saved_step ?? 0);
+  return Math.max(0, ...steps) || null;
+}
+
 /** A share of its steps, 0..1; `null` when nobody knows how many there are. */
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;

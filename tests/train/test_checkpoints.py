@@ -239,11 +239,11 @@ def test_nodes_that_share_a_directory_publish_it_together(tmp_path: Path) -> Non
 def test_what_is_asked_reaches_a_rank(tmp_path: Path) -> None:
     wishes = ControlReader(tmp_path)
     assert not wishes.wants_save()
-    write_controls(tmp_path, Controls(saves=1))
+    write_controls(tmp_path, Controls(saves=("a",)))
     assert wishes.wants_save()
     wishes.saved()
     assert not wishes.wants_save()
-    write_controls(tmp_path, Controls(saves=2, is_stop=True))
+    write_controls(tmp_path, Controls(saves=("a", "b"), is_stop=True))
     assert wishes.wants_save()
     assert wishes.wants_stop()
     (tmp_path / "controls.json").write_text("{")
@@ -257,7 +257,7 @@ def test_a_run_saves_when_asked_and_ends_when_asked(
     metrics = tmp_path / "metrics"
     metrics.mkdir()
     monkeypatch.setenv("MNTRAIN_METRICS_DIR", str(metrics))
-    write_controls(metrics, Controls(saves=1))
+    write_controls(metrics, Controls(saves=("a",)))
     run(text, kept, "checkpoint.interval_steps=0", "checkpoint.at_end=false")
     assert sorted(CheckpointDirectory(kept).manifests()) == [1]
     shutil.rmtree(kept)

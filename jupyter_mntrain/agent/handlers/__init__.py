@@ -15,6 +15,7 @@ from jupyter_mntrain.agent.handlers.jobs import (
     JobJournal,
     JobLog,
     Jobs,
+    JobSave,
     JobStacks,
     JobStop,
 )
@@ -42,6 +43,7 @@ ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
     (rf"{_JOB}/stop", JobStop),
     (rf"{_JOB}/journal", JobJournal),
     (rf"{_JOB}/log", JobLog),
+    (rf"{_JOB}/save", JobSave),
     (rf"{_JOB}/stacks", JobStacks),
     (r"/v1/probe/listen", ProbeListenHandler),
     (r"/v1/probe/send", ProbeSendHandler),

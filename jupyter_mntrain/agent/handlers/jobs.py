@@ -12,7 +12,12 @@ from tornado.iostream import StreamClosedError
 from jupyter_mntrain.agent.handlers.base import AgentHandler
 from jupyter_mntrain.agent.handlers.restarts import RestartHandler
 from jupyter_mntrain.agent.stacks import answers
-from jupyter_mntrain.model.api import LOG_SIZE_HEADER, StartRequest, StopRequest
+from jupyter_mntrain.model.api import (
+    LOG_SIZE_HEADER,
+    SaveRequest,
+    StartRequest,
+    StopRequest,
+)
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 
@@ -127,6 +132,15 @@ class JobLog(AgentHandler):
         if offset < size:
             # Not beyond the size just told: the log grows while we read.
             self.write(await asyncio.to_thread(_read, path, offset, min(limit, size - offset)))
+
+
+class JobSave(AgentHandler):
+    def post(self, job_id: str) -> None:
+        request = self.body_as(SaveRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("save", job_id):
+            job.save_checkpoint(request)
+        self.answer(job.record)
 
 
 class JobStacks(AgentHandler):

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
 from jupyter_mntrain.server.hub import Hub
-from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SpecFile
+from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 
 MOST_POINTS = 100_000
 DEFAULT_TAIL, MOST_TAIL = 500, 5_000
@@ -137,6 +137,15 @@ class Stop(JobHandler):
             raise refusal(400, "bad-request", f"grace_s={grace_s} is out of range", "0 to 3600 s")
         reason = f"stopped by {self.person}"
         await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))
+
+
+class Save(JobHandler):
+    @authenticated
+    @authorized
+    async def post(self, job_id: str) -> None:
+        is_last = self.body_as(SaveJob).is_last
+        reason = f"stopped after saving by {self.person}"
+        await self.end(job_id, lambda job: job.save(is_last=is_last, reason=reason))
 
 
 class Kill(JobHandler):

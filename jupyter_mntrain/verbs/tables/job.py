@@ -112,6 +112,8 @@ def state_line(summary: JobSummary) -> Text:
     if summary.steps:
         of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
         text.append(f"  step {count(summary.steps)}{of}")
+    if summary.saved_step:
+        text.append(f"  saved at {count(summary.saved_step)}")
     if summary.elapsed_s is not None:
         text.append(f"  {formats.duration(summary.elapsed_s)}")
     return text

@@ -17,7 +17,12 @@ const trans = nullTranslator.load('jupyter_mntrain');
 function context(fields: Record<string, unknown> = {}) {
   const commands = new CommandRegistry();
   const calls: [string, unknown][] = [];
-  for (const id of [CommandIDs.stop, CommandIDs.logs, CommandIDs.attach]) {
+  for (const id of [
+    CommandIDs.stop,
+    CommandIDs.save,
+    CommandIDs.logs,
+    CommandIDs.attach
+  ]) {
     commands.addCommand(id, {
       execute: args => {
         calls.push([id, args]);
@@ -157,6 +162,19 @@ describe('a job', () => {
     cleanup();
     render(<FailureCard job={waiting} trans={trans} />);
     expect(screen.getByRole('alert').textContent).toContain('attempt 2 waits');
+  });
+
+  it('whose ranks save says where it could go on, and saves when asked', () => {
+    const part = { node: 'muthur', state: 'running', saves: true } as any;
+    const parts = [{ ...part, saved_step: 120 }];
+    const { props, calls } = context({ jobs: [job({ parts })] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText(/saved at 120/)).toBeTruthy();
+    fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+    expect(calls).toEqual([[CommandIDs.save, { jobId: job().job_id }]]);
+    cleanup();
+    render(<Jobs {...context({ jobs: [job()] }).props} />);
+    expect(screen.queryByRole('button', { name: 'Save' })).toBeNull();
   });
 
   it('of many ranks is a grid with its counts', () => {

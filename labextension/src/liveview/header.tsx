@@ -8,7 +8,7 @@ import { Icon } from '../icons';
 import type { JobEntry } from '../schema';
 import type { SeriesStore } from '../series';
 import { CommandIDs } from '../tokens';
-import { OVER, progressOf, restartLine, stateWord } from '../words';
+import { OVER, progressOf, restartLine, saves, stateWord } from '../words';
 
 export interface IHeaderProps {
   job: JobEntry;
@@ -47,6 +47,7 @@ export function Header(props: IHeaderProps): JSX.Element {
         <span className="m s">{identity(job, props.store, trans)}</span>
         <span className="sp" />
         {action(CommandIDs.logs, trans.__('Logs'))}
+        {saves(job) && action(CommandIDs.save, trans.__('Save'))}
         {!isOver && action(CommandIDs.stop, trans.__('Stop'))}
         {!isOver && action(CommandIDs.kill, trans.__('Kill'), 'dan')}
         {isOver && action(CommandIDs.launchAgain, trans.__('Launch again'))}

@@ -25,7 +25,7 @@ import { cellForJob, cellForNodes, NODES, PANEL } from '../cells';
 import type { JobEntry } from '../schema';
 import { showInvitation } from '../sidebar/invitation';
 import { CommandIDs, IClusterModel, RequestError } from '../tokens';
-import { OVER } from '../words';
+import { OVER, saves } from '../words';
 import { insertCell } from './notebooks';
 
 const PLUGIN = 'jupyter-mntrain:commands';
@@ -34,6 +34,14 @@ const JOB = {
   type: 'object',
   properties: {
     jobId: { type: 'string', description: 'The job; the newest if not given.' }
+  }
+} as const;
+
+const SAVE = {
+  type: 'object',
+  properties: {
+    ...JOB.properties,
+    andStop: { type: 'boolean', description: 'End the job after it.' }
   }
 } as const;
 
@@ -81,6 +89,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
       args.jobId === undefined
         ? model.jobs.find(fits)
         : model.job(String(args.jobId));
+    const isSaving = (job: JobEntry) => isOpen(job) && saves(job);
     const isOpen = (job: JobEntry) => !OVER.has(job.state);
 
     commands.addCommand(CommandIDs.launch, {
@@ -102,6 +111,21 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
           (!confirms || (await isSure(job, trans.__('Stop'), false, trans)))
         ) {
           await attempt(() => model.api.stop(job.job_id), trans);
+        }
+      }
+    });
+    commands.addCommand(CommandIDs.save, {
+      label: args =>
+        args.andStop
+          ? trans.__('Stop a job after saving')
+          : trans.__('Save a checkpoint'),
+      describedBy: { args: SAVE },
+      isEnabled: args => chosen(args, isSaving) !== undefined,
+      execute: async args => {
+        const job = chosen(args, isSaving);
+        if (job) {
+          const andStop = args.andStop === true;
+          await attempt(() => model.api.save(job.job_id, andStop), trans);
         }
       }
     });
@@ -312,6 +336,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
       CommandIDs.launch,
       CommandIDs.attach,
       CommandIDs.logs,
+      CommandIDs.save,
       CommandIDs.stop,
       CommandIDs.kill,
       CommandIDs.launchAgain,
@@ -325,6 +350,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     for (const command of shown) {
       palette?.addItem({ command, category });
     }
+    const args = { andStop: true };
+    palette?.addItem({ command: CommandIDs.save, category, args });
     menu?.viewMenu.addGroup([{ command: CommandIDs.show }], 30);
   }
 };

@@ -8,7 +8,15 @@ import * as formats from '../formats';
 import { Icon } from '../icons';
 import type { JobEntry, RankNumbers } from '../schema';
 import { CommandIDs } from '../tokens';
-import { causeLine, OVER, progressOf, restartLine, stateWord } from '../words';
+import {
+  causeLine,
+  OVER,
+  progressOf,
+  restartLine,
+  savedStep,
+  saves,
+  stateWord
+} from '../words';
 import { type IContext, menuKeys, RowMenu } from './parts';
 
 /** From here on cells without numbers, in rows. */
@@ -116,6 +124,8 @@ function Job(props: IContext & { job: JobEntry }): JSX.Element {
                   formats.count(numbers.total_steps)
                 )
               : trans.__('step %1', formats.count(numbers.step))}
+            {savedStep(job) !== null &&
+              `, ${trans.__('saved at %1', formats.count(savedStep(job)))}`}
             {typeof numbers.remaining_s === 'number' &&
               `, ${trans.__(
                 'done %1',
@@ -144,6 +154,15 @@ function Job(props: IContext & { job: JobEntry }): JSX.Element {
             </button>
           ) : (
             <>
+              {saves(job) && (
+                <button
+                  className="btn"
+                  title={trans.__('Save a checkpoint after this step')}
+                  onClick={run(CommandIDs.save)}
+                >
+                  {trans.__('Save')}
+                </button>
+              )}
               <button
                 className="btn"
                 aria-disabled={job.state === 'stopping'}

@@ -1,0 +1,170 @@
+"""The built-in trainer on two real nodes: cut off anywhere it goes on as if it had not been."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.cluster import Cluster, Job
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.job import JobSpec, JobView
+from jupyter_mntrain.verbs.workload import from_path
+from tests.agent.live import LiveAgent, two_agents
+from tests.cluster.conftest import wait_for
+from tests.train.test_command import write_text
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+STEPS = 60
+EVERY = 5
+ENDED_S = 240.0
+"""For two attempts, each with torch and transformers imported anew by five processes."""
+
+RECIPE = """
+[model]
+preset = "llama-tiny"
+[data]
+source = "{text}"
+vocabulary_size = 300
+sequence_length = 32
+[pipeline]
+microbatches = 2
+[train]
+steps = {steps}
+batch_size = 8
+timeout_s = 60
+[checkpoint]
+interval_steps = {every}
+"""
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    network = f"127.{150 + os.getpid() % 50}.{secrets.randbelow(250)}"
+    with two_agents(network, tmp_path_factory.mktemp("survival"), "test") as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
+    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
+        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("data") / "text")
+
+
+@pytest.fixture(scope="module")
+def once() -> dict[int, float]:
+    """What an unbroken run comes to, by step: one is enough for all tests."""
+    return {}
+
+
+def launch(
+    cluster: Cluster, text: Path, *, steps: int = STEPS, every: int = EVERY, **policy: object
+) -> Job:
+    recipe = text.parent / f"recipe-{secrets.token_hex(4)}.toml"
+    recipe.write_text(RECIPE.format(text=text, steps=steps, every=every))
+    workload = from_path(recipe)
+    spec = JobSpec(
+        entry=workload.entry,
+        files=workload.files,
+        participants=cluster.participants(["node1:1", "node2:1"]),
+        **policy,  # type: ignore[arg-type]
+    )
+    return cluster.launch(spec)
+
+
+def losses(job: Job) -> dict[int, float]:
+    """By step, of every attempt that was seen: a step done twice must have been the same."""
+    found: dict[int, float] = {}
+    history = job.wait_for_history(30)
+    for step in history.ranks[1].steps:  # type: ignore[index]
+        assert step.loss is not None
+        found[step.step] = step.loss
+    return found
+
+
+def ended(job: Job) -> JobView:
+    view = job.wait(ENDED_S)
+    assert view.state in ("succeeded", "failed", "cancelled"), view
+    return view
+
+
+@pytest.fixture
+def unbroken(cluster: Cluster, text: Path, once: dict[int, float]) -> dict[int, float]:
+    if not once:
+        job = launch(cluster, text)
+        assert ended(job).state == "succeeded"
+        once.update(losses(job))
+    assert len(once) == STEPS
+    return once
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
+    cluster: Cluster, text: Path, unbroken: dict[int, float], seed: int
+) -> None:
+    chance = random.Random(seed)
+    step, victim = chance.randrange(EVERY + 1, STEPS - EVERY), chance.randrange(2)
+    job = launch(cluster, text, max_restarts=1)
+    seen: dict[int, float] = {}
+
+    def has_come_so_far() -> bool:
+        rank = job.history().ranks.get(victim)  # type: ignore[call-overload]
+        return bool(rank and rank.steps and rank.steps[-1].step >= step)
+
+    until(has_come_so_far, "the step", ENDED_S)
+    seen |= {one.step: one.loss for one in job.history().ranks[1].steps}  # type: ignore[index, misc]
+    pid = job.view().parts[victim].ranks[0].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    view = ended(job)
+    assert (view.state, view.attempt.number) == ("succeeded", 2)
+    again = losses(job)
+    first = min(again)
+    assert first > 1, "it went on from a checkpoint"
+    assert first >= step - 2 * EVERY, "no more than an interval and what was being saved is lost"
+    assert max(again) == STEPS
+    assert {number: unbroken[number] for number in again} == again
+    assert {number: unbroken[number] for number in seen} == seen
+
+
+def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -> None:
+    job = launch(cluster, text, steps=100_000, every=0)
+    until(lambda: job.view().parts[0].saves and job.state == "running", "steps", ENDED_S)
+    job.save()
+    saved = job.wait_for_save(after=None, timeout_s=60)
+    assert saved
+    job.save(is_last=True, reason="enough, after saving")
+    view = ended(job)
+    assert view.state == "cancelled"
+    assert view.parts[0].stop_reason == "enough, after saving"
+    last = {part.saved_step for part in view.parts}
+    assert len(last) == 1, "all ranks ended after the same step"
+    assert (last.pop() or 0) > saved
+    steps = {rank.step for part in view.parts for rank in part.ranks}
+    assert steps == {view.parts[0].saved_step}
+    with pytest.raises(RefusedError, match="is over"):
+        job.save()
+
+
+def test_a_job_that_is_not_there_yet_cannot_save(cluster: Cluster) -> None:
+    participants = cluster.participants(["node1:1"])
+    files = {"a.py": "import time; time.sleep(600)"}
+    job = cluster.launch(JobSpec(entry=("a.py",), files=files, participants=participants))
+    wait_for(lambda: job.state == "running")
+    with pytest.raises(RefusedError, match=r"do not save when they are asked.*ControlReader"):
+        job.save()
+    job.kill()
+    ended(job)
