@@ -16,11 +16,13 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.agent.job import LocalJob
+from jupyter_mntrain.agent.links import try_links
 from jupyter_mntrain.agent.peers import PeerClient
 from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.diagnosis import diagnose
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, PartStatus, Placement
 from jupyter_mntrain.model.rollup import blamed_node, first_cause, unknown_part
+from jupyter_mntrain.model.state import LinksTried
 
 log = logging.getLogger("mntrain.agent")
 
@@ -29,6 +31,9 @@ WATCH_INTERVAL_S = 1.0
 SYMPTOM_PATIENCE_S = 3.0
 """If all that is known is a closed connection, whoever closed it is about to tell why: torchrun
 takes a second or two to end its other ranks and to say so. Stopped before, it never would."""
+
+LINKS_PATIENCE_S = 8.0
+"""For every node to say what is wrong with its links, before a stall is judged."""
 
 GIVE_UP_AFTER_S = 60.0
 """Of the own part's end: then a participant that never answered is left to its own agent, which
@@ -60,6 +65,8 @@ class GangWatch:
         self._peers = peers
         self._symptom_since_s: float | None = None
         self._parts: tuple[PartStatus, ...] = ()
+        self._stalled_since_s: float | None = None
+        self._trying: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[PartStatus, ...]:
         """Until every part is at its end, as far as is known; the parts then."""
@@ -74,9 +81,24 @@ class GangWatch:
                 ended_s = ended_s or self._clock()
                 if self._clock() - ended_s > GIVE_UP_AFTER_S:
                     break
+            self._try_links()
             if await self._look(before, after):
                 break
         return self._parts
+
+    def _try_links(self) -> None:
+        """Once for each stall, beside everything else."""
+        stall = self._job.record.part.stall
+        if stall is None or stall.links is not None or self._trying is not None:
+            return
+
+        async def work() -> None:
+            try:
+                self._job.change(LinksTried(links=await try_links(self._job, self._peers)))
+            finally:
+                self._trying = None
+
+        self._trying = asyncio.ensure_future(work())
 
     async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
         """One round; True when there is nothing left to watch."""
@@ -117,7 +139,14 @@ class GangWatch:
         if self._job.record.spec.on_stall != "abort":
             return
         found = diagnose(parts)
-        if found is not None and self._job.record.part.state == "running":
+        if found is None:
+            self._stalled_since_s = None
+            return
+        self._stalled_since_s = self._stalled_since_s or self._clock()
+        is_tried = all(part.stall is None or part.stall.links is not None for part in parts)
+        if not is_tried and self._clock() - self._stalled_since_s < LINKS_PATIENCE_S:
+            return
+        if self._job.record.part.state == "running":
             log.info("job %s: giving up: %s", self._job.record.job_id, found.summary)
             self._job.abort(
                 Cause(summary=found.summary, time_s=time.time(), rank=found.rank, node=found.node)

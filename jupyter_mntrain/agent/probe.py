@@ -107,11 +107,12 @@ def _send(connection: socket.socket, seconds: float) -> float:
         sent += connection.send(chunk)
         now = time.monotonic()
         if begin_bytes == 0 and now - start >= WARM_UP_S:
-            begin_s, begin_bytes = now, sent - _unacknowledged(connection)
+            begin_s, begin_bytes = now, sent - unacknowledged(connection)
         if now - start >= WARM_UP_S + seconds:
-            return (sent - _unacknowledged(connection) - begin_bytes) / (now - begin_s)
+            return (sent - unacknowledged(connection) - begin_bytes) / (now - begin_s)
 
 
-def _unacknowledged(connection: socket.socket) -> int:
+def unacknowledged(connection: socket.socket) -> int:
+    """Bytes that were sent and have not arrived, as far as is known."""
     answer = fcntl.ioctl(connection, SIOCOUTQ, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])

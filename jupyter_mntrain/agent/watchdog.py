@@ -9,7 +9,7 @@ from statistics import median
 
 from jupyter_mntrain.agent.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import Stall
+from jupyter_mntrain.model.job import Doing, Stall
 from jupyter_mntrain.model.state import PartEvent, Resumed, Stalled
 
 LEAST_S = 10.0
@@ -18,6 +18,12 @@ TIMES_A_STEP = 3.0
 
 FIRST_STEP_S = 300.0
 """Before the first step nobody knows how long it takes: models are loaded and compiled."""
+
+EARLY_S = 60.0
+"""But when all ranks have waited for each other for this long, none of them loads or compiles: a
+firewall or a wrong MTU often shows before the first step, and never by itself."""
+
+IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 
 ASK_AGAIN_S = 60.0
 """A hang that goes on is looked at anew: what was busy may have gone to wait."""
@@ -67,7 +73,9 @@ class Watchdog:
         if self._last_s is None:
             return None
         idle_s = now_s - self._last_s
-        if idle_s < self.limit_s:
+        limit_s = self.limit_s
+        is_early = limit_s == FIRST_STEP_S and idle_s < limit_s
+        if idle_s < (EARLY_S if is_early else limit_s):
             self._asked, self._answers_until_s, self._ask_at_s = [], None, 0.0
             if self._is_stalled:
                 self._is_stalled = False
@@ -81,12 +89,15 @@ class Watchdog:
         if now_s < self._answers_until_s and not all(one.is_answered for one in self._asked):
             return None
         self._answers_until_s, self._ask_at_s = None, now_s + ASK_AGAIN_S
+        stacks = tuple(one.result() for one in self._asked)
+        if is_early and not (stacks and all(stack.doing in IDLE for stack in stacks)):
+            return None
         self._is_stalled = True
         return Stalled(
             stall=Stall(
                 since_s=self._last_time_s,
-                limit_s=self.limit_s,
+                limit_s=EARLY_S if is_early else limit_s,
                 step=max(self._steps.values(), default=None),
-                stacks=tuple(one.result() for one in self._asked),
+                stacks=stacks,
             )
         )

@@ -85,6 +85,9 @@ def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
 
 
 def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
+    broken = _broken_link(seen, since_s)
+    if broken is not None:
+        return broken
     known = [one for one in seen if one[2].doing == "waiting for others"]
     if len(known) < len(seen) or not known:
         return Diagnosis(
@@ -95,7 +98,10 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
     places = sorted({stack.where for _, _, stack in known if stack.where})
     where = f" ({'; '.join(places[:3])})" if places else ""
     nodes = sorted({part.node for part, _, _ in known})
-    if len(nodes) == 1:
+    if len(nodes) > 1 and all(stall.links is not None for _, stall, _ in seen):
+        summary = f"all ranks wait for each other{where}, though data gets through between them"
+        fix = "they disagree on what to send: see their stacks"
+    elif len(nodes) == 1:
         summary = f"all ranks on {nodes[0]} wait for each other{where}"
         fix = "they disagree on what to send: see their stacks"
     else:
@@ -103,6 +109,51 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
         summary += f"{_listed(nodes)}, or they disagree on what to send"
         fix = "measure the links; then see their stacks"
     return Diagnosis(summary=summary, fix=fix, since_s=since_s)
+
+
+def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+    """By what the nodes found out when they tried to reach each other."""
+    troubles = {part.node: stall.links or () for part, stall, _ in seen}
+    flat = [(node, one) for node, links in troubles.items() for one in links]
+    down = next(((node, one) for node, one in flat if one.trouble == "down"), None)
+    if down is not None:
+        node, one = down
+        return Diagnosis(
+            summary=f"{one.interface} on {node} is down, and the ranks talk over it",
+            fix=f"look at its cable and at its port on the switch, or on {node}: "
+            f"ip link set {one.interface} up",
+            since_s=since_s,
+            node=node,
+        )
+    if not flat:
+        return None
+    node, one = min(flat, key=lambda pair: pair[1].trouble != "stuck")
+    back = next((o for n, o in flat if n == one.peer and o.peer == node), None)
+    pair = f"{node} and {one.peer}"
+    if one.trouble == "stuck":
+        return Diagnosis(
+            summary=f"connections between {pair} open, but large packets from {node} do not get "
+            f"through over {one.interface}: its MTU is larger than that of the network",
+            fix=f"on {pair}: ip link set {one.interface} mtu 1500",
+            since_s=since_s,
+            node=node,
+        )
+    if back is None:
+        return Diagnosis(
+            summary=f"{node} cannot connect to {one.peer} over {one.interface}, though "
+            f"{one.peer} can connect to {node}: a firewall on {one.peer}, or between them",
+            fix=f"let {node} connect to {one.peer} on all high ports",
+            since_s=since_s,
+            node=one.peer,
+        )
+    how = "is refused" if one.trouble == "refused" else "gets no answer"
+    return Diagnosis(
+        summary=f"nothing gets through between {pair} over {one.interface}: connecting {how}, "
+        "both ways",
+        fix="look at the switch and the firewalls between them; then measure the links",
+        since_s=since_s,
+        node=one.peer,
+    )
 
 
 def _at(stack: RankStack) -> str:

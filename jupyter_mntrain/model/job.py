@@ -166,6 +166,24 @@ class RankStack(Record, frozen=True):
     text: str = ""
 
 
+Trouble = Literal["down", "no connection", "refused", "stuck"]
+"""What is wrong with a link: our own interface is down; nobody answers a connection; somebody
+refuses it; it opens, and large packets do not get through."""
+
+
+class LinkTrouble(Record, frozen=True):
+    """What came of trying a link of a part that stalled.
+
+    Args:
+        interface: of this node, that its ranks talk over.
+        peer: the other node; empty where our own interface is down.
+    """
+
+    interface: str
+    trouble: Trouble
+    peer: str = ""
+
+
 class Stall(Record, frozen=True):
     """No rank of a part has got on for longer than it should have taken.
 
@@ -173,12 +191,14 @@ class Stall(Record, frozen=True):
         since_s: Unix time of the last progress.
         limit_s: how long was waited before it was called a stall.
         step: the last step that was finished here.
+        links: what is wrong with the links to the other participants; ``None`` = not tried yet.
     """
 
     since_s: float
     limit_s: float
     step: int | None
     stacks: tuple[RankStack, ...]
+    links: tuple[LinkTrouble, ...] | None = None
 
 
 class PartStatus(Record, frozen=True):

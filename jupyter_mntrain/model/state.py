@@ -16,6 +16,7 @@ from jupyter_mntrain.model.job import (
     Cause,
     JobState,
     Leftover,
+    LinkTrouble,
     PartStatus,
     RankStatus,
     Stall,
@@ -77,6 +78,12 @@ class Stalled(Record, frozen=True, tag=True):
     stall: Stall
 
 
+class LinksTried(Record, frozen=True, tag=True):
+    """The links of a part that stalled were tried."""
+
+    links: tuple[LinkTrouble, ...]
+
+
 class Resumed(Record, frozen=True, tag=True):
     """Something got on again."""
 
@@ -99,6 +106,7 @@ PartEvent = (
     | StopAsked
     | EndWished
     | Stalled
+    | LinksTried
     | Resumed
     | Exited
 )
@@ -133,10 +141,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _stop(part, event)
         case EndWished(reason=reason):
             return _changed(part, stop_reason=part.stop_reason or reason)
-        case Stalled(stall=stall):
-            return part if part.state == "stopping" else _changed(part, stall=stall)
-        case Resumed():
-            return _changed(part, stall=None)
+        case Stalled() | LinksTried() | Resumed():
+            return _changed(part, stall=_stall_after(part, event))
         case Exited():
             return _end(part, event)
 
@@ -152,6 +158,19 @@ def _apply_to_rank(part: PartStatus, event: RankUp | RankStepped | RankDown) -> 
             bad: JobState = "cancelled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, error=error)
+
+
+def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Stall | None:
+    match event:
+        case Stalled(stall=stall):
+            if part.state == "stopping":
+                return part.stall
+            known = part.stall.links if part.stall else None
+            return msgspec.structs.replace(stall, links=known)
+        case LinksTried(links=links):
+            return part.stall and msgspec.structs.replace(part.stall, links=links)
+        case Resumed():
+            return None
 
 
 def _changed(part: PartStatus, **changes: object) -> PartStatus:

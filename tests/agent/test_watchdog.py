@@ -19,9 +19,9 @@ from jupyter_mntrain.agent.stacks import (
     main_thread,
     own_line,
 )
-from jupyter_mntrain.agent.watchdog import ASK_AGAIN_S, FIRST_STEP_S, LEAST_S, Watchdog
+from jupyter_mntrain.agent.watchdog import ASK_AGAIN_S, EARLY_S, FIRST_STEP_S, LEAST_S, Watchdog
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import RankStack
+from jupyter_mntrain.model.job import Doing, RankStack
 from jupyter_mntrain.model.state import Resumed, Stalled
 from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL
 from tests.agent.live import launch
@@ -36,13 +36,14 @@ class Asked:
     def __init__(self) -> None:
         self.times = 0
         self.is_answered = False
+        self.doing: Doing = "busy"
 
     def __call__(self) -> list[Asked]:
         self.times += 1
         return [self]
 
     def result(self) -> RankStack:
-        return RankStack(rank=ZERO, doing="busy" if self.is_answered else "not known")
+        return RankStack(rank=ZERO, doing=self.doing if self.is_answered else "not known")
 
 
 @pytest.fixture
@@ -114,6 +115,23 @@ def test_when_something_gets_on_it_is_over_and_may_begin_again(dog: Watchdog, as
     assert dog.look(LEAST_S + 2) is None
     dog.look(2 * LEAST_S + 1)
     assert isinstance(dog.look(2 * LEAST_S + 1), Stalled)
+
+
+@pytest.mark.parametrize(("is_waiting", "is_told"), [(True, True), (False, False)])
+def test_before_the_first_step_only_those_who_all_wait_are_called_stalled(
+    dog: Watchdog, asked: Asked, is_waiting: bool, is_told: bool
+) -> None:
+    asked.is_answered = True
+    asked.doing = "waiting for others" if is_waiting else "busy"
+    dog.got_on(0.0)
+    assert dog.look(EARLY_S - 0.1) is None
+    assert asked.times == 0
+    dog.look(EARLY_S)
+    event = dog.look(EARLY_S)
+    assert isinstance(event, Stalled) == is_told
+    if not is_told:
+        dog.look(FIRST_STEP_S)
+        assert isinstance(dog.look(FIRST_STEP_S), Stalled), "that is long for anything"
 
 
 def test_progress_while_answers_are_waited_for_is_no_stall(dog: Watchdog) -> None:

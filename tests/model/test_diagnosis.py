@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.model.diagnosis import diagnose
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.job import Doing, JobState, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.job import (
+    Doing,
+    JobState,
+    LinkTrouble,
+    PartStatus,
+    RankStack,
+    Stall,
+    Trouble,
+)
 
 
 def part(
@@ -52,6 +61,58 @@ def test_the_diagnosis(
     assert (found.node, found.rank) == (node, rank)
     assert says in found.summary
     assert fix in found.fix
+
+
+def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
+    return LinkTrouble(interface="eth1", trouble=kind, peer=peer)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "node", "says", "fix"),
+    [
+        ((), (trouble("down"),), "n1", "eth1 on n1 is down", "cable"),
+        (
+            (trouble("no connection", "n1"),),
+            (trouble("no connection", "n0"),),
+            "n1",
+            "nothing gets through between n0 and n1 over eth1: connecting gets no answer",
+            "switch",
+        ),
+        (
+            (trouble("no connection", "n1"),),
+            (),
+            "n1",
+            "n0 cannot connect to n1 over eth1, though n1 can connect to n0: a firewall on n1",
+            "let n0 connect to n1",
+        ),
+        (
+            (trouble("stuck", "n1"),),
+            (trouble("stuck", "n0"),),
+            "n0",
+            "connections between n0 and n1 open, but large packets",
+            "mtu 1500",
+        ),
+        ((), (), None, "though data gets through between them", "disagree"),
+    ],
+)
+def test_links_that_were_tried_say_which_of_them_is_broken(
+    first: tuple[LinkTrouble, ...],
+    second: tuple[LinkTrouble, ...],
+    node: str | None,
+    says: str,
+    fix: str,
+) -> None:
+    found = diagnose([tried(part(0, WAITS), first), tried(part(1, WAITS), second)])
+    assert found is not None
+    assert found.node == node
+    assert says in found.summary
+    assert fix in found.fix
+
+
+def tried(one: PartStatus, links: tuple[LinkTrouble, ...]) -> PartStatus:
+    assert one.stall is not None
+    stall = msgspec.structs.replace(one.stall, links=links)
+    return msgspec.structs.replace(one, stall=stall)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.job import TERMINAL, Cause, JobState, PartStatus, RankStatus, Stall
 from jupyter_mntrain.model.state import (
+    EndWished,
     Exited,
     Launched,
+    LinksTried,
     PartEvent,
     RankDown,
     RankStepped,
@@ -49,12 +51,14 @@ EVENTS: tuple[PartEvent, ...] = (
     StopAsked(reason="by user"),
     StopAsked(reason="again"),
     StopAsked(reason="it stalled", cause=CAUSE),
+    EndWished(reason="enough, after saving"),
     Saved(step=2),
     Saved(step=4),
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, cause=CAUSE),
     Exited(time_s=9.0, exit_code=None),
     Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
+    LinksTried(links=()),
     Resumed(),
 )
 
@@ -123,10 +127,13 @@ def test_a_launch_told_late_still_says_when_it_was() -> None:
 
 
 def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping() -> None:
-    stalled = EVENTS[-2]
+    stalled = EVENTS[-3]
     part = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11), stalled)
     assert part.stall is not None
     assert apply(part, Resumed()).stall is None
+    tried = apply(part, LinksTried(links=())).stall
+    assert tried is not None
+    assert tried.links == ()
     ended = apply(part, Exited(time_s=9.0, exit_code=1, cause=CAUSE))
     assert ended.stall == part.stall, "what it was at when it ended is worth knowing"
     assert after(StopAsked(reason="by user"), stalled).stall is None
