@@ -31,6 +31,7 @@ from jupyter_mntrain.model.job import TERMINAL, Cause, JobRecord, Leftover, Plac
 from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
+    RankEnd,
     RankProgress,
     RankSaved,
     RankStart,
@@ -42,6 +43,7 @@ from jupyter_mntrain.model.state import (
     Exited,
     Launched,
     PartEvent,
+    RankDone,
     RankStepped,
     RankUp,
     Saved,
@@ -281,6 +283,8 @@ class LocalJob:
             elif isinstance(sample, RankSaved):
                 self.change(Saved(step=sample.step))
                 self._watchdog.got_on(now_s)
+            elif isinstance(sample, RankEnd) and sample.ok:
+                self.change(RankDone(rank=sample.rank, time_s=sample.time_s))
             elif isinstance(sample, RankProgress):
                 self._watchdog.got_on(now_s)
 

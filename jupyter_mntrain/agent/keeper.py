@@ -28,6 +28,7 @@ from jupyter_mntrain.agent.processes import (
     marked,
     signal_all,
 )
+from jupyter_mntrain.agent.trimming import logs_of, trim
 from jupyter_mntrain.model.files import write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -38,6 +39,9 @@ SWEEP_GRACE_S = 1.0
 LINGER_S = 0.5
 """For a torchrun that was asked to end and has no rank left: enough to pass on their last lines.
 Its own exit takes 1 to 2.5 s more (measured), and nobody needs that."""
+
+TRIM_EVERY_S = 10.0
+"""Between looks at how much room the logs take."""
 
 NOT_STARTED = 127
 """What shells report of a command they cannot start."""
@@ -54,8 +58,9 @@ def main(directory: Path) -> int:
         _finish(directory, exit_code=NOT_STARTED, leftovers=[], error=str(error))
         return 1
     children = Children(torchrun.pid, wakeup)
-    while children.exit_code is None and signal.SIGTERM not in children.wait():
-        pass
+    while children.exit_code is None and signal.SIGTERM not in children.wait(TRIM_EVERY_S):
+        for log in logs_of(directory):
+            trim(log)
     leftovers = _end(directory, children)
     # Without an exit code torchrun is itself among the leftovers.
     exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent import membership
+from jupyter_mntrain.agent import membership, service
 from jupyter_mntrain.agent.announce import Announcer, announced_on
 from jupyter_mntrain.agent.audit import Audit
 from jupyter_mntrain.agent.capacities import CapacityBook
@@ -50,30 +50,46 @@ INVENTORY_INTERVAL_S = 5.0
 
 
 def run(argv: Sequence[str]) -> int:
-    """``join``, ``run`` or ``leave``; an agent runs until SIGTERM or Ctrl-C, and jobs go on."""
+    """What the command line says; an agent runs until SIGTERM or Ctrl-C, and jobs go on."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     # What strangers' connections do is no trouble of ours.
     for name in ("tornado.access", "tornado.general"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         options = parse_options(argv)
+        if options.action in ("install-service", "remove-service"):
+            for line in _change_service(options):
+                _say(line)
+            return 0
         with locked_state(options.state):
             if options.action == "leave":
                 _say(f"left cluster {membership.leave(options.state)}")
             elif options.token is not None or membership.find(options.state) is not None:
                 asyncio.run(_serve(options))
             else:
-                raise TrustError(
-                    "this node belongs to no cluster yet",
-                    fix="on the notebook machine run: mntrain invite; then here: "
-                    "mntrain agent join TOKEN",
-                )
+                raise _not_joined()
     except MntrainError as error:
         print(f"mntrain agent: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return 0
+
+
+def _change_service(options: Options) -> list[str]:
+    if options.action == "remove-service":
+        return service.remove()
+    found = membership.find(options.state)
+    if found is None:
+        raise _not_joined()
+    return service.install(found, options.state)
+
+
+def _not_joined() -> TrustError:
+    return TrustError(
+        "this node belongs to no cluster yet",
+        fix="on the notebook machine run: mntrain invite; then here: mntrain agent join TOKEN",
+    )
 
 
 async def _serve(options: Options) -> None:

@@ -24,7 +24,7 @@ from jupyter_mntrain.model.node import Capacity
 from jupyter_mntrain.trust.token import Token, read_token
 
 PROGRAM = "mntrain agent"
-Action = Literal["join", "run", "leave"]
+Action = Literal["join", "run", "leave", "install-service", "remove-service"]
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ def parse_options(argv: Sequence[str]) -> Options:
     name = arguments.name and checked_name("node name", arguments.name, NODE_NAME_LIMIT)
     state = (arguments.state_dir or _state(name)).absolute()
     action: Action = arguments.action
-    if action == "leave":
+    if action in ("leave", "install-service", "remove-service"):
         return Options(action=action, state=state, settings=_settings(arguments, name, state))
     settings = _settings(arguments, name, state)
     if not 0 < settings.port <= LAST_PORT:
@@ -98,9 +98,13 @@ def _parser() -> argparse.ArgumentParser:
     join.add_argument("--no-run", action="store_true", help="join, and run later")
     run = actions.add_parser("run", help="run, as a node of the cluster that was joined")
     leave = actions.add_parser("leave", help="forget the cluster")
+    install = actions.add_parser(
+        "install-service", help="have systemd run it from now on; restarts leave jobs alone"
+    )
+    remove = actions.add_parser("remove-service", help="undo that; jobs go on")
     for one in (join, run):
         _running_options(one)
-    for one in (join, run, leave):
+    for one in (join, run, leave, install, remove):
         one.add_argument("--name", help=f"name of this node ({_own_name()})")
         one.add_argument("--state-dir", type=Path, help="where its id, keys and jobs are kept")
     return parser

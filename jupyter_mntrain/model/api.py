@@ -12,8 +12,9 @@ GET     /v1/jobs/{job}                             → JobRecord (newest attempt
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
-GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; header Mntrain-Log-Size; offset < 0
-                                                     counts from the end
+GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Log-Size and
+                                                     Mntrain-Log-Offset; offset < 0 counts from the
+                                                     end
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
@@ -50,6 +51,9 @@ PROTOCOL = 2
 DEFAULT_PORT = 8765
 SERVICE_TYPE = "_mntrain._tcp.local."
 LOG_SIZE_HEADER = "Mntrain-Log-Size"
+LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
+"""Where the bytes that are answered begin: later than asked for where a long log was trimmed."""
+
 DEFAULT_CLUSTER = "default"
 
 LEASE_EXPIRY_S = 15.0

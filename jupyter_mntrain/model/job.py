@@ -113,7 +113,8 @@ class Attempt(Record, frozen=True):
 class RankStatus(Record, frozen=True):
     """A rank as its node knows it.
 
-    ``exit_code`` is negative for a signal, as in :mod:`subprocess`.
+    ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
+    which it said that it has done all it was to do.
     """
 
     rank: Rank
@@ -122,6 +123,7 @@ class RankStatus(Record, frozen=True):
     step: int | None = None
     exit_code: int | None = None
     error: str | None = None
+    done_s: float | None = None
 
 
 class Leftover(Record, frozen=True):

@@ -5,7 +5,7 @@ A job is done only when *every* part is: one finished rank proves nothing about 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jupyter_mntrain.model.diagnosis import diagnose
 from jupyter_mntrain.model.ids import Rank
@@ -35,7 +35,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         by_node.get(placement.node_id) or unknown_part(placement)
         for placement in newest.attempt.placements
     )
-    guilty = first_cause(parts)
+    cause, node = blame(parts)
     state = job_state(part.state for part in parts)
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
     if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
@@ -46,8 +46,8 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         attempt=newest.attempt,
         state=state,
         parts=parts,
-        cause=guilty.cause if guilty else None,
-        cause_node=blamed_node(guilty) if guilty else None,
+        cause=cause,
+        cause_node=node,
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
@@ -79,6 +79,33 @@ def first_cause(parts: Iterable[PartStatus]) -> PartStatus | None:
 
     guilty = [part for part in parts if part.cause is not None]
     return min(guilty, key=order, default=None)
+
+
+def blame(parts: Sequence[PartStatus]) -> tuple[Cause | None, str | None]:
+    """What a person should read first, and the node it is about.
+
+    Where all that is known are closed connections, whom they lost is a rank that was done before,
+    or a node that does not answer any more.
+    """
+    guilty = first_cause(parts)
+    if guilty is None or guilty.cause is None:
+        return None, None
+    if guilty.cause.is_symptom:
+        done = [
+            (rank.done_s, part, rank)
+            for part in parts
+            for rank in part.ranks
+            if rank.done_s is not None and rank.done_s <= guilty.cause.time_s
+        ]
+        if done:
+            _, part, rank = min(done, key=lambda one: one[0])
+            summary = f"rank {rank.rank} ended, as if it were done, while others still needed it"
+            return Cause(summary=summary, time_s=guilty.cause.time_s, rank=rank.rank), part.node
+        silent = next((part.node for part in parts if part.state == "unknown"), None)
+        if silent is not None:
+            summary = f"{silent} does not answer, and the others lost their connection to it"
+            return Cause(summary=summary, time_s=guilty.cause.time_s), silent
+    return guilty.cause, blamed_node(guilty)
 
 
 def blamed_node(part: PartStatus) -> str:

@@ -42,6 +42,13 @@ class RankStepped(Record, frozen=True, tag=True):
     step: int
 
 
+class RankDone(Record, frozen=True, tag=True):
+    """A rank says that it has done all it was to do. Its process may still be there."""
+
+    rank: Rank
+    time_s: float
+
+
 class Saved(Record, frozen=True, tag=True):
     """A checkpoint of ``step`` steps is whole."""
 
@@ -103,6 +110,7 @@ PartEvent = (
     | RankStepped
     | Saved
     | RankDown
+    | RankDone
     | StopAsked
     | EndWished
     | Stalled
@@ -133,7 +141,7 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
     match event:
         case Launched(time_s=time_s):
             return _advance(_started(part, time_s), "starting")
-        case RankUp() | RankStepped() | RankDown():
+        case RankUp() | RankStepped() | RankDown() | RankDone():
             return _apply_to_rank(part, event)
         case Saved(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
@@ -147,8 +155,12 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _end(part, event)
 
 
-def _apply_to_rank(part: PartStatus, event: RankUp | RankStepped | RankDown) -> PartStatus:
+def _apply_to_rank(
+    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone
+) -> PartStatus:
     match event:
+        case RankDone(rank=rank, time_s=time_s):
+            return _set_rank(part, rank, done_s=time_s)
         case RankUp(rank=rank, pid=pid, saves=saves):
             part = _changed(part, saves=part.saves or saves)
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.job import (
     PartStatus,
     Placement,
 )
-from jupyter_mntrain.model.rollup import first_cause, job_state, roll_up, unknown_part
+from jupyter_mntrain.model.rollup import blame, first_cause, job_state, roll_up, unknown_part
 from jupyter_mntrain.model.state import new_part
 from tests.model.test_state import STATES
 
@@ -135,7 +135,8 @@ def test_the_blame_goes_to_the_earliest_cause_and_never_to_a_symptom_before_it()
 
 
 def test_a_symptom_is_better_than_nothing() -> None:
-    view = roll_up([record(0, "failed", cause=cause(1.0, is_symptom=True)), record(1, "cancelled")])
+    symptom = record(0, "failed", cause=cause(1.0, is_symptom=True))
+    view = roll_up([symptom, record(1, "cancelled"), record(2, "cancelled")])
     assert view.cause_node == "node0"
 
 
@@ -143,3 +144,27 @@ def test_without_a_cause_nobody_is_blamed() -> None:
     parts: list[PartStatus] = [record(0, "succeeded").part]
     assert first_cause(parts) is None
     assert roll_up([record(0, "running")]).cause_node is None
+
+
+def lost(number: int, **changes: object) -> PartStatus:
+    """A part that failed only because somebody hung up."""
+    cause = Cause(summary="Connection closed by peer", time_s=10.0, is_symptom=True)
+    made = new_part(NodeId(f"{number:032x}"), f"node{number}", range(number, number + 1))
+    return msgspec.structs.replace(made, **({"state": "failed", "cause": cause} | changes))
+
+
+def test_whom_the_others_lost_is_the_cause_and_not_that_they_lost_it() -> None:
+    early = lost(1, state="stopping", cause=None)
+    done = msgspec.structs.replace(early.ranks[0], done_s=9.0)
+    cause, node = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
+    assert cause is not None
+    assert (node, cause.rank) == ("node1", 1)
+    assert "rank 1 ended, as if it were done" in cause.summary
+    late = msgspec.structs.replace(early, ranks=(msgspec.structs.replace(done, done_s=11.0),))
+    cause, node = blame([lost(0), late])
+    assert cause is not None
+    assert (node, cause.summary) == ("node0", "Connection closed by peer")
+    cause, node = blame([lost(0), lost(1, state="unknown", cause=None)])
+    assert cause is not None
+    assert node == "node1"
+    assert "node1 does not answer" in cause.summary

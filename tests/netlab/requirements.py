@@ -11,6 +11,7 @@ from collections.abc import Callable
 TOOLS = {
     "ip": "iproute2",
     "tc": "iproute2",
+    "iptables": "iptables",
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "setpriv": "util-linux",

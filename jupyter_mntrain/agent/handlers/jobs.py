@@ -12,7 +12,9 @@ from tornado.iostream import StreamClosedError
 from jupyter_mntrain.agent.handlers.base import AgentHandler
 from jupyter_mntrain.agent.handlers.restarts import RestartHandler
 from jupyter_mntrain.agent.stacks import answers
+from jupyter_mntrain.agent.trimming import next_data
 from jupyter_mntrain.model.api import (
+    LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
     SaveRequest,
     StartRequest,
@@ -127,8 +129,11 @@ class JobLog(AgentHandler):
         size = path.stat().st_size if path.exists() else 0
         if offset < 0:
             offset = max(0, size + offset)
+        if offset < size:
+            offset = await asyncio.to_thread(_first_kept, path, offset, size)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
+        self.set_header(LOG_OFFSET_HEADER, str(offset))
         if offset < size:
             # Not beyond the size just told: the log grows while we read.
             self.write(await asyncio.to_thread(_read, path, offset, min(limit, size - offset)))
@@ -150,6 +155,11 @@ class JobStacks(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         asked = job.ask_ranks() if job.is_active else []
         self.answer(await asyncio.to_thread(answers, asked))
+
+
+def _first_kept(path: Path, offset: int, size: int) -> int:
+    with path.open("rb") as file:
+        return next_data(file.fileno(), offset, size)
 
 
 def _read(path: Path, offset: int, limit: int) -> bytes:

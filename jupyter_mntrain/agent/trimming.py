@@ -1,0 +1,69 @@
+"""Logs that grow for weeks, bounded on disk. Only the standard library: the keeper imports it.
+
+What lies between a log's first and last bytes is given back to the file system by punching a hole
+(fallocate(2)). Nothing is renamed or copied, so whoever writes goes on writing, whoever reads at an
+offset goes on reading there, and no line is torn at a rotation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+HEAD_BYTES = 1 << 20
+"""What a job said when it began stays."""
+
+KEPT_BYTES = 128 << 20
+"""Of each file; beyond that the middle goes."""
+
+SLACK_BYTES = 16 << 20
+"""Not every byte is worth a call."""
+
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_BLOCK = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def logs_of(attempt: Path) -> Iterator[Path]:
+    """All that an attempt's processes write for people: what torchrun says, and each rank's own."""
+    yield attempt / "log"
+    for name in ("stdout.log", "stderr.log"):
+        yield from (attempt / "ranks").rglob(name)
+
+
+def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_BYTES) -> bool:
+    """Give back the middle of a file that takes more room than it may.
+
+    False where there was nothing to do, or where the file system cannot do it.
+    """
+    with suppress(OSError):
+        found = path.stat()
+        if found.st_blocks * 512 <= kept_bytes + slack_bytes:
+            return False
+        begin = min(HEAD_BYTES, kept_bytes // 2)
+        end = (found.st_size - (kept_bytes - begin)) // _BLOCK * _BLOCK
+        return end > begin and _punch(path, begin, end - begin)
+    return False
+
+
+def _punch(path: Path, begin: int, length: int) -> bool:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        mode = ctypes.c_int(_KEEP_SIZE | _PUNCH_HOLE)
+        done = _libc.fallocate(
+            ctypes.c_int(descriptor), mode, ctypes.c_longlong(begin), ctypes.c_longlong(length)
+        )
+        return bool(done == 0)
+    finally:
+        os.close(descriptor)
+
+
+def next_data(descriptor: int, offset: int, size: int) -> int:
+    """Where the first byte at or after ``offset`` is that was not given back."""
+    try:
+        return min(size, os.lseek(descriptor, offset, os.SEEK_DATA))
+    except OSError:  # behind the last byte, or a file system without holes
+        return min(offset, size)

@@ -1,0 +1,186 @@
+"""Three hosts, a job on two of them, an observer on the third: everything a fault needs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.agent.processes import environment_of
+from tests.e2e.conftest import CLUSTER, start
+from tests.netlab import Host, HostProcess, Lab
+from tests.waiting import until
+
+STARTED_S = 120.0
+"""For torch to be imported by two ranks and two torchruns on two busy cores."""
+
+SCRIPT = Path(__file__).with_name("training.py")
+OVER = ("succeeded", "failed", "cancelled")
+
+
+class Bench:
+    """Starts jobs on node1 and node2, and knows what a driver on node3 is told about them."""
+
+    def __init__(self, lab: Lab, mntrain: str) -> None:
+        self.lab = lab
+        self.mntrain = mntrain
+        self.first, self.second, self.driver = lab.hosts
+        self.job = ""
+        self._seen: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._observer = self.driver.popen(
+            [sys.executable, "-m", "tests.faults.observer", CLUSTER],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def close(self) -> None:
+        self._observer.kill()
+        self._observer.wait()
+        self._listener.join()
+        assert self._observer.stdout is not None
+        self._observer.stdout.close()
+
+    def launch(self, *words: str, code: int = 0) -> dict[str, Any]:
+        """A job of two ranks; waits until both make steps, unless it is refused."""
+        for host in (self.first, self.second):
+            (host.home / "fault.py").unlink(missing_ok=True)
+        said = self.run("launch", str(SCRIPT), "--detach", *words, code=code)
+        if code == 0:
+            self.job = said["job_id"]
+        return said
+
+    def launch_and_step(self, *words: str) -> None:
+        self.launch("--member", "node1:1", "--member", "node2:1", *words)
+        until(lambda: self.latest.get("state") == "running", f"{self.job} to run", STARTED_S)
+        until(lambda: self.has_stepped(self.first), "the first steps", STARTED_S)
+
+    def run(self, *words: str, code: int = 0) -> Any:
+        command = [self.mntrain, "--cluster", CLUSTER, "--json", *words]
+        done = self.driver.run(command, timeout_s=120)
+        assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout) if code == 0 else {"error": done.stdout + done.stderr}
+
+    def has_stepped(self, host: Host) -> bool:
+        return any("step of rank" in log.read_text() for log in self._attempts(host, "log"))
+
+    def steps(self, host: Host) -> int:
+        """Lines that ranks on a host have written of this job."""
+        return sum(log.read_text().count("step of rank") for log in self._attempts(host, "log"))
+
+    def inject(self, host: Host, code: str) -> None:
+        """Have the rank on a host run some Python between two steps."""
+        beside = host.home / "fault.tmp"
+        beside.write_text(code)
+        beside.rename(host.home / "fault.py")
+
+    def rank(self, host: Host) -> int:
+        """Pid of the rank on a host, as numbered outside."""
+        return self._process(host, lambda pid, env: "RANK" in env and "LOCAL_RANK" in env)
+
+    def torchrun(self, host: Host) -> int:
+        return self._process(
+            host, lambda pid, env: "torch.distributed.run" in _words(pid) and "RANK" not in env
+        )
+
+    def keeper(self, host: Host) -> int:
+        return next(
+            pid
+            for pid in host.pids()
+            if "jupyter_mntrain.agent.keeper" in _words(pid) and self.job in _words(pid)
+        )
+
+    def agent(self, host: Host) -> int:
+        """Of the command that runs it, the process that is it."""
+        found = [p for p in host.pids() if "agent" in _words(p) and self.mntrain in _words(p)]
+        return max(found)
+
+    def restart_agent(self, host: Host) -> HostProcess:
+        return start(host, [self.mntrain, "agent", "run"], host.home / "agent.log")
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        psutil.Process(pid).send_signal(number)
+
+    @property
+    def latest(self) -> dict[str, Any]:
+        """What is known of the job now."""
+        return next((one for one in reversed(self.seen()) if one.get("job") == self.job), {})
+
+    def node(self, host: Host) -> dict[str, Any]:
+        return next((one for one in reversed(self.seen()) if one.get("name") == host.name), {})
+
+    def seen(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return list(self._seen)
+
+    def first_time(
+        self, since_s: float, is_it: Callable[[dict[str, Any]], object], within_s: float
+    ) -> tuple[float, dict[str, Any]]:
+        """When the driver came to know it first, in seconds after ``since_s``; and what."""
+
+        def found() -> dict[str, Any] | None:
+            return next((o for o in self.seen() if o["time_s"] >= since_s and is_it(o)), None)
+
+        deadline = time.monotonic() + within_s
+        while (one := found()) is None:
+            assert time.monotonic() < deadline, f"not within {within_s} s: {self.seen()[-4:]}"
+            time.sleep(0.02)
+        return one["time_s"] - since_s, one
+
+    def left(self) -> list[str]:
+        """Processes of the job that are still there, on any host."""
+        return [
+            f"{host.name}: {_words(pid)}"
+            for host in (self.first, self.second)
+            for pid in host.pids()
+            if environment_of(pid).get("MNTRAIN_JOB") == self.job
+        ]
+
+    @contextmanager
+    def cleaned_up(self) -> Iterator[None]:
+        """Whatever happens in the block, no job and nothing of one is there after it."""
+        try:
+            yield
+        finally:
+            if self.job:
+                with suppress(AssertionError, subprocess.TimeoutExpired):
+                    self.driver.run(
+                        [self.mntrain, "--cluster", CLUSTER, "kill", self.job], timeout_s=60
+                    )
+            self.job = ""
+
+    def _attempts(self, host: Host, name: str) -> list[Path]:
+        return list(host.home.rglob(f"jobs/{self.job}/attempt-*/{name}"))
+
+    def _process(self, host: Host, is_it: Callable[[int, dict[str, str]], object]) -> int:
+        found = [
+            pid
+            for pid in sorted(host.pids())
+            if (env := environment_of(pid)).get("MNTRAIN_JOB") == self.job and is_it(pid, env)
+        ]
+        return found[0]
+
+    def _listen(self) -> None:
+        assert self._observer.stdout is not None
+        for line in self._observer.stdout:
+            with self._lock:
+                self._seen.append(json.loads(line))
+
+
+def _words(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""
