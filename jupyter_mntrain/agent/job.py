@@ -142,7 +142,10 @@ class LocalJob:
         if not self.is_active:
             return
         self.change(StopAsked(reason=reason))
-        self.attempt.stop(grace_s)
+        if self.record.is_queued:
+            self.change(Exited(time_s=time.time(), exit_code=None))
+        else:
+            self.attempt.stop(grace_s)
 
     def abort(self, cause: Cause) -> None:
         """End this part as failed: the attempt is given up."""
@@ -199,7 +202,7 @@ class LocalJob:
         Args:
             now_s: monotonic seconds.
         """
-        if not self.is_active:
+        if not self.is_active or self.record.is_queued:
             self._keep_again()
             return
         # Asked before the tail: what a rank wrote before the end is read in this same look.

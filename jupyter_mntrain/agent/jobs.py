@@ -22,6 +22,7 @@ from jupyter_mntrain.model.api import JobChanged, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import JobRecord, Placement
+from jupyter_mntrain.model.restarts import first_start
 from jupyter_mntrain.model.state import new_part
 
 log = logging.getLogger("mntrain.agent")
@@ -62,7 +63,8 @@ class JobBook:
         for path in sorted(self.directory.glob("j-*")):
             try:
                 job = LocalJob.load(path)
-                lease = _lease_of(job) if job.is_active else None
+                is_started = job.is_active and not job.record.is_queued
+                lease = _lease_of(job) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
                 log.warning("job in %s is not readable and left alone: %s", path, error)
                 continue
@@ -114,6 +116,36 @@ class JobBook:
             self._leases.release(job_id, number)
             raise
 
+    def deposit(self, request: StartRequest) -> LocalJob:
+        """Keep a job that waits until its head can start it. The same again changes nothing.
+
+        Raises:
+            RefusedError: it was stopped before it came.
+            SpecError: the request is wrong in itself.
+        """
+        known = self._jobs.get(request.job_id)
+        if known is not None:
+            return known
+        self._refuse_out_of_turn(request, known)
+        self._own_placement(request)
+        record = self._record(request, None)
+        is_head = record.attempt.head.node_id == self._node_id
+        if is_head:
+            plan = first_start(record.attempt.submitted_s)
+            record = msgspec.structs.replace(record, restart=plan)
+        directory = self.directory / request.job_id
+        directory.mkdir(parents=True, exist_ok=True)
+        job = LocalJob(directory, record)
+        job.save()
+        self._jobs[request.job_id] = job
+        self._tell(job)
+        log.info("job %s waits, asked for by %s", request.job_id, request.submitted_by)
+        return job
+
+    def queued(self) -> list[JobRecord]:
+        """Of jobs that wait for their first attempt."""
+        return [job.record for job in self.active() if job.record.is_queued]
+
     def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
         """End this node's part; an older or ended attempt is left as it is."""
         job = self._jobs.get(job_id)
@@ -160,7 +192,7 @@ class JobBook:
                 f"{known.record.attempt.number} came after it",
                 node=self._node,
             )
-        if known is not None and known.is_active:
+        if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
                 f"attempt {known.record.attempt.number} of job {job_id} still runs here",
                 fix=f"stop it first: stop {job_id}",
@@ -194,14 +226,7 @@ class JobBook:
     def _spawn(
         self, request: StartRequest, placement: Placement, previous: LocalJob | None
     ) -> LocalJob:
-        record = JobRecord(
-            job_id=request.job_id,
-            spec=request.spec,
-            attempt=request.attempt,
-            part=new_part(self._node_id, self._node, placement.ranks),
-            submitted_by=request.submitted_by,
-            members=previous.record.members if previous else _members(request),
-        )
+        record = self._record(request, previous)
         directory = self.directory / request.job_id
         job = LocalJob(directory, record, journal=previous.journal if previous else None)
         command = torchrun_command(
@@ -230,6 +255,17 @@ class JobBook:
         self._forget_oldest()
         log.info("job %s started by %s", request.job_id, request.submitted_by or "somebody")
         return job
+
+    def _record(self, request: StartRequest, previous: LocalJob | None) -> JobRecord:
+        return JobRecord(
+            job_id=request.job_id,
+            spec=request.spec,
+            attempt=request.attempt,
+            part=new_part(self._node_id, self._node, self._own_placement(request).ranks),
+            submitted_by=request.submitted_by,
+            members=previous.record.members if previous else _members(request),
+            was_queued=previous.record.was_queued if previous else request.attempt.number == 0,
+        )
 
     def _forget_oldest(self) -> None:
         ended = [job for job in self._jobs.values() if job.is_settled]

@@ -28,6 +28,7 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
+from jupyter_mntrain.model.queueing import kept_for, order
 
 NEAR_PORTS = 50
 """Looked at for one that is free, above one that is taken."""
@@ -91,11 +92,27 @@ class Node:
             self._check_request(request)
             # Who promised it says more than which process happens to use it.
             self.leases.refuse_conflicts(request, self.name)
+            self._refuse_what_is_kept(request)
             self._check_gpus(request, inventory.gpus)
         address = self._address_on(request.interface, inventory.interfaces)
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
         return self._granted(lease, request)
+
+    def _refuse_what_is_kept(self, request: LeaseRequest) -> None:
+        """Raises RefusedError if a job that waits here comes before the one that asks."""
+        now_s = time.time()
+        queued = self.jobs.queued()
+        asks = next((one for one in queued if one.job_id == request.job_id), None)
+        # Who does not wait in the queue has come just now.
+        mine = order(asks) if asks else (0, now_s, request.job_id)
+        first = kept_for(request.job_id, request.gpus, queued, mine=mine, now_s=now_s)
+        if first is not None:
+            raise RefusedError(
+                f"job {first.job_id} waits for the same GPUs and comes first",
+                fix=f"wait for it, stop it with 'stop {first.job_id}', or choose other GPUs",
+                node=self.name,
+            )
 
     def port_status(self, port: int, interface: str | None) -> PortStatus:
         """Whether a head's port could be promised on an interface's address. Holds nothing.

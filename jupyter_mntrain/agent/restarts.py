@@ -84,7 +84,7 @@ class Restarter:
     ) -> tuple[LocalJob | None, str]:
         """One try: the attempt that runs now, or why there is none yet."""
         places = self._places(job, silent_since_s)
-        asked = await asyncio.gather(*(self._lease(job, plan.number, place) for place in places))
+        asked = await self._lease_in_turn(job, plan.number, places)
         for one in asked:
             if one.is_silent:
                 silent_since_s.setdefault(one.placement.node_id, time.monotonic())
@@ -120,6 +120,19 @@ class Restarter:
         names = ", ".join(place.node for place in places if place.node_id in gone)
         log.info("job %s goes on without %s", job.record.job_id, names)
         return without(places, gone)
+
+    async def _lease_in_turn(
+        self, job: LocalJob, number: int, places: Sequence[Placement]
+    ) -> list[_Granted]:
+        """All, or up to the first refusal. By node id, so that of two jobs that want the same nodes
+        one is refused at once instead of each holding what the other one needs.
+        """
+        asked: list[_Granted] = []
+        for place in sorted(places, key=lambda place: place.node_id):
+            asked.append(await self._lease(job, number, place))
+            if asked[-1].grant is None or job.record.restart is None:
+                break
+        return sorted(asked, key=lambda one: one.placement.node_rank)
 
     async def _lease(self, job: LocalJob, number: int, place: Placement) -> _Granted:
         is_own = place.node_id == self._node.node_id

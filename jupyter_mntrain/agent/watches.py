@@ -38,7 +38,8 @@ class Watches:
 
     async def _follow(self, job: LocalJob) -> None:
         try:
-            parts = await GangWatch(job, self._peers).run()
+            is_begun = not job.record.is_queued
+            parts = await GangWatch(job, self._peers).run() if is_begun else ()
             if _is_to_restart(job):
                 restarted = await self._restarter.run(job, parts)
                 if restarted is not None:
@@ -56,4 +57,5 @@ def _is_to_restart(job: LocalJob) -> bool:
     """Whether this node, as the head, still has to decide what comes next."""
     record = job.record
     is_head = record.attempt.head.node_id == record.part.node_id
-    return is_head and record.spec.max_restarts > 0 and not record.is_over
+    is_to_come = record.spec.max_restarts > 0 or record.is_queued
+    return is_head and is_to_come and not record.is_over

@@ -101,6 +101,9 @@ class AgentClient:
         timeout_s = ANSWER_TIMEOUT_S + request.grace_s
         return await self._ask("POST", path, JobRecord, body=request, timeout_s=timeout_s)
 
+    async def deposit(self, request: api.StartRequest) -> JobRecord:
+        return await self._ask("PUT", f"/v1/jobs/{request.job_id}", JobRecord, body=request)
+
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
         return await self._ask("POST", f"/v1/jobs/{job_id}/save", JobRecord, body=request)
 

@@ -288,13 +288,18 @@ class Cluster:
             raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
 
     def participants(
-        self, members: Sequence[str] = (), *, progress: Progress = SILENT
+        self,
+        members: Sequence[str] = (),
+        *,
+        even_busy: bool = False,
+        progress: Progress = SILENT,
     ) -> tuple[Participant, ...]:
         """Who would take part, checked against what the nodes have now.
 
         Args:
             members: ``HOST:N[:IFACE]`` in node-rank order. None: every node with an idle GPU and
                 all of its idle ones, or one process per node where no node has GPUs.
+            even_busy: for a job that waits: GPUs that are not idle will do.
 
         Raises:
             SpecError: a member has another form, its node is unknown or has too few idle GPUs.
@@ -305,7 +310,8 @@ class Cluster:
         for view in self.nodes():
             if view.name in {member.node for member in wanted}:
                 refuse_unusable(view)
-        return choose_participants(wanted, [view.info for view in self._usable() if view.info])
+        nodes = [view.info for view in self._usable() if view.info]
+        return choose_participants(wanted, nodes, even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         """Whether ``node`` could be the head on ``port``, asked there and now; holds nothing.
@@ -349,6 +355,21 @@ class Cluster:
         self._settle([participant.node for participant in spec.participants], progress)
         launcher = self._driver.launcher(submitted_by)
         view = self._driver.loop.run(launcher.launch(spec, new_job_id(), progress=progress))
+        return Job(self._driver, view.job_id)
+
+    def queue(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
+        """Leave a job with its participants, to be started when it can have all it needs.
+
+        Until then it is ``pending``, holds nothing, and says what it waits for. No driver need be
+        there: its head starts it.
+
+        Raises:
+            SpecError: the spec cannot work, or not on these nodes.
+            NodeError: a participant does not answer.
+        """
+        self._settle([participant.node for participant in spec.participants], progress)
+        launcher = self._driver.launcher(submitted_by)
+        view = self._driver.loop.run(launcher.queue(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
 
     def jobs(self) -> tuple[JobView, ...]:

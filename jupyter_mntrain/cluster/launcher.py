@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
+
+import msgspec
 
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.live_view import LiveView
@@ -119,6 +122,40 @@ class AgentLauncher(Launcher):
         for record in records:
             self._live.take_record(record)
         return roll_up(records)
+
+    async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
+        """Leave the job with all of its participants; its head starts it when it can have all."""
+        check_spec(spec)
+        infos = await self.ask_participants(spec.participants, progress)
+        placements = arrange(spec.participants, infos)
+        clients = tuple(self._live.client_of(placement) for placement in placements)
+        gang = _Gang(job_id, spec, placements, clients, progress)
+        attempt = msgspec.structs.replace(self._attempt(placements, 0), number=0)
+        request = StartRequest(
+            job_id=job_id, spec=spec, attempt=attempt, submitted_by=self._submitted_by
+        )
+        try:
+            # The head last: it begins at once, and the others must know the job by then.
+            for some in (slice(1, None), slice(0, 1)):
+                part = replace(gang, placements=placements[some], clients=clients[some])
+                records = await _on_all(
+                    part, "leaving it with the nodes", lambda client, _: client.deposit(request)
+                )
+                for record in records:
+                    self._live.take_record(record)
+        except BaseException:
+            await asyncio.shield(self._unqueue(gang))
+            raise
+        return self._live.jobs[job_id]
+
+    async def _unqueue(self, gang: _Gang) -> None:
+        stop = StopRequest(reason="not every node could be told")
+
+        async def tell(client: AgentClient) -> None:
+            with suppress(MntrainError):
+                await persist(lambda: client.stop(gang.job_id, stop), reasons=ANY_SILENCE)
+
+        await asyncio.gather(*map(tell, gang.clients))
 
     async def status(self, job_id: JobId) -> JobView:
         placements = self._placements(job_id)

@@ -120,6 +120,8 @@ def _top(spec: JobSpec) -> str:
         fields["max_restarts"] = spec.max_restarts
     if spec.on_stall != "report":
         fields["on_stall"] = spec.on_stall
+    if spec.priority:
+        fields["priority"] = spec.priority
     if spec.min_nodes is not None:
         fields["min_nodes"] = spec.min_nodes
     return _lines(fields)

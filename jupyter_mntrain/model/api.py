@@ -9,6 +9,8 @@ POST    /v1/leases                                 LeaseRequest → LeaseGrant; 
 DELETE  /v1/leases/{job}/{attempt}                 → {}
 GET     /v1/jobs                                   → [JobRecord]
 GET     /v1/jobs/{job}                             → JobRecord (newest attempt)
+PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord: it waits
+                                                     here until its head can start it everywhere
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since

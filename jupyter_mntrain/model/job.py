@@ -52,6 +52,7 @@ class JobSpec(UserRecord, frozen=True):
         max_restarts: further attempts after one that failed; each goes on from the newest
             checkpoint that is whole.
         on_stall: what becomes of an attempt that does not get on. ``abort`` ends it as failed.
+        priority: of a job that waits in the queue: the higher, the sooner.
         min_nodes: go on without nodes that stay silent, with at least this many; ``None`` = wait
             for all of them.
     """
@@ -66,6 +67,7 @@ class JobSpec(UserRecord, frozen=True):
     link_capacity_bytes_per_s: float | None = None
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 0
     on_stall: Literal["report", "abort"] = "report"
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
     version: int = SPEC_VERSION
 
@@ -96,7 +98,10 @@ class Placement(Record, frozen=True):
 
 
 class Attempt(Record, frozen=True):
-    """One all-or-nothing start of torchrun on every participant."""
+    """One all-or-nothing start of torchrun on every participant.
+
+    Number 0 is none yet: the job waits in the queue.
+    """
 
     number: int
     placements: tuple[Placement, ...]
@@ -241,6 +246,7 @@ class JobRecord(Record, frozen=True):
 
     Args:
         members: every node that took part in an attempt; a later one may be without some.
+        was_queued: its head starts it, and not the driver that left it here.
         restart: on the head, while another attempt is to come.
         is_over: on the head of a job with restarts: none will come any more.
     """
@@ -251,8 +257,14 @@ class JobRecord(Record, frozen=True):
     part: PartStatus
     submitted_by: str = ""
     members: tuple[NodeId, ...] = ()
+    was_queued: bool = False
     restart: Restart | None = None
     is_over: bool = False
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether no attempt has begun yet."""
+        return self.attempt.number == 0
 
 
 class Diagnosis(Record, frozen=True):

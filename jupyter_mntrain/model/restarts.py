@@ -37,6 +37,11 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
     )
 
 
+def first_start(now_s: float) -> Restart:
+    """Of a job that waits in the queue: as soon as it can have everything."""
+    return Restart(number=1, at_s=now_s)
+
+
 def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tuple[Placement, ...]:
     """The placements of those that stay, their ranks numbered anew in the same order."""
     kept: list[Placement] = []

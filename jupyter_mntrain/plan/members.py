@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import Participant
@@ -57,7 +59,7 @@ def parse_member(text: str) -> Member:
 
 
 def choose_participants(
-    members: Sequence[Member], nodes: Sequence[NodeInfo]
+    members: Sequence[Member], nodes: Sequence[NodeInfo], *, even_busy: bool = False
 ) -> tuple[Participant, ...]:
     """Participants in the order of ``members``; the first one is the head.
 
@@ -67,11 +69,14 @@ def choose_participants(
     Args:
         members: as asked for; may be empty.
         nodes: every node that can be reached.
+        even_busy: for a job that waits: as if all GPUs were idle.
 
     Raises:
         SpecError: a node is unknown, named twice or has too few idle GPUs; the message names the
             node, who keeps the GPUs busy, and the fix.
     """
+    if even_busy:
+        nodes = [_as_idle(node) for node in nodes]
     if not members:
         return _everything_idle(nodes)
     participants = []
@@ -101,6 +106,15 @@ def choose_participants(
             )
         )
     return tuple(participants)
+
+
+def _as_idle(node: NodeInfo) -> NodeInfo:
+    gpus = tuple(
+        msgspec.structs.replace(gpu, processes=(), memory_used_bytes=0)
+        for gpu in node.inventory.gpus
+    )
+    inventory = msgspec.structs.replace(node.inventory, gpus=gpus)
+    return msgspec.structs.replace(node, inventory=inventory, leases=())
 
 
 def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 HIGHEST_PORT = 65535
 MOST_RESTARTS = 1000
+HIGHEST_PRIORITY = 1000
 
 
 class Launch(Verb):
@@ -50,6 +51,12 @@ class Launch(Verb):
             help="return when the job has ended; exit code 0 only if every rank succeeded",
         )
         parser.option("--detach", action="store_true", help="start and show nothing")
+        parser.option(
+            "--queue",
+            action="store_true",
+            help="leave it with the nodes: it starts when it can have all it needs, also when "
+            "nobody is there; until then it is pending and holds nothing",
+        )
         variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -57,6 +64,8 @@ class Launch(Verb):
             raise SpecError("--wait and --detach: one waits, the other does not", fix="keep one")
         refuse_variable(context, args)
         built = build_spec(context, args)
+        if args.queue:
+            return queue(context, built)
         if args.dry_run:
             return dry_run_outcome(built.cluster, built.spec)
         with context.screen.progress() as progress:
@@ -165,6 +174,12 @@ def spec_options(parser: Parser) -> None:
         help="when it starts again and a node stays silent, go on without it with at least N; "
         "default: wait for all",
     )
+    parser.option(
+        "--priority",
+        type=typed(_priority),
+        metavar="N",
+        help="in the queue: the higher, the sooner, from -1000 to 1000; default 0",
+    )
     parser.option("--name", metavar="NAME", help="what to call the job")
     parser.option(
         "--link-capacity",
@@ -180,6 +195,17 @@ class Built(NamedTuple):
     cluster: Cluster
     spec: JobSpec
     workload: Workload
+
+
+def queue(context: Context, built: Built) -> Outcome:
+    """Leave it with the nodes."""
+    with context.screen.progress() as progress:
+        job = built.cluster.queue(built.spec, submitted_by=submitter(context), progress=progress)
+    view = job.view()
+    nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
+    text = Text.assemble(("▷ ", "cyan"), (job.id, "bold"), f" waits for its turn, on {nodes}\n")
+    text.append(f"see what it waits for: {context.program} status {job.id}", style="dim")
+    return Outcome(text, started_data(job), job=job)
 
 
 def start(context: Context, built: Built, progress: Progress) -> Job:
@@ -205,7 +231,9 @@ def build_spec(context: Context, args: Namespace) -> Built:
         refuse_gone(context, cluster, chosen)
     else:
         with context.screen.progress() as progress:
-            chosen = cluster.participants(args.member, progress=progress)
+            chosen = cluster.participants(
+                args.member, even_busy=getattr(args, "queue", False), progress=progress
+            )
     participants = _with_head(chosen, args.head)
     spec = JobSpec(
         entry=workload.entry,
@@ -219,6 +247,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
         max_restarts=before.max_restarts if args.restarts is None else args.restarts,
         on_stall=args.on_stall or before.on_stall,
         min_nodes=args.min_nodes or before.min_nodes,
+        priority=before.priority if args.priority is None else args.priority,
     )
     workload.check(spec.world_size)
     return Built(cluster, spec, workload)
@@ -325,6 +354,13 @@ def _port(text: str) -> int:
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= MOST_RESTARTS):
         raise ValueError(f"{text!r} is not a number from 0 to {MOST_RESTARTS}")
+    return int(text)
+
+
+def _priority(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and int(digits) <= HIGHEST_PRIORITY):
+        raise ValueError(f"{text!r} is not a number from -1000 to 1000")
     return int(text)
 
 

@@ -24,6 +24,7 @@ export interface Everything {
   Leftover?: Leftover;
   Stall?: Stall;
   RankStack?: RankStack;
+  LinkTrouble?: LinkTrouble;
   RankNumbers?: RankNumbers;
   JobNumbers?: JobNumbers;
   Diagnosis?: Diagnosis;
@@ -386,7 +387,8 @@ export interface PartStatus {
 /**
  * A rank as its node knows it.
  *
- *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`.
+ *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
+ *     which it said that it has done all it was to do.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -398,6 +400,7 @@ export interface RankStatus {
   step?: number | null;
   exit_code?: number | null;
   error?: string | null;
+  done_s?: number | null;
 }
 /**
  * Why a part failed: the line a person should read first.
@@ -431,6 +434,7 @@ export interface Leftover {
  *         since_s: Unix time of the last progress.
  *         limit_s: how long was waited before it was called a stall.
  *         step: the last step that was finished here.
+ *         links: what is wrong with the links to the other participants; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Stall".
@@ -440,6 +444,7 @@ export interface Stall {
   limit_s: number;
   step: number | null;
   stacks: RankStack[];
+  links?: LinkTrouble[] | null;
 }
 /**
  * What a rank was at when its part stalled.
@@ -457,6 +462,21 @@ export interface RankStack {
   pid?: number | null;
   where?: string;
   text?: string;
+}
+/**
+ * What came of trying a link of a part that stalled.
+ *
+ *     Args:
+ *         interface: of this node, that its ranks talk over.
+ *         peer: the other node; empty where our own interface is down.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LinkTrouble".
+ */
+export interface LinkTrouble {
+  interface: string;
+  trouble: "down" | "no connection" | "refused" | "stuck";
+  peer?: string;
 }
 /**
  * How far a rank is. ``progress`` is what it does before its first step, 0..1 or unknown.

@@ -44,6 +44,11 @@ export function restartLine(
   if (!restart) {
     return null;
   }
+  if (job.attempt === 0) {
+    return restart.waits_for
+      ? trans.__('in the queue: %1', restart.waits_for)
+      : trans.__('in the queue');
+  }
   return restart.waits_for
     ? trans.__('attempt %1 waits: %2', restart.number, restart.waits_for)
     : trans.__(

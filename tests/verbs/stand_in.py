@@ -184,6 +184,7 @@ class StandInCluster:
         self._nodes = tuple(nodes)
         self._jobs = {job.id: job for job in jobs}
         self.launches: list[JobSpec] = []
+        self.queued: list[JobSpec] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0
         self.measured: list[tuple[str, ...]] = []
@@ -202,11 +203,16 @@ class StandInCluster:
         return self._nodes
 
     def participants(
-        self, members: Sequence[str] = (), *, progress: Progress = SILENT
+        self,
+        members: Sequence[str] = (),
+        *,
+        even_busy: bool = False,
+        progress: Progress = SILENT,
     ) -> tuple[Participant, ...]:
         progress.report("looking for nodes", 0, len(members) or None)
         infos = [view.info for view in self._nodes if view.info and view.liveness == "up"]
-        return choose_participants([parse_member(member) for member in members], infos)
+        wanted = [parse_member(member) for member in members]
+        return choose_participants(wanted, infos, even_busy=even_busy)
 
     def dry_run(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
         return tuple(
@@ -226,6 +232,12 @@ class StandInCluster:
         if self.refuses is not None:
             raise self.refuses
         self.launches.append(spec)
+        return self.to_launch
+
+    def queue(
+        self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT
+    ) -> StandInJob:
+        self.queued.append(spec)
         return self.to_launch
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:

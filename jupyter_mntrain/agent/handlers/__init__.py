@@ -11,13 +11,13 @@ from tornado.web import Application
 from jupyter_mntrain.agent.handlers.base import AgentHandler, NotFound, TooLarge
 from jupyter_mntrain.agent.handlers.jobs import (
     Attempts,
-    JobItem,
     JobJournal,
     JobLog,
     Jobs,
     JobSave,
     JobStacks,
     JobStop,
+    Queue,
 )
 from jupyter_mntrain.agent.handlers.leases import LeaseItem, Leases, Port
 from jupyter_mntrain.agent.handlers.node import NodeItem, NodeStream
@@ -38,7 +38,7 @@ ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
     (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
     (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", Port),
     (r"/v1/jobs", Jobs),
-    (_JOB, JobItem),
+    (_JOB, Queue),
     (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),
     (rf"{_JOB}/stop", JobStop),
     (rf"{_JOB}/journal", JobJournal),

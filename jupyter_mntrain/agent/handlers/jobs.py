@@ -64,6 +64,21 @@ class JobItem(_SharedJob):
         self.answer(self.node.jobs.get(self.shared(job_id)).record)
 
 
+class Queue(JobItem):
+    """``PUT``: a driver leaves a job here; ``GET`` as of any other."""
+
+    def put(self, job_id: str) -> None:
+        if self.caller.role != "driver":
+            raise self.not_allowed()
+        request = self.body_as(StartRequest)
+        if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
+            raise self.problem(400, "bad-request", "a job that waits has the attempt 0")
+        with self.audited("queue", job_id):
+            job = self.node.jobs.deposit(request)
+        self.watches.watch(job)
+        self.answer(job.record)
+
+
 class Attempts(RestartHandler):
     def put(self, job_id: str, attempt: str) -> None:
         if self.caller.role == "node":
@@ -110,7 +125,9 @@ class JobJournal(AgentHandler):
         with suppress(StreamClosedError):
             while not self.has_hung_up:
                 # Taken before reading: a line that comes meanwhile wakes the wait below.
-                grown, is_last = journal.grown, not (follow and job.is_active)
+                # Asked anew: a job that waited may have begun since, and its journal goes on.
+                grown = journal.grown
+                is_last = not (follow and self.node.jobs.get(job.record.job_id).is_active)
                 for block in journal.read(position):
                     await self.send_block(block)
                     position += len(block)

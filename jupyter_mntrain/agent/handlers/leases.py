@@ -15,7 +15,7 @@ class LeaseItem(RestartHandler):
     def delete(self, job_id: str, attempt: str) -> None:
         """Give back what was not started; what runs is ended by stop."""
         if self.caller.role == "node":
-            self.refuse_foreign(self.job_id(job_id))
+            self.refuse_what_is_over(self.job_id(job_id))
         self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))
         self.node.tell_leases()
         self.answer({})

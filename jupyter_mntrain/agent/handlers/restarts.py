@@ -18,18 +18,23 @@ class RestartHandler(AgentHandler):
     for_nodes = True
 
     def refuse_foreign(self, job_id: JobId) -> JobRecord:
-        """The record of a job that the calling node may start again.
+        """The record of a job that the calling node is the head of.
 
         Raises:
-            NotAllowedError: no driver has deposited it here, it may not be started again, or
-                another node is its head.
+            NotAllowedError: no driver has deposited it here, or another node is its head.
         """
         try:
             record = self.node.jobs.get(job_id).record
         except JobNotFoundError:
             raise self.not_allowed() from None
-        is_head = record.attempt.head.node_id == self.caller.name
-        if not is_head or not record.spec.max_restarts:
+        if record.attempt.head.node_id != self.caller.name:
+            raise self.not_allowed()
+        return record
+
+    def refuse_what_is_over(self, job_id: JobId) -> JobRecord:
+        """As :meth:`refuse_foreign`, of a job that may still begin, or begin again."""
+        record = self.refuse_foreign(job_id)
+        if not (record.spec.max_restarts or record.was_queued):
             raise self.not_allowed()
         return record
 
@@ -38,8 +43,10 @@ class RestartHandler(AgentHandler):
         if self.caller.role == "driver":
             return
         record = self.refuse_foreign(request.job_id)
-        is_repeat = request.attempt == record.attempt
-        if request.spec != record.spec or not (is_repeat or follows(request.attempt, record)):
+        if (request.spec, request.attempt) == (record.spec, record.attempt):
+            return  # once more, because the answer was lost
+        self.refuse_what_is_over(request.job_id)
+        if request.spec != record.spec or not follows(request.attempt, record):
             raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:
@@ -54,7 +61,7 @@ class RestartHandler(AgentHandler):
             request = self.body_as(LeaseRequest)
         except HTTPError:
             raise self.not_allowed() from None
-        record = self.refuse_foreign(request.job_id)
+        record = self.refuse_what_is_over(request.job_id)
         own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
         wanted = (request.ranks, request.gpus, request.interface, request.hold_port)
         if request.attempt < record.attempt.number or wanted != (

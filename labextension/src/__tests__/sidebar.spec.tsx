@@ -164,6 +164,13 @@ describe('a job', () => {
     expect(screen.getByRole('alert').textContent).toContain('attempt 2 waits');
   });
 
+  it('that waits for its turn says what for', () => {
+    const restart = { number: 1, at_s: 0, waits_for: 'GPU 0 is promised' };
+    const queued = job({ state: 'pending', attempt: 0, restart });
+    render(<Jobs {...context({ jobs: [queued] }).props} />);
+    expect(screen.getByText('in the queue: GPU 0 is promised')).toBeTruthy();
+  });
+
   it('whose ranks save says where it could go on, and saves when asked', () => {
     const part = { node: 'muthur', state: 'running', saves: true } as any;
     const parts = [{ ...part, saved_step: 120 }];

@@ -72,7 +72,10 @@ function identity(
   store: SeriesStore,
   trans: TranslationBundle
 ): string {
-  const parts = [job.job_id, trans.__('attempt %1', job.attempt)];
+  const parts = [job.job_id];
+  if (job.attempt > 0) {
+    parts.push(trans.__('attempt %1', job.attempt));
+  }
   const stages = new Set(
     store.sorted.map(({ who }) => (who.stages ?? []).join(','))
   );
