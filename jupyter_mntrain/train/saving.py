@@ -7,8 +7,10 @@ all-reduce that every step does anyway, so no rank ever waits for another one's 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -17,6 +19,10 @@ from safetensors.torch import save_file
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.train.checkpoints import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.world import World
+
+
+LEFT_FREE_BYTES = 1 << 30
+"""On the disk: a machine whose disk is full fails in ways that nobody connects with training."""
 
 
 class _Written(Record, frozen=True):
@@ -134,6 +140,7 @@ class Saver:
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
         try:
             folder = self._directory.begin(step)
+            _refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
             path = folder / shard_name(self._world.rank)
             save_file(tensors, path)
             with path.open("rb") as file:
@@ -142,3 +149,12 @@ class Saver:
         except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
             written = _Written(host=self._world.host, error=str(error) or type(error).__name__)
         self._written = written
+
+
+def _refuse_to_fill(folder: Path, size_bytes: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size_bytes > free - LEFT_FREE_BYTES:
+        raise OSError(
+            f"{size_bytes / 1e9:.1f} GB do not fit into {folder.parent}, where "
+            f"{free / 1e9:.1f} GB are free"
+        )

@@ -205,3 +205,15 @@ def test_a_node_answers_to_its_host_name_if_to_nothing_else() -> None:
     nodes = [node("a", hostname="box"), node("box", hostname="other")]
     assert find_node("box", nodes).name == "box"
     assert find_node("other", nodes).name == "box"
+
+
+def test_a_job_that_waits_takes_what_is_busy_now() -> None:
+    busy = node(
+        "a", gpus=(gpu(0, processes=(GpuProcess(pid=41),)), gpu(1)), leased={"j-00000001": (1,)}
+    )
+    (one,) = choose_participants([Member(node="a", nproc=2)], [busy], even_busy=True)
+    assert one.gpus == (0, 1)
+    (everything,) = choose_participants([], [busy], even_busy=True)
+    assert everything.gpus == (0, 1)
+    with pytest.raises(SpecError, match="has 2 GPUs, 3 were asked for"):
+        choose_participants([Member(node="a", nproc=3)], [busy], even_busy=True)

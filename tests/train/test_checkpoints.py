@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.controls import ControlReader, Controls, write_controls
-from jupyter_mntrain.train import TrainResult, parse_recipe, train
+from jupyter_mntrain.train import TrainResult, parse_recipe, saving, train
 from jupyter_mntrain.train.checkpoints import MANIFEST, CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.resuming import Held, choose
 from tests.train.ranks import run_ranks
@@ -126,6 +126,15 @@ def test_a_save_that_fails_is_told_and_training_goes_on(
     assert sorted(CheckpointDirectory(kept).manifests()) == [6, 9]
     said = capsys.readouterr().out
     assert re.search(r"step 3 could not be saved: \S+: .*No space left on device.*goes on", said)
+
+
+def test_a_disk_is_never_filled_to_the_last(
+    text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(saving, "LEFT_FREE_BYTES", 1 << 60)
+    assert len(run(text, kept).losses) == STEPS
+    assert not list(kept.iterdir()), "no half of one is left"
+    assert "GB do not fit into" in capsys.readouterr().out
 
 
 @pytest.mark.slow
