@@ -20,7 +20,6 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.train.checkpoints import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.world import World
 
-
 LEFT_FREE_BYTES = 1 << 30
 """On the disk: a machine whose disk is full fails in ways that nobody connects with training."""
 
