@@ -21,6 +21,10 @@ from jupyter_mntrain.model.job import (
 )
 
 
+WHOLE_SECOND_S = 1.0
+"""torchelastic tells when a rank failed without its fraction."""
+
+
 def roll_up(records: Iterable[JobRecord]) -> JobView:
     """Merge the records of one job. Participants that did not answer become ``unknown`` parts.
 
@@ -95,7 +99,7 @@ def blame(parts: Sequence[PartStatus]) -> tuple[Cause | None, str | None]:
             (rank.done_s, part, rank)
             for part in parts
             for rank in part.ranks
-            if rank.done_s is not None and rank.done_s <= guilty.cause.time_s
+            if rank.done_s is not None and rank.done_s < guilty.cause.time_s + WHOLE_SECOND_S
         ]
         if done:
             _, part, rank = min(done, key=lambda one: one[0])
