@@ -20,7 +20,6 @@ from jupyter_mntrain.model.job import (
     RankStatus,
 )
 
-
 WHOLE_SECOND_S = 1.0
 """torchelastic tells when a rank failed without its fraction."""
 
