@@ -30,6 +30,8 @@ class KeeperIdentity(Record, frozen=True):
     pid: int
     start_time: int | None
     boot_id: str
+    oom_kills: int | None = None
+    """How many processes the kernel had ended for want of memory when this one began."""
 
 
 class KeeperStatus(Record, frozen=True):
@@ -39,6 +41,23 @@ class KeeperStatus(Record, frozen=True):
     ended_s: float
     leftovers: tuple[Leftover, ...] = ()
     error: str | None = None
+
+
+def oom_kills() -> int | None:
+    """Processes the kernel has ended for want of memory since it started, cgroups' own limits
+    included (``/proc/vmstat``, Linux 4.13); ``None`` where it does not say.
+    """
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
+def has_oom_since(began: KeeperIdentity | None) -> bool | None:
+    """Whether the kernel has ended anything for want of memory since an attempt began."""
+    before, now = began.oom_kills if began else None, oom_kills()
+    return None if before is None or now is None else now > before
 
 
 @dataclass
@@ -86,7 +105,10 @@ class AttemptDirectory:
             )
         # Written here, not by the keeper: an agent that comes back must know it from the start.
         identity = KeeperIdentity(
-            pid=self.keeper.pid, start_time=start_time(self.keeper.pid), boot_id=boot_id()
+            pid=self.keeper.pid,
+            start_time=start_time(self.keeper.pid),
+            boot_id=boot_id(),
+            oom_kills=oom_kills(),
         )
         write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
 

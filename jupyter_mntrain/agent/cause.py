@@ -56,7 +56,12 @@ class _Account(NamedTuple):
 
 
 def explain(
-    directory: Path, ranks: Sequence[Rank], exit_code: int, now_s: float
+    directory: Path,
+    ranks: Sequence[Rank],
+    exit_code: int,
+    now_s: float,
+    *,
+    has_run_out: bool | None = None,
 ) -> tuple[list[RankDown], Cause]:
     """What the failed ranks did, and the cause to show.
 
@@ -65,6 +70,7 @@ def explain(
         ranks: this node's, in local-rank order.
         exit_code: torchrun's.
         now_s: time of the cause when nothing says one.
+        has_run_out: whether the kernel has ended processes for want of memory meanwhile, if known.
     """
     log = _tail(directory / "log")
     downs: list[RankDown] = []
@@ -73,7 +79,7 @@ def explain(
         if not 0 <= failure.local_rank < len(ranks):
             continue
         rank = ranks[failure.local_rank]
-        account = _account(directory, failure, rank, log)
+        account = _account(directory, failure, rank, log, has_run_out)
         if account is None:
             continue  # ended by torchrun because of another one: cut off, not guilty
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, error=account.summary))
@@ -88,10 +94,12 @@ def explain(
         )
     if causes:
         return downs, min(causes, key=lambda cause: (cause.is_symptom, cause.time_s))
-    return downs, _torchrun_cause(log, exit_code, now_s)
+    return downs, _torchrun_cause(log, exit_code, now_s, has_run_out)
 
 
-def _account(directory: Path, failure: Failure, rank: Rank, log: str) -> _Account | None:
+def _account(
+    directory: Path, failure: Failure, rank: Rank, log: str, has_run_out: bool | None
+) -> _Account | None:
     """From the error file if the rank wrote one, else from its output; ``None`` if cut off."""
     lines = _output_of(rank, log)
     for path in sorted((directory / "ranks").glob(f"*/attempt_*/{failure.local_rank}/error.json")):
@@ -101,7 +109,8 @@ def _account(directory: Path, failure: Failure, rank: Rank, log: str) -> _Accoun
     if failure.was_ended:
         return None
     if failure.exit_code < 0:
-        return _Account(_signal_line(failure.exit_code, lines), _last_lines(lines))
+        line = _signal_line(failure.exit_code, lines, has_run_out=has_run_out)
+        return _Account(line, _last_lines(lines))
     # A clean line is the last one; a traceback has its own shape.
     is_clean = failure.exit_code == USER_ERROR
     spoken = _last_spoken(lines) if is_clean else _last_error(lines)
@@ -153,23 +162,28 @@ def _last_spoken(lines: list[str]) -> str | None:
     return _OF_OURS.sub("", _OF_PYTHON.sub("", line))[:LINE_LIMIT]
 
 
-def _signal_line(code: int, lines: Sequence[str] = ()) -> str:
+def _signal_line(code: int, lines: Sequence[str] = (), *, has_run_out: bool | None = None) -> str:
     """What killed it, and what it said of that: C++ code aborts with its reason."""
     try:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
     if code == -signal.SIGKILL:
-        return f"killed by {name}, by somebody or by the kernel when memory ran out"
+        by_whom = {
+            None: "by somebody or by the kernel when memory ran out",
+            True: "by the kernel: the machine ran out of memory",
+            False: "by somebody; it was not for want of memory",
+        }
+        return f"killed by {name}, {by_whom[has_run_out]}"
     said = [match for line in lines if (match := _CRASH_LINE.match(line))]
     return f"killed by {name}" + (f": {said[-1]['reason'][:LINE_LIMIT]}" if said else "")
 
 
-def _torchrun_cause(log: str, exit_code: int, now_s: float) -> Cause:
+def _torchrun_cause(log: str, exit_code: int, now_s: float, has_run_out: bool | None) -> Cause:
     """No rank is to blame: torchrun could not start them, or was ended itself."""
     lines = [line for line in log.splitlines() if line.strip()]
     if exit_code < 0:
-        summary = f"torchrun was {_signal_line(exit_code)}"
+        summary = f"torchrun was {_signal_line(exit_code, has_run_out=has_run_out)}"
     elif "SignalException" in log:
         summary = "torchrun was told to end by a signal that was not ours"
     else:

@@ -149,7 +149,13 @@ class GangWatch:
         if self._job.record.part.state == "running":
             log.info("job %s: giving up: %s", self._job.record.job_id, found.summary)
             self._job.abort(
-                Cause(summary=found.summary, time_s=time.time(), rank=found.rank, node=found.node)
+                Cause(
+                    summary=found.summary,
+                    time_s=time.time(),
+                    rank=found.rank,
+                    node=found.node,
+                    fix=found.fix,
+                )
             )
 
     def _end_ours(self, reason: str | None) -> None:

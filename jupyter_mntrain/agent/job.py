@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus
+from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus, has_oom_since
 from jupyter_mntrain.agent.cause import explain
+from jupyter_mntrain.agent.fixes import fix_for
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.keeper import DEFAULT_GRACE_S
 from jupyter_mntrain.agent.processes import (
@@ -326,16 +327,20 @@ class LocalJob:
                 summary = "the agent was killed before it could start torchrun"
             elif self.attempt.is_of_another_boot():
                 summary = "the machine was restarted while the job ran"
-            return Cause(summary=summary, time_s=time_s)
+            return Cause(summary=summary, time_s=time_s, fix=fix_for(summary))
         if status.error is not None:
-            return Cause(summary=f"torchrun did not start: {status.error}", time_s=time_s)
+            summary = f"torchrun did not start: {status.error}"
+            return Cause(summary=summary, time_s=time_s, fix=fix_for(summary))
         if status.exit_code == 0:
             return None
         ranks = [Rank(rank) for rank in self.placement.ranks]
-        downs, cause = explain(self.attempt.path, ranks, status.exit_code, time_s)
+        has_run_out = has_oom_since(self.attempt.identity)
+        downs, cause = explain(
+            self.attempt.path, ranks, status.exit_code, time_s, has_run_out=has_run_out
+        )
         for down in downs:
             self.change(down)
-        return cause
+        return msgspec.structs.replace(cause, fix=fix_for(cause.summary))
 
     def _has_unseen_ranks(self) -> bool:
         return any(rank.pid is None for rank in self.record.part.ranks)

@@ -147,6 +147,8 @@ class Cause(Record, frozen=True):
     rank: Rank | None = None
     detail: str = ""
     """The traceback or the last lines of the log."""
+    fix: str = ""
+    """What to do about it, if that is known and the summary does not say it."""
     node: str | None = None
     """Whose fault it is, where that is not the node that says so."""
     is_symptom: bool = False

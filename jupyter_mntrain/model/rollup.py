@@ -103,11 +103,14 @@ def blame(parts: Sequence[PartStatus]) -> tuple[Cause | None, str | None]:
         if done:
             _, part, rank = min(done, key=lambda one: one[0])
             summary = f"rank {rank.rank} ended, as if it were done, while others still needed it"
-            return Cause(summary=summary, time_s=guilty.cause.time_s, rank=rank.rank), part.node
+            fix = "see why its loop ended before the others': fewer batches there?"
+            cause = Cause(summary=summary, time_s=guilty.cause.time_s, rank=rank.rank, fix=fix)
+            return cause, part.node
         silent = next((part.node for part in parts if part.state == "unknown"), None)
         if silent is not None:
             summary = f"{silent} does not answer, and the others lost their connection to it"
-            return Cause(summary=summary, time_s=guilty.cause.time_s), silent
+            fix = "see why under nodes; with --restarts it goes on once it is back"
+            return Cause(summary=summary, time_s=guilty.cause.time_s, fix=fix), silent
     return guilty.cause, blamed_node(guilty)
 
 

@@ -413,6 +413,7 @@ export interface Cause {
   time_s: number;
   rank?: number | null;
   detail?: string;
+  fix?: string;
   node?: string | null;
   is_symptom?: boolean;
 }

@@ -44,6 +44,20 @@ def test_an_error_file_gives_message_place_and_time(attempt):
     assert cause.detail == stack
 
 
+@pytest.mark.parametrize(
+    ("has_run_out", "says"),
+    [
+        (None, "by somebody or by the kernel when memory ran out"),
+        (True, "by the kernel: the machine ran out of memory"),
+        (False, "by somebody; it was not for want of memory"),
+    ],
+)
+def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_out, says):
+    directory = attempt(FAILED.format(code=-9, local=0))
+    _, cause = explain(directory, RANKS, 1, now_s=5.0, has_run_out=has_run_out)
+    assert cause.summary == f"rank 2: killed by SIGKILL, {says}"
+
+
 def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(attempt):
     log = (
         "[node2 rank 2] Traceback (most recent call last):\n"

@@ -28,6 +28,7 @@ def main(cluster: str) -> None:
                     "node": view.cause_node,
                     "stall": view.stall.summary if view.stall else None,
                     "fix": view.stall.fix if view.stall else None,
+                    "cause_fix": view.cause.fix if view.cause else "",
                     "parts": {part.node: part.state for part in view.parts},
                     "leftovers": sum(len(part.leftovers) for part in view.parts),
                 }

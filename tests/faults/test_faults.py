@@ -153,8 +153,9 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
             PATIENCE_S,
         )
         assert seen["node"] == row.node
+        fix = seen["cause_fix"] or "what it says"
         measured.append(
-            Outcome(row.fault, took_s, f"{seen['node']}: {seen['cause']}", "", row.alone)
+            Outcome(row.fault, took_s, f"{seen['node']}: {seen['cause']}", fix, row.alone)
         )
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         assert re.search(row.says, bench.latest["cause"])

@@ -82,7 +82,8 @@ def cause_line(summary: JobSummary) -> Text:
     where = f"{summary.cause_node}: " if summary.cause_node else ""
     if summary.cause.rank is not None and "rank" not in summary.cause.summary:
         where += f"rank {summary.cause.rank}: "
-    return text.append(f"{where}{summary.cause.summary}", style="bold default")
+    text.append(f"{where}{summary.cause.summary}", style="bold default")
+    return text.append(f" Fix: {summary.cause.fix}.", "default") if summary.cause.fix else text
 
 
 def stall_line(stall: Diagnosis, now_s: float | None = None) -> Text:

@@ -279,6 +279,7 @@ export function FailureCard(props: {
         {typeof cause.rank === 'number' &&
           `, ${trans.__('rank %1', cause.rank)}`}
       </p>
+      {cause.fix && <p>{trans.__('Fix: %1', cause.fix)}</p>}
       {job.restart && <p>{restartLine(job, trans)}</p>}
       {leftovers.map(({ node: where, left }) => (
         <p key={`${where}-${left.pid}`}>
