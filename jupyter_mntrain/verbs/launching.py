@@ -64,12 +64,10 @@ class Launch(Verb):
             raise SpecError("--wait and --detach: one waits, the other does not", fix="keep one")
         refuse_variable(context, args)
         built = build_spec(context, args)
-        if args.queue:
-            return queue(context, built)
         if args.dry_run:
             return dry_run_outcome(built.cluster, built.spec)
         with context.screen.progress() as progress:
-            job = start(context, built, progress)
+            job = start(context, built, progress, waits=args.queue)
         workload = built.workload
         context.screen.say(started_line(job, workload))
         if args.wait:
@@ -197,20 +195,14 @@ class Built(NamedTuple):
     workload: Workload
 
 
-def queue(context: Context, built: Built) -> Outcome:
-    """Leave it with the nodes."""
-    with context.screen.progress() as progress:
-        job = built.cluster.queue(built.spec, submitted_by=submitter(context), progress=progress)
-    view = job.view()
-    nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
-    text = Text.assemble(("▷ ", "cyan"), (job.id, "bold"), f" waits for its turn, on {nodes}\n")
-    text.append(f"see what it waits for: {context.program} status {job.id}", style="dim")
-    return Outcome(text, started_data(job), job=job)
+def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
+    """Start it on all of its participants or on none; or leave it with them until that is possible.
 
-
-def start(context: Context, built: Built, progress: Progress) -> Job:
-    """Start it on all of its participants or on none."""
-    return built.cluster.launch(built.spec, submitted_by=submitter(context), progress=progress)
+    Args:
+        waits: whether it may wait for its turn.
+    """
+    how = built.cluster.queue if waits else built.cluster.launch
+    return how(built.spec, submitted_by=submitter(context), progress=progress)
 
 
 def build_spec(context: Context, args: Namespace) -> Built:
@@ -277,9 +269,8 @@ def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableTy
 def started_line(job: Job, workload: Workload) -> Text:
     view = job.view()
     nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
-    return Text.assemble(
-        ("▶ ", "green"), (job.id, "bold"), f" started, {workload.took}, on {nodes}"
-    )
+    done = "started" if view.attempt.number else "waits for its turn"
+    return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
 
 
 def started_data(job: Job) -> dict[str, object]:
