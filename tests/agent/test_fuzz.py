@@ -141,6 +141,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory):
     made.end()
 
 
+@pytest.mark.timeout(1200)  # two minutes on an idle machine, most of them hypothesis's own
 def test_twenty_thousand_requests_that_nobody_should_send(agent: LiveAgent) -> None:
     assert agent.process is not None
     process = psutil.Process(agent.process.pid)
