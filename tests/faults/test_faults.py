@@ -527,6 +527,7 @@ def page(rows: list[Outcome]) -> str:
         "A job that does not get on is called stalled after 10 s or three steps, and after 60 s",
         "before its first step. `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` writes this",
         "page. What torchrun says by itself was measured before, with the same hosts.",
+        "`python -m tests.faults.chaos` lets several of them happen at random, by seed.",
         "",
         "| fault | known after | what is said | fix | torchrun alone |",
         "| --- | --- | --- | --- | --- |",
