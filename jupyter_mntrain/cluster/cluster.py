@@ -74,6 +74,7 @@ class Cluster:
             )
         self.name = name
         self._peers = peers or PeerBook()
+        self._clock = clock
         typed = [parse_address(address) for address in addresses]
         remembered = self._peers.addresses(name)
         self._driver = Driver(
@@ -208,11 +209,12 @@ class Cluster:
         self._driver.live.gate.look()
 
     def _was_seen(self, info: NodeInfo) -> None:
+        """In the driver's thread, and maybe before this object is made to its end."""
         node = SeenNode(
             node_id=info.node_id,
             name=info.name,
             addresses=info.addresses,
-            seen_s=self._driver.clock.time(),
+            seen_s=self._clock.time(),
         )
         # A full disk must not end the watching of nodes.
         with suppress(OSError, MntrainError):

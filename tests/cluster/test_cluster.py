@@ -469,3 +469,18 @@ def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> Non
     begun = time.monotonic()
     open_cluster(addresses=["127.0.0.1:9"])
     assert time.monotonic() - begun < cluster_module.SETTLE_S
+
+
+def test_a_node_may_answer_before_all_is_set_up(
+    two: list[FakeAgent], open_cluster: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a remembered one does that is near: it was lost for good then."""
+
+    class Eager(cluster_module.Driver):
+        def __init__(self, *given: Any, on_seen: Callable[[Any], None], **more: Any) -> None:
+            super().__init__(*given, on_seen=on_seen, **more)
+            on_seen(two[0].info)
+
+    monkeypatch.setattr(cluster_module, "Driver", Eager)
+    made = open_cluster(*two)
+    wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
