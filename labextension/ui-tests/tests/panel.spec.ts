@@ -136,9 +136,11 @@ test('a click is answered at once, and while a cell runs the panel says so', asy
   }
   console.log(`answered in ms: ${times.join(' ')}`);
   await page.notebook.addCell('code', 'import time; time.sleep(6)');
-  void page.notebook.runCell(3, true);
+  const run = page.notebook.runCell(3, true);
   await expect(panel.locator('.mnt-busy')).toBeVisible();
   await expect(panel.locator('.mnt-busy')).toBeHidden({ timeout: 20_000 });
+  // It waits for the kernel to be idle: given up at the test's end, it would fail the test.
+  await run;
 });
 
 test('the sidebar opens a panel in a new notebook', async ({ page }) => {
