@@ -17,15 +17,13 @@ from jupyter_mntrain.agent.failures import Failure, rank_failures
 from jupyter_mntrain.agent.topology import LOG_TAG
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Cause
+from jupyter_mntrain.model.restarts import USER_ERROR
 from jupyter_mntrain.model.state import RankDown
 
 LOG_TAIL_BYTES = 1 << 18
 DETAIL_LINES = 40
 LINE_LIMIT = 500
 """Characters of a line that a person still reads; scripts print whole tensors."""
-
-USER_ERROR = 2
-"""Exit code of a program that says in one clean line what was wrong with its input."""
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _CRASH_LINE = re.compile(r"^(?: *what\(\): +|(?=[\w.]*Error\b))(?P<reason>.+)")

@@ -298,6 +298,8 @@ class LocalJob:
             return
         ended_s = status.ended_s if status else time.time()
         cause = self._blame(status, ended_s)
+        if cause is not None:
+            cause = msgspec.structs.replace(cause, fix=fix_for(cause.summary))
         self.change(
             Exited(
                 time_s=ended_s,
@@ -327,10 +329,9 @@ class LocalJob:
                 summary = "the agent was killed before it could start torchrun"
             elif self.attempt.is_of_another_boot():
                 summary = "the machine was restarted while the job ran"
-            return Cause(summary=summary, time_s=time_s, fix=fix_for(summary))
+            return Cause(summary=summary, time_s=time_s)
         if status.error is not None:
-            summary = f"torchrun did not start: {status.error}"
-            return Cause(summary=summary, time_s=time_s, fix=fix_for(summary))
+            return Cause(summary=f"torchrun did not start: {status.error}", time_s=time_s)
         if status.exit_code == 0:
             return None
         ranks = [Rank(rank) for rank in self.placement.ranks]
@@ -340,7 +341,7 @@ class LocalJob:
         )
         for down in downs:
             self.change(down)
-        return msgspec.structs.replace(cause, fix=fix_for(cause.summary))
+        return cause
 
     def _has_unseen_ranks(self) -> bool:
         return any(rank.pid is None for rank in self.record.part.ranks)

@@ -127,8 +127,7 @@ class JobBook:
         if known is not None:
             return known
         self._refuse_out_of_turn(request, known)
-        self._own_placement(request)
-        record = self._record(request, None)
+        record = self._record(request, self._own_placement(request))
         is_head = record.attempt.head.node_id == self._node_id
         if is_head:
             plan = first_start(record.attempt.submitted_s)
@@ -226,7 +225,7 @@ class JobBook:
     def _spawn(
         self, request: StartRequest, placement: Placement, previous: LocalJob | None
     ) -> LocalJob:
-        record = self._record(request, previous)
+        record = self._record(request, placement, previous)
         directory = self.directory / request.job_id
         job = LocalJob(directory, record, journal=previous.journal if previous else None)
         command = torchrun_command(
@@ -256,12 +255,14 @@ class JobBook:
         log.info("job %s started by %s", request.job_id, request.submitted_by or "somebody")
         return job
 
-    def _record(self, request: StartRequest, previous: LocalJob | None) -> JobRecord:
+    def _record(
+        self, request: StartRequest, placement: Placement, previous: LocalJob | None = None
+    ) -> JobRecord:
         return JobRecord(
             job_id=request.job_id,
             spec=request.spec,
             attempt=request.attempt,
-            part=new_part(self._node_id, self._node, self._own_placement(request).ranks),
+            part=new_part(self._node_id, self._node, placement.ranks),
             submitted_by=request.submitted_by,
             members=previous.record.members if previous else _members(request),
             was_queued=previous.record.was_queued if previous else request.attempt.number == 0,

@@ -74,7 +74,7 @@ class Watchdog:
             return None
         idle_s = now_s - self._last_s
         limit_s = self.limit_s
-        is_early = limit_s == FIRST_STEP_S and idle_s < limit_s
+        is_early = not self._durations and idle_s < limit_s
         if idle_s < (EARLY_S if is_early else limit_s):
             self._asked, self._answers_until_s, self._ask_at_s = [], None, 0.0
             if self._is_stalled:

@@ -40,6 +40,6 @@ def kept_for(
         if record.job_id == job_id or order(record) > mine or not set(gpus) & set(own.gpus):
             continue
         has_waited = now_s - record.attempt.submitted_s >= KEPT_AFTER_S
-        if record.spec.priority > -mine[0] or has_waited:
+        if order(record)[0] < mine[0] or has_waited:
             return record
     return None

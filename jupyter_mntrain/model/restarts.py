@@ -14,7 +14,8 @@ FIRST_BACKOFF_S = 1.0
 LAST_BACKOFF_S = 60.0
 
 USER_ERROR = 2
-"""Exit code of a program that says what was wrong with its input: it would be wrong again."""
+"""Exit code of a program that says in one clean line what was wrong with its input. Started again
+it would be wrong again."""
 
 
 def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -> Restart | None:
@@ -56,9 +57,9 @@ def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tu
 
 def is_same_place(one: Placement, other: Placement) -> bool:
     """Whether a later attempt takes the same of a node as the one a driver has deposited."""
-    return (one.node_id, one.nproc, one.gpus, one.interface) == (
-        *(other.node_id, other.nproc, other.gpus),
-        other.interface,
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("node_id", "nproc", "gpus", "interface")
     )
 
 

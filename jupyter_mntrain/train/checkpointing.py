@@ -74,7 +74,6 @@ class Checkpointing:
                 say=lambda line: say(f"checkpoint: {line}"),
             )
         self._wishes = ControlReader()
-        self._saved_step = 0
         self._still_writing = 0.0
         self._is_save_wanted = False
         self._is_stop_wanted = False
@@ -103,7 +102,6 @@ class Checkpointing:
         if self._world.local_rank == 0:
             self._directory.clean(last=step)
         dist.barrier()  # nobody saves into what another one still cleans
-        self._saved_step = step
         return step
 
     def votes(self) -> Sequence[int]:
@@ -156,7 +154,6 @@ class Checkpointing:
         saved = saver.finish()
         self._recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
-            self._saved_step = saved
             self._recorder.saved(saved)
 
     def _refuse_unwritable(self, directory: CheckpointDirectory) -> None:

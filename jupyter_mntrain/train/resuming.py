@@ -72,17 +72,19 @@ def choose(everybody: Sequence[Sequence[Held]]) -> Found | None:
             manifests.append(held.manifest)
     manifests.sort(key=lambda one: (one.step, one.attempt), reverse=True)
     for manifest in manifests:
-        readers: dict[int, int] = {}
-        for rank, holds in enumerate(everybody):
-            for held in holds:
-                if held.manifest == manifest:
-                    for shard in held.shards:
-                        # A rank reads its own where it can: nothing has to be sent then.
-                        if shard not in readers or shard == rank:
-                            readers[shard] = rank
+        readers = _readers(manifest, everybody)
         if len(readers) == manifest.world_size:
             return Found(manifest, tuple(readers[shard] for shard in range(manifest.world_size)))
     return None
+
+
+def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[int, int]:
+    """Shard → who reads it. A rank reads its own where it can: nothing has to be sent then."""
+    readers: dict[int, int] = {}
+    for rank, holds in enumerate(everybody):
+        shards = next((held.shards for held in holds if held.manifest == manifest), ())
+        readers |= {one: rank for one in shards if one not in readers or one == rank}
+    return readers
 
 
 def load(

@@ -146,14 +146,14 @@ class JobLog(AgentHandler):
         size = path.stat().st_size if path.exists() else 0
         if offset < 0:
             offset = max(0, size + offset)
+        content = b""
         if offset < size:
-            offset = await asyncio.to_thread(_first_kept, path, offset, size)
+            # Not beyond the size just told: the log grows while we read.
+            offset, content = await asyncio.to_thread(_read, path, offset, limit, size)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
         self.set_header(LOG_OFFSET_HEADER, str(offset))
-        if offset < size:
-            # Not beyond the size just told: the log grows while we read.
-            self.write(await asyncio.to_thread(_read, path, offset, min(limit, size - offset)))
+        self.write(content)
 
 
 class JobSave(AgentHandler):
@@ -174,11 +174,8 @@ class JobStacks(AgentHandler):
         self.answer(await asyncio.to_thread(answers, asked))
 
 
-def _first_kept(path: Path, offset: int, size: int) -> int:
+def _read(path: Path, offset: int, limit: int, size: int) -> tuple[int, bytes]:
+    """From where a log that was trimmed goes on: that place, and what stands there."""
     with path.open("rb") as file:
-        return next_data(file.fileno(), offset, size)
-
-
-def _read(path: Path, offset: int, limit: int) -> bytes:
-    with path.open("rb") as file:
-        return os.pread(file.fileno(), limit, offset)
+        begin = next_data(file.fileno(), offset, size)
+        return begin, os.pread(file.fileno(), min(limit, size - begin), begin)

@@ -63,10 +63,8 @@ class RestartHandler(AgentHandler):
             raise self.not_allowed() from None
         record = self.refuse_what_is_over(request.job_id)
         own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
-        wanted = (request.ranks, request.gpus, request.interface, request.hold_port)
-        if request.attempt < record.attempt.number or wanted != (
-            *(own.nproc, own.gpus),
-            *(own.interface, None),
-        ):
+        asked = (request.ranks, request.gpus, request.interface, request.hold_port)
+        granted = (own.nproc, own.gpus, own.interface, None)
+        if request.attempt < record.attempt.number or asked != granted:
             raise self.not_allowed()
         return request
