@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import msgspec
-
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.live_view import LiveView
 from jupyter_mntrain.cluster.node_view import NodeView
@@ -106,11 +104,7 @@ class AgentLauncher(Launcher):
     async def launch(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
         if job_id in self._live.jobs:
             return await self.status(job_id)
-        check_spec(spec)
-        infos = await self.ask_participants(spec.participants, progress)
-        placements = arrange(spec.participants, infos)
-        clients = tuple(self._live.client_of(placement) for placement in placements)
-        gang = _Gang(job_id, spec, placements, clients, progress)
+        gang = await self._gang(spec, job_id, progress)
         try:
             grants = await self._lease(gang)
             records = await self._start(gang, grants)
@@ -125,28 +119,34 @@ class AgentLauncher(Launcher):
 
     async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
         """Leave the job with all of its participants; its head starts it when it can have all."""
-        check_spec(spec)
-        infos = await self.ask_participants(spec.participants, progress)
-        placements = arrange(spec.participants, infos)
-        clients = tuple(self._live.client_of(placement) for placement in placements)
-        gang = _Gang(job_id, spec, placements, clients, progress)
-        attempt = msgspec.structs.replace(self._attempt(placements, 0), number=0)
+        gang = await self._gang(spec, job_id, progress)
         request = StartRequest(
-            job_id=job_id, spec=spec, attempt=attempt, submitted_by=self._submitted_by
+            job_id=job_id,
+            spec=spec,
+            attempt=self._attempt(gang.placements, 0, number=0),
+            submitted_by=self._submitted_by,
         )
         try:
             # The head last: it begins at once, and the others must know the job by then.
             for some in (slice(1, None), slice(0, 1)):
-                part = replace(gang, placements=placements[some], clients=clients[some])
+                part = replace(gang, placements=gang.placements[some], clients=gang.clients[some])
                 records = await _on_all(
                     part, "leaving it with the nodes", lambda client, _: client.deposit(request)
                 )
                 for record in records:
                     self._live.take_record(record)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody is left with a job that others do not know
             await asyncio.shield(self._unqueue(gang))
             raise
         return self._live.jobs[job_id]
+
+    async def _gang(self, spec: JobSpec, job_id: JobId, progress: Progress) -> _Gang:
+        """Who takes part and where, from a spec that was checked and nodes that were asked."""
+        check_spec(spec)
+        infos = await self.ask_participants(spec.participants, progress)
+        placements = arrange(spec.participants, infos)
+        clients = tuple(self._live.client_of(placement) for placement in placements)
+        return _Gang(job_id, spec, placements, clients, progress)
 
     async def _unqueue(self, gang: _Gang) -> None:
         stop = StopRequest(reason="not every node could be told")
@@ -243,9 +243,11 @@ class AgentLauncher(Launcher):
         )
         return await _on_all(gang, "starting torchrun", lambda client, _: client.start(request))
 
-    def _attempt(self, placements: tuple[Placement, ...], port: int) -> Attempt:
+    def _attempt(
+        self, placements: tuple[Placement, ...], port: int, *, number: int = FIRST_ATTEMPT
+    ) -> Attempt:
         return Attempt(
-            number=FIRST_ATTEMPT,
+            number=number,
             placements=placements,
             master_address=placements[0].address,
             master_port=port,

@@ -164,7 +164,7 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
 
 
 class Stalls(NamedTuple):
-    """A fault that torch waits through: what is said of it. Undone, the job goes on."""
+    """A fault that torch waits through, and what is said of it."""
 
     fault: str
     do: Callable[[Bench], AbstractContextManager[object]]
@@ -277,16 +277,6 @@ def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
         assert bench.latest["state"] == "running"
 
 
-class Starts(NamedTuple):
-    """A fault that keeps a job from its first step: torch waits, and nobody says for what."""
-
-    fault: str
-    do: Callable[[Bench], AbstractContextManager[object]]
-    says: str
-    fix: str
-    alone: str
-
-
 @contextmanager
 def one_way_firewall(bench: Bench) -> Iterator[None]:
     """Of the node that the other one's Gloo dials; the other way round it would do no harm."""
@@ -306,14 +296,14 @@ def wrong_mtu(bench: Bench) -> Iterator[None]:
 
 
 STARTS = [
-    Starts(
+    Stalls(
         "a firewall on a node lets nobody in but on the rendezvous port",
         one_way_firewall,
         r"node2 cannot connect to node1 over eth1, though node1 can connect to node2",
         r"let node2 connect to node1",
         "hangs in init_process_group or at the first send",
     ),
-    Starts(
+    Stalls(
         "two nodes use packets larger than the switch carries",
         wrong_mtu,
         r"large packets from node\d do not get through over eth1",
@@ -324,7 +314,7 @@ STARTS = [
 
 
 @pytest.mark.parametrize("row", STARTS, ids=lambda row: row.fault)
-def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Starts) -> None:
+def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls) -> None:
     with bench.cleaned_up(), row.do(bench):
         since_s = time.time()
         words = ("--member", "node1:1:eth1", "--member", "node2:1:eth1")
