@@ -75,7 +75,7 @@ def main() -> int:
 
         def bare(step: int) -> None:
             loss = trainer.pipeline.forward_backward(trainer.batches.batch(step))
-            trainer.pipeline.share_tied_gradient()
+            trainer.pipeline.share_gradients()
             square = trainer.optimiser.gradient_square()
             loss, norm, _ = trainer.optimiser.total(loss, square)
             trainer.optimiser.update(norm)

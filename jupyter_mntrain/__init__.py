@@ -16,19 +16,39 @@ if TYPE_CHECKING:
     from jupyter_mntrain.model.errors import MntrainError
     from jupyter_mntrain.model.job import JobSpec, Participant
     from jupyter_mntrain.telemetry import Recorder
+    from jupyter_mntrain.telemetry.callbacks.accelerate import MntrainTracker
+    from jupyter_mntrain.telemetry.callbacks.lightning import MntrainLightningCallback
+    from jupyter_mntrain.telemetry.callbacks.transformers import MntrainCallback
+    from jupyter_mntrain.telemetry.controls import ControlReader
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Cluster": "jupyter_mntrain.cluster",
+    "ControlReader": "jupyter_mntrain.telemetry.controls",
     "Job": "jupyter_mntrain.cluster",
     "JobSpec": "jupyter_mntrain.model.job",
+    "MntrainCallback": "jupyter_mntrain.telemetry.callbacks.transformers",
     "MntrainError": "jupyter_mntrain.model.errors",
+    "MntrainLightningCallback": "jupyter_mntrain.telemetry.callbacks.lightning",
+    "MntrainTracker": "jupyter_mntrain.telemetry.callbacks.accelerate",
     "Participant": "jupyter_mntrain.model.job",
     "Recorder": "jupyter_mntrain.telemetry",
 }
 
-__all__ = ["Cluster", "Job", "JobSpec", "MntrainError", "Participant", "Recorder", "__version__"]
+__all__ = [
+    "Cluster",
+    "ControlReader",
+    "Job",
+    "JobSpec",
+    "MntrainCallback",
+    "MntrainError",
+    "MntrainLightningCallback",
+    "MntrainTracker",
+    "Participant",
+    "Recorder",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 import jupyter_mntrain
+from jupyter_mntrain.model.errors import MissingLibraryError
 
 HEAVY = ("torch", "transformers", "matplotlib", "zeroconf", "tornado", "IPython", "httpx", "rich")
+HEAVY += ("accelerate", "lightning", "pytorch_lightning")
 
 
 def modules_after(code: str) -> set[str]:
@@ -21,9 +24,13 @@ def modules_after(code: str) -> set[str]:
 def test_public_names_are_these():
     assert jupyter_mntrain.__all__ == [
         "Cluster",
+        "ControlReader",
         "Job",
         "JobSpec",
+        "MntrainCallback",
         "MntrainError",
+        "MntrainLightningCallback",
+        "MntrainTracker",
         "Participant",
         "Recorder",
         "__version__",
@@ -35,6 +42,28 @@ def test_public_names_are_these():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
         jupyter_mntrain.Clutser  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "libraries", "fix"),
+    [
+        ("MntrainCallback", ("transformers",), r"pip install 'transformers\[torch\]'"),
+        ("MntrainLightningCallback", ("lightning", "pytorch_lightning"), "pip install lightning"),
+        ("MntrainTracker", ("accelerate",), "pip install accelerate"),
+    ],
+)
+def test_a_callback_without_its_library_says_what_to_install(name, libraries, fix):
+    # None there is how Python itself marks a module that cannot be imported.
+    hide = "; ".join(f"sys.modules[{one!r}] = None" for one in libraries)
+    code = f"import sys; {hide}\nfrom jupyter_mntrain import {name}"
+    command = [sys.executable, "-c", code]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = failed.stderr.splitlines()[-1]
+    assert re.search(rf"MissingLibraryError: {name} .* not installed here\. Fix: {fix}\.$", last)
+
+
+def test_a_missing_library_is_an_import_error():
+    assert issubclass(MissingLibraryError, ImportError)
 
 
 def test_importing_the_package_imports_nothing_heavy():

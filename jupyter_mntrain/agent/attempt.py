@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -18,6 +20,8 @@ from jupyter_mntrain.agent.identity import boot_id
 from jupyter_mntrain.agent.processes import Alive, marked, processes_of, start_time
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.clock import Clock, clock_of, epoch_s
+from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
@@ -41,6 +45,7 @@ class KeeperStatus(Record, frozen=True):
     ended_s: float
     leftovers: tuple[Leftover, ...] = ()
     error: str | None = None
+    disk_was_full: bool = False
 
 
 def oom_kills() -> int | None:
@@ -71,8 +76,18 @@ class AttemptDirectory:
     """Only when this agent started it; one adopted is known by its files."""
     _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
 
-    def prepare(self, files: Mapping[str, str], command: NodeCommand, *, heading: str = "") -> None:
+    def prepare(
+        self,
+        files: Mapping[str, str],
+        command: NodeCommand,
+        *,
+        heading: str = "",
+        sent_s: float | None = None,
+    ) -> None:
         """Write the job's files, the log's first line and the command; nothing runs yet.
+
+        Args:
+            sent_s: what the clock says now that the attempt goes by; ``None`` = this machine's.
 
         Raises:
             SpecError: a file name leaves the working directory, or cannot be written.
@@ -88,7 +103,7 @@ class AttemptDirectory:
             "job_id": self.job_id,
             "attempt": self.number,
             "argv": command.argv,
-            "environment": command.environment,
+            "environment": {**command.environment, CLOCK_VARIABLE: str(epoch_s(sent_s))},
             "directory": command.directory,
         }
         write_atomically(self.path / "command.json", msgspec.json.encode(content), mode=0o600)
@@ -111,6 +126,16 @@ class AttemptDirectory:
             oom_kills=oom_kills(),
         )
         write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Unix time as all parts of the attempt tell it."""
+        try:
+            environment = json.loads((self.path / "command.json").read_bytes())["environment"]
+        except (OSError, ValueError, KeyError):
+            return time.time
+        # Another boot has another monotonic clock.
+        return time.time if self.is_of_another_boot() else clock_of(environment)
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:

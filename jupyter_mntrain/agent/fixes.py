@@ -43,7 +43,10 @@ _FIXES: tuple[tuple[str, str], ...] = (
         r"driver version is insufficient|forward compatibility was attempted",
         "update the NVIDIA driver of that node, or install an older torch",
     ),
-    (r"[Aa]ddress already in use", "leave --port out to get a free one"),
+    (
+        r"[Aa]ddress already in use|EADDRINUSE",
+        "another program has taken it: launch it again, without --port, or with --restarts",
+    ),
     (r"keeper was killed|machine was restarted|agent was killed", _AGAIN),
     (
         r"closed by peer|reset by peer|[Rr]ead error|[Bb]roken pipe",

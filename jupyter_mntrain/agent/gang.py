@@ -115,9 +115,8 @@ class GangWatch:
         peers = [peer for peer in answers if peer is not None]
         parts = [self._job.record.part, *(peer.part for peer in peers)]
         self._parts = tuple(parts)
-        if not before:
-            silent = [p for p, peer in zip(after, answers, strict=True) if peer is None]
-            self._give_up_on_a_stall([*parts, *map(unknown_part, silent)])
+        silent = [p for p, peer in zip(after, answers, strict=True) if peer is None]
+        self._give_up_on_a_stall([*parts, *map(unknown_part, [*before, *silent])])
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
             self._end_ours(reason)
@@ -135,8 +134,12 @@ class GangWatch:
         return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
-        """The head's affair: an attempt that does not get on has failed, if its job says so."""
-        if self._job.record.spec.on_stall != "abort":
+        """An attempt that does not get on has failed, if its job says so: of any that hangs, or of
+        one that can go on without a node that is silent.
+        """
+        spec = self._job.record.spec
+        is_silent = any(part.state == "unknown" for part in parts)
+        if spec.on_stall != "abort" and not (is_silent and spec.min_nodes and spec.max_restarts):
             return
         found = diagnose(parts)
         if found is None:
@@ -151,7 +154,7 @@ class GangWatch:
             self._job.abort(
                 Cause(
                     summary=found.summary,
-                    time_s=time.time(),
+                    time_s=self._job.now_s(),
                     rank=found.rank,
                     node=found.node,
                     fix=found.fix,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import psutil
 
+from jupyter_mntrain.model.job import Leftover
 from jupyter_mntrain.model.node import Gpu, GpuProcess
 
 
@@ -48,12 +50,28 @@ class GpuReader:
         self.note = "; ".join(lost) or (None if gpus else "the driver sees no GPU")
         return tuple(gpus)
 
+    def held_by(self, pids: Collection[int]) -> tuple[Leftover, ...]:
+        """What of the given processes still holds memory of a GPU, as the driver tells."""
+        if self._nvml is None or not pids:
+            return ()
+        count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
+        return tuple(
+            _holds(process, index)
+            for index in range(count)
+            for process in self._optional(partial(self._processes, index)) or ()
+            if process.pid in pids
+        )
+
+    def _processes(self, index: int) -> Any:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+
     def _read_one(self, index: int) -> Gpu:
         nvml = self._nvml
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         total, used = self._memory(handle)
         rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
-        processes = self._optional(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(handle)) or []
+        processes = self._optional(partial(self._processes, index)) or []
         return Gpu(
             index=index,
             uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
@@ -93,6 +111,16 @@ def _process(pid: int) -> GpuProcess:
             return GpuProcess(pid=pid, user=process.username(), command=process.name())
     except psutil.Error:
         return GpuProcess(pid=pid)
+
+
+def _holds(process: Any, index: int) -> Leftover:
+    size = getattr(process, "usedGpuMemory", None)
+    memory = "memory" if size is None else f"{size / 2**20:.0f} MiB"
+    try:
+        state = str(psutil.Process(process.pid).status())
+    except psutil.Error:
+        state = "gone"
+    return Leftover(pid=process.pid, command=f"still holds {memory} of GPU {index}", status=state)
 
 
 def _text(value: str | bytes) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from jupyter_mntrain.agent.attempt import AttemptDirectory, KeeperStatus, has_oom_since
 from jupyter_mntrain.agent.cause import explain
 from jupyter_mntrain.agent.fixes import fix_for
+from jupyter_mntrain.agent.gpus import GpuReader
 from jupyter_mntrain.agent.journal import Journal
 from jupyter_mntrain.agent.keeper import DEFAULT_GRACE_S
 from jupyter_mntrain.agent.processes import (
@@ -33,10 +34,12 @@ from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
     RankEnd,
+    RankEvaluation,
     RankProgress,
     RankSaved,
     RankStart,
     RankStep,
+    RankText,
     Sample,
 )
 from jupyter_mntrain.model.state import (
@@ -62,17 +65,27 @@ STEP_PUBLISH_INTERVAL_S = 1.0
 """Readers of the node's stream see progress once a second; the journal has every step."""
 
 
+RELEASE_PATIENCE_S = 3.0
+"""A driver frees the memory of a process that is gone in milliseconds, or something is wrong."""
+
+
 class LocalJob:
     """A job's part on this node, kept so that any driver and any later agent can read it.
 
     Args:
         directory: the job's own.
         record: as it was last kept.
+        gpus: asked at the end whether their memory is free again.
         journal: of the job's earlier attempt, if there was one: the numbers go on.
     """
 
     def __init__(
-        self, directory: Path, record: JobRecord, *, journal: Journal | None = None
+        self,
+        directory: Path,
+        record: JobRecord,
+        gpus: GpuReader,
+        *,
+        journal: Journal | None = None,
     ) -> None:
         self.directory = directory
         self.record = record
@@ -80,18 +93,20 @@ class LocalJob:
         self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
         if journal is not None:
             self.journal = journal
+        self._gpus = gpus
         self._is_saved = True
         self._trouble = ""
         self._next_scan_s = 0.0
         self._next_publish_s = 0.0
         self._sweep_until_s: float | None = None
-        self._watchdog = Watchdog(self.ask_ranks)
+        self._release_until_s: float | None = None
+        self._watchdog = Watchdog(self.ask_ranks, self.now_s)
         self._has_news = True
 
     @classmethod
-    def load(cls, directory: Path) -> LocalJob:
+    def load(cls, directory: Path, gpus: GpuReader) -> LocalJob:
         content = (directory / "record.json").read_bytes()
-        return cls(directory, msgspec.json.decode(content, type=JobRecord))
+        return cls(directory, msgspec.json.decode(content, type=JobRecord), gpus)
 
     @cached_property
     def journal(self) -> Journal:
@@ -112,6 +127,10 @@ class LocalJob:
         node_id = self.record.part.node_id
         return next(p for p in self.record.attempt.placements if p.node_id == node_id)
 
+    def now_s(self) -> float:
+        """Unix time as all parts of the attempt tell it."""
+        return self.attempt.clock()
+
     def save(self) -> None:
         write_atomically(self.directory / "record.json", msgspec.json.encode(self.record))
 
@@ -129,12 +148,12 @@ class LocalJob:
         # A full disk changes nothing about the state: it is kept as soon as that is possible.
         try:
             self._keep()
-            self._journal(PartChange(time_s=time.time(), part=new))
+            self._journal(PartChange(time_s=self.now_s(), part=new))
         except OSError as error:
             self._complain(error)
 
     def launched(self) -> None:
-        self.change(Launched(time_s=time.time()))
+        self.change(Launched(time_s=self.now_s()))
 
     def stop(self, reason: str, grace_s: float) -> None:
         """End this part. What has ended by itself meanwhile keeps its own end."""
@@ -144,7 +163,7 @@ class LocalJob:
             return
         self.change(StopAsked(reason=reason))
         if self.record.is_queued:
-            self.change(Exited(time_s=time.time(), exit_code=None))
+            self.change(Exited(time_s=self.now_s(), exit_code=None))
         else:
             self.attempt.stop(grace_s)
 
@@ -183,8 +202,8 @@ class LocalJob:
             self.change(EndWished(reason=request.reason or "stopped after saving"))
             self.give_up()
 
-    def plan(self, restart: Restart) -> None:
-        """Say that another attempt is to come."""
+    def plan(self, restart: Restart | None) -> None:
+        """Say that another attempt is to come, or that it is not known whether."""
         self._set(restart=restart)
 
     def give_up(self) -> None:
@@ -289,14 +308,18 @@ class LocalJob:
                 self._watchdog.got_on(now_s)
             elif isinstance(sample, RankEnd) and sample.ok:
                 self.change(RankDone(rank=sample.rank, time_s=sample.time_s))
-            elif isinstance(sample, RankProgress):
+            elif isinstance(sample, RankProgress | RankEvaluation | RankText):
                 self._watchdog.got_on(now_s)
 
     def _conclude(self, now_s: float) -> None:
         status = self.attempt.status()
         if status is None and not self._sweep(now_s):
             return
-        ended_s = status.ended_s if status else time.time()
+        held = self._gpus.held_by([rank.pid for rank in self.record.part.ranks if rank.pid])
+        self._release_until_s = self._release_until_s or now_s + RELEASE_PATIENCE_S
+        if held and now_s < self._release_until_s:
+            return
+        ended_s = status.ended_s if status else self.now_s()
         cause = self._blame(status, ended_s)
         if cause is not None:
             cause = msgspec.structs.replace(cause, fix=fix_for(cause.summary))
@@ -305,7 +328,7 @@ class LocalJob:
                 time_s=ended_s,
                 exit_code=status.exit_code if status else None,
                 cause=cause,
-                leftovers=status.leftovers if status else self._leftovers(),
+                leftovers=(*(status.leftovers if status else self._leftovers()), *held),
             )
         )
 
@@ -336,12 +359,18 @@ class LocalJob:
             return None
         ranks = [Rank(rank) for rank in self.placement.ranks]
         has_run_out = has_oom_since(self.attempt.identity)
+        # torch tells its times by the machine's own clock.
+        ahead_s = self.now_s() - time.time()
         downs, cause = explain(
-            self.attempt.path, ranks, status.exit_code, time_s, has_run_out=has_run_out
+            self.attempt.path, ranks, status.exit_code, time_s - ahead_s, has_run_out=has_run_out
         )
         for down in downs:
             self.change(down)
-        return cause
+        summary = cause.summary
+        if status.disk_was_full and "No space left" not in summary:
+            # Whatever it had to say of its end could not be written.
+            summary = f"No space left on device: the disk of {self.attempt.path} is full"
+        return msgspec.structs.replace(cause, summary=summary, time_s=cause.time_s + ahead_s)
 
     def _has_unseen_ranks(self) -> bool:
         return any(rank.pid is None for rank in self.record.part.ranks)

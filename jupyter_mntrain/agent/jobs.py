@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.agent.gpus import GpuReader
 from jupyter_mntrain.agent.hub import Hub
 from jupyter_mntrain.agent.inventory import usable_cpus
 from jupyter_mntrain.agent.job import LocalJob
@@ -21,7 +22,7 @@ from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model.api import JobChanged, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.job import JobRecord, Placement
+from jupyter_mntrain.model.job import Attempt, JobRecord, Placement
 from jupyter_mntrain.model.restarts import first_start
 from jupyter_mntrain.model.state import new_part
 
@@ -36,6 +37,7 @@ class JobBook:
 
     Args:
         python: interpreter that ranks run under.
+        gpus: asked, at the end of an attempt, whether their memory is free again.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class JobBook:
         python: str,
         leases: LeaseBook,
         hub: Hub,
+        gpus: GpuReader,
     ) -> None:
         self.directory = directory
         self._node_id = node_id
@@ -54,6 +57,7 @@ class JobBook:
         self._python = python
         self._leases = leases
         self._hub = hub
+        self._gpus = gpus
         self._jobs: dict[JobId, LocalJob] = {}
         self._early_stops = EarlyStops(leases.clock)
         directory.mkdir(parents=True, exist_ok=True)
@@ -62,7 +66,7 @@ class JobBook:
         """Take up what an earlier agent kept: running attempts are adopted, ended ones read."""
         for path in sorted(self.directory.glob("j-*")):
             try:
-                job = LocalJob.load(path)
+                job = LocalJob.load(path, self._gpus)
                 is_started = job.is_active and not job.record.is_queued
                 lease = _lease_of(job) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
@@ -99,7 +103,7 @@ class JobBook:
         """
         job_id, number = request.job_id, request.attempt.number
         known = self._jobs.get(job_id)
-        if known is not None and known.record.attempt.number == number:
+        if known is not None and _is_same(known.record.attempt, request.attempt):
             return known
         self._refuse_out_of_turn(request, known)
         placement = self._own_placement(request)
@@ -134,7 +138,7 @@ class JobBook:
             record = msgspec.structs.replace(record, restart=plan)
         directory = self.directory / request.job_id
         directory.mkdir(parents=True, exist_ok=True)
-        job = LocalJob(directory, record)
+        job = LocalJob(directory, record, self._gpus)
         job.save()
         self._jobs[request.job_id] = job
         self._tell(job)
@@ -185,12 +189,10 @@ class JobBook:
 
     def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
         job_id, number = request.job_id, request.attempt.number
-        if known is not None and known.record.attempt.number > number:
-            raise RefusedError(
-                f"attempt {number} of job {job_id} is over, "
-                f"{known.record.attempt.number} came after it",
-                node=self._node,
-            )
+        if known is not None and known.record.attempt.number >= number:
+            newest = known.record.attempt.number
+            why = f"{newest} came after it" if newest > number else "another one had its number"
+            raise RefusedError(f"attempt {number} of job {job_id} is over, {why}", node=self._node)
         if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
                 f"attempt {known.record.attempt.number} of job {job_id} still runs here",
@@ -227,7 +229,8 @@ class JobBook:
     ) -> LocalJob:
         record = self._record(request, placement, previous)
         directory = self.directory / request.job_id
-        job = LocalJob(directory, record, journal=previous.journal if previous else None)
+        journal = previous.journal if previous else None
+        job = LocalJob(directory, record, self._gpus, journal=journal)
         command = torchrun_command(
             request.spec,
             request.attempt,
@@ -239,7 +242,7 @@ class JobBook:
         )
         heading = topology_line(request.job_id, request.attempt)
         try:
-            job.attempt.prepare(request.spec.files, command, heading=heading)
+            job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
             # Kept before anything runs: an agent killed in between knows what to look for.
             job.save()
             job.attempt.spawn()
@@ -277,6 +280,15 @@ class JobBook:
             shutil.rmtree(job.directory, ignore_errors=True)
 
 
+def _is_same(one: Attempt, other: Attempt) -> bool:
+    """Whether it is the same start once more, and not another head's with the same number."""
+    return (one.number, one.placements, one.master_port) == (
+        other.number,
+        other.placements,
+        other.master_port,
+    )
+
+
 def _members(request: StartRequest) -> tuple[NodeId, ...]:
     return tuple(place.node_id for place in request.attempt.placements)
 
@@ -292,5 +304,5 @@ def _lease_of(job: LocalJob) -> Lease:
         gpus=placement.gpus,
         address=placement.address,
         port=port,
-        holder=PortHolder.rebind(placement.address, port) if port else None,
+        holder=PortHolder.rebind(port) if port else None,
     )

@@ -29,6 +29,7 @@ from jupyter_mntrain.agent.processes import (
     signal_all,
 )
 from jupyter_mntrain.agent.trimming import logs_of, trim
+from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.files import write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -43,19 +44,25 @@ Its own exit takes 1 to 2.5 s more (measured), and nobody needs that."""
 TRIM_EVERY_S = 10.0
 """Between looks at how much room the logs take."""
 
+FULL_DISK_PATIENCE_S = 600.0
+FULL_BYTES = 64 << 10
+SPARED_BYTES = 64 << 10
+"""Of each log, where the disk is so full that not even the end can be written down."""
+
 NOT_STARTED = 127
 """What shells report of a command they cannot start."""
 
 
 def main(directory: Path) -> int:
     command = json.loads((directory / "command.json").read_bytes())
+    clock = clock_of(command["environment"])
     # Handled, not ignored: an ignored signal would be ignored by torchrun and its ranks too.
     wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         torchrun = _start(directory, command)
     except (OSError, ValueError) as error:
-        _finish(directory, exit_code=NOT_STARTED, leftovers=[], error=str(error))
+        _finish(directory, clock=clock, exit_code=NOT_STARTED, leftovers=[], error=str(error))
         return 1
     children = Children(torchrun.pid, wakeup)
     while children.exit_code is None and signal.SIGTERM not in children.wait(TRIM_EVERY_S):
@@ -64,7 +71,7 @@ def main(directory: Path) -> int:
     leftovers = _end(directory, children)
     # Without an exit code torchrun is itself among the leftovers.
     exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code
-    _finish(directory, exit_code=exit_code, leftovers=leftovers)
+    _finish(directory, clock=clock, exit_code=exit_code, leftovers=leftovers)
     return 0
 
 
@@ -135,6 +142,12 @@ def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
         )
 
 
+def is_full(directory: Path) -> bool:
+    """Whether nothing can be written there that a person would want to read."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize < FULL_BYTES
+
+
 def _grace(stop: Path) -> float:
     """Seconds; asked anew at every look, so that a kill shortens a stop."""
     try:
@@ -158,13 +171,28 @@ def _wake_on(*numbers: signal.Signals) -> int:
 def _finish(
     directory: Path,
     *,
+    clock: Clock,
     exit_code: int,
     leftovers: list[dict[str, object]],
     error: str | None = None,
 ) -> None:
-    result = {"exit_code": exit_code, "ended_s": time.time(), "leftovers": leftovers}
-    content = result | ({"error": error} if error else {})
-    write_atomically(directory / "status.json", json.dumps(content).encode())
+    result: dict[str, Any] = {"exit_code": exit_code, "ended_s": clock(), "leftovers": leftovers}
+    if is_full(directory):
+        result["disk_was_full"] = True
+    content = json.dumps(result | ({"error": error} if error else {})).encode()
+    deadline = time.monotonic() + FULL_DISK_PATIENCE_S
+    while True:
+        try:
+            write_atomically(directory / "status.json", content)
+        except OSError:
+            # A full disk: how it ended is worth more than the middle of its logs.
+            for log in logs_of(directory):
+                trim(log, kept_bytes=SPARED_BYTES, slack_bytes=0)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(SCAN_INTERVAL_S)
+        else:
+            return
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ class LeaseBook:
     def port_refusal(self, address: str, port: int) -> str | None:
         """Why a port could not be promised now; ``None`` if it could. Holds nothing."""
         try:
-            self._refuse_promised_port(address, port, "")
+            self._refuse_promised_port(port, "")
             self.hold_port(address, port, "").close()
         except RefusedError as error:
             return error.cause
@@ -142,7 +142,7 @@ class LeaseBook:
     def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
         lease = Lease(request.job_id, request.attempt, request.gpus, address)
         if request.hold_port is not None:
-            self._refuse_promised_port(address, request.hold_port, node)
+            self._refuse_promised_port(request.hold_port, node)
             lease.holder = self.hold_port(address, request.hold_port, node)
             lease.port = lease.holder.port
         lease.expires_s = self._expiry(request)
@@ -152,12 +152,12 @@ class LeaseBook:
     def _expiry(self, request: LeaseRequest) -> float:
         return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)
 
-    def _refuse_promised_port(self, address: str, port: int, node: str) -> None:
+    def _refuse_promised_port(self, port: int, node: str) -> None:
         """The kernel would let two of our own holders have the same one: none of them listens."""
         for lease in self._leases.values():
-            if lease.port == port and lease.address == address:
+            if lease.port == port:
                 raise PortTakenError(
-                    f"port {port} on {address} is promised to job {lease.job_id}",
+                    f"port {port} is promised to job {lease.job_id}",
                     fix="leave the port out to get a free one, or choose another",
                     node=node,
                 )

@@ -194,6 +194,7 @@ def _node(options: Options) -> Node:
     node_id = _own_id(options, credentials)
     capacities = CapacityBook(options.state / "capacities.json", options.capacities)
     told = options.settings
+    inventory = InventoryReader(told.python, capacities)
     return Node(
         node_id=node_id,
         name=told.name,
@@ -201,7 +202,7 @@ def _node(options: Options) -> Node:
         reach=options.reach,
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
-        inventory=InventoryReader(told.python, capacities),
+        inventory=inventory,
         capacities=capacities,
         leases=leases,
         jobs=JobBook(
@@ -211,6 +212,7 @@ def _node(options: Options) -> Node:
             python=told.python,
             leases=leases,
             hub=hub,
+            gpus=inventory.gpus,
         ),
         hub=hub,
         audit=Audit(options.state / "audit.log"),
@@ -233,7 +235,7 @@ def _bind(reach: Reach) -> list[socket.socket]:
         try:
             sockets += bind_sockets(reach.port, address)
         except OSError as error:
-            owner = port_owner(address, reach.port)
+            owner = port_owner(reach.port, address)
             raise MntrainError(
                 f"cannot listen on {address}:{reach.port}: {error.strerror}"
                 + (f"; {owner} does" if owner else ""),

@@ -16,8 +16,10 @@ LAST_PORT = 65535
 class PortHolder:
     """A port that is bound but never listened on, for as long as the attempt lives.
 
-    torchrun's store sets SO_REUSEADDR as we do, so Linux lets it listen on the same port, while
-    other programs and the kernel's own choice of ephemeral ports do not get it (measured).
+    torchrun's store listens on every address, so the port is held on every one: the kernel gives
+    a port that is free on one address although a connection from another address uses it. The
+    store sets SO_REUSEADDR as we do, so Linux lets it listen on the same port, while other programs
+    and the kernel's own choice of ephemeral ports do not get it (measured).
     """
 
     def __init__(self, bound: socket.socket) -> None:
@@ -28,34 +30,39 @@ class PortHolder:
     def hold(cls, address: str, port: int, node: str) -> PortHolder:
         """Bind ``port``, 0 = any free one.
 
+        Args:
+            address: where the other nodes will look for it; named in refusals.
+
         Raises:
-            PortTakenError: somebody listens on it.
+            PortTakenError: somebody has it, on whatever address of this machine.
             RefusedError: it cannot be bound for another reason.
         """
         fix = "leave the port out to get a free one, or choose another"
         if not 0 <= port <= LAST_PORT:
             raise RefusedError(f"{port} is not a port number", fix=fix, node=node)
         try:
+            with socket.socket() as here:
+                here.bind((address, 0))
             if port:
                 # Binding alone would succeed beside a listener that torchrun would run into.
-                with _reusable(address, port) as trial:
+                with _everywhere(port) as trial:
                     trial.listen()
-            return cls(_reusable(address, port))
+            return cls(_everywhere(port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 cause = f"port {port} on {address} cannot be used: {error.strerror}"
                 raise RefusedError(cause, fix=fix, node=node) from error
-            owner = port_owner(address, port)
+            owner = port_owner(port)
             by = f" by {owner}" if owner else ""
             raise PortTakenError(
                 f"port {port} on {address} is taken{by}", fix=fix, node=node
             ) from error
 
     @classmethod
-    def rebind(cls, address: str, port: int) -> PortHolder | None:
+    def rebind(cls, port: int) -> PortHolder | None:
         """Of an attempt that runs already; ``None`` if its torchrun listens there itself."""
         try:
-            return cls(_reusable(address, port))
+            return cls(_everywhere(port))
         except OSError:
             return None
 
@@ -63,30 +70,42 @@ class PortHolder:
         self._socket.close()
 
 
-def port_owner(address: str, port: int) -> str | None:
-    """Who listens on ``port``, where the system lets us see it."""
+def port_owner(port: int, address: str | None = None) -> str | None:
+    """Who listens on ``port`` or is connected from it, where the system lets us see it.
+
+    Args:
+        address: where it disturbs; ``None`` for anywhere.
+    """
     try:
         connections = psutil.net_connections("tcp")
     except psutil.AccessDenied:
         return None
-    for connection in connections:
-        wanted = {(ip, port) for ip in (address, *ANY_ADDRESS)}
-        if connection.status != psutil.CONN_LISTEN or tuple(connection.laddr) not in wanted:
-            continue
-        if connection.pid is None:
-            return None
-        try:
-            return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-        except psutil.NoSuchProcess:
-            return f"pid {connection.pid}"
-    return None
-
-
-def _reusable(address: str, port: int) -> socket.socket:
-    bound = socket.socket()
+    users = [
+        one
+        for one in connections
+        if one.laddr
+        and one.laddr.port == port
+        and (address is None or one.laddr.ip in (address, *ANY_ADDRESS))
+    ]
+    users.sort(key=lambda one: one.status != psutil.CONN_LISTEN)
+    pid = next((one.pid for one in users if one.pid is not None), None)
+    if pid is None:
+        return None
     try:
+        return f"{psutil.Process(pid).name()} (pid {pid})"
+    except psutil.NoSuchProcess:
+        return f"pid {pid}"
+
+
+def _everywhere(port: int) -> socket.socket:
+    """Bound on every address, of IPv6 too where there is that, as torchrun's store will be."""
+    family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    bound = socket.socket(family)
+    try:
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((address, port))
+        bound.bind(("", port))
     except OSError:
         bound.close()
         raise

@@ -20,8 +20,8 @@ from jupyter_mntrain.agent.peers import PeerClient
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.job import Attempt, PartStatus, Placement, Restart
-from jupyter_mntrain.model.restarts import next_restart, without
+from jupyter_mntrain.model.job import Attempt, JobRecord, PartStatus, Placement, Restart
+from jupyter_mntrain.model.restarts import LAST_BACKOFF_S, may_succeed, next_restart, without
 
 log = logging.getLogger("mntrain.agent")
 
@@ -30,6 +30,9 @@ RETRY_S = 2.0
 
 LEAVE_OUT_AFTER_S = 30.0
 """A node that is silent for this long is left out, if the job may go on without it."""
+
+TAKE_OVER_AFTER_S = 10.0
+"""A head that is silent for this long after everybody else has given it a minute is lost."""
 
 TRIES = 3
 """To tell a node to start: a reply may be lost, and asking again starts nothing twice."""
@@ -62,28 +65,98 @@ class Restarter:
             job: its attempt has ended.
             parts: how, on each node that said so.
         """
-        plan = job.record.restart or next_restart(job.record, parts, time.time())
+        plan = job.record.restart or next_restart(job.record, parts, job.now_s())
         if plan is None:
             job.give_up()
             return None
         job.plan(plan)
         log.info("job %s: attempt %d comes next", job.record.job_id, plan.number)
-        await asyncio.sleep(max(0.0, plan.at_s - time.time()))
+        # After a reboot the clock may be another one.
+        await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
         silent_since_s: dict[NodeId, float] = {}
         while job.record.restart is not None:
-            restarted, why = await self._try(job, job.record.restart, silent_since_s)
-            if restarted is not None:
+            if await self._is_taken_over(job):
+                job.give_up()
+                break
+            if restarted := await self._try(job, job.record.restart, silent_since_s):
                 return restarted
-            if job.record.restart is not None:
-                job.plan(msgspec.structs.replace(job.record.restart, waits_for=why))
-                await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S)
         return None
+
+    async def succeed(self, job: LocalJob) -> LocalJob | None:
+        """As :meth:`run`, in the place of a head that is lost; ``None`` if it is not, or another
+        node has done it.
+
+        Args:
+            job: its attempt has ended, and starting the next one is not ours.
+        """
+        head, own = job.record.attempt.head, job.placement.node_rank
+        between = job.record.attempt.placements[1:own]
+        heard_s = time.monotonic()
+        silent_since_s = {head.node_id: heard_s - LEAVE_OUT_AFTER_S}
+        while self._node.jobs.get(job.record.job_id) is job and not job.record.is_over:
+            await asyncio.sleep(RETRY_S)
+            known = await self._records_of(job, [head, *between])
+            if known:
+                # The head itself, or somebody who comes before us.
+                heard_s = time.monotonic()
+                job.plan(None)
+                if any(record.is_over for record in known):
+                    job.give_up()
+            elif time.monotonic() - heard_s > TAKE_OVER_AFTER_S:
+                plan = job.record.restart or await self._plan_instead(job)
+                if plan is None:
+                    break
+                job.plan(plan)
+                if restarted := await self._try(job, plan, silent_since_s):
+                    return restarted
+        return None
+
+    async def _plan_instead(self, job: LocalJob) -> Restart | None:
+        """What a lost head would plan, but by another number: it may only have been away."""
+        own = job.placement.node_rank
+        after = job.record.attempt.placements[own + 1 :]
+        parts = [record.part for record in await self._records_of(job, after)]
+        plan = next_restart(job.record, [job.record.part, *parts], job.now_s())
+        if plan is None:
+            return None
+        head = job.record.attempt.head.node
+        log.info("job %s: taking the place of %s", job.record.job_id, head)
+        return msgspec.structs.replace(plan, number=plan.number + own)
+
+    async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
+        """Of those participants that answer."""
+        path = f"/v1/jobs/{job.record.job_id}"
+        answers = await asyncio.gather(*(self._peers.tell(place, "GET", path) for place in places))
+        known = [answer.body for answer in answers if answer is not None and answer.is_success]
+        return [msgspec.json.decode(body, type=JobRecord) for body in known]
+
+    async def _is_taken_over(self, job: LocalJob) -> bool:
+        """Whether another node has begun a further attempt, as its head, while we were away."""
+        if not may_succeed(job.record):
+            return False
+        others = [p for p in job.record.attempt.placements if p.node_id != self._node.node_id]
+        return any(
+            record.attempt.number > job.record.attempt.number
+            and record.attempt.head.node_id != self._node.node_id
+            for record in await self._records_of(job, others)
+        )
 
     async def _try(
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
+    ) -> LocalJob | None:
+        """The attempt that runs now; if there is none yet, the job says why."""
+        restarted, why = await self._start_all(job, plan, silent_since_s)
+        if restarted is None and job.record.restart is not None:
+            job.plan(msgspec.structs.replace(job.record.restart, waits_for=why))
+        return restarted
+
+    async def _start_all(
+        self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
     ) -> tuple[LocalJob | None, str]:
-        """One try: the attempt that runs now, or why there is none yet."""
         places = self._places(job, silent_since_s)
+        if places[0].node_id != self._node.node_id:
+            return None, f"{places[0].node} does not answer"  # and too few are left without it
         asked = await self._lease_in_turn(job, plan.number, places)
         for one in asked:
             if one.is_silent:
@@ -96,11 +169,11 @@ class Restarter:
             return None, "; ".join(refusals)
         request = self._request(job, plan.number, asked)
         others = request.attempt.placements[1:]
-        answers = await asyncio.gather(*(self._start(request, place) for place in others))
+        answers = await asyncio.gather(*(self._start(job, request, place) for place in others))
         failures = [why for why in answers if why]
         if not failures and job.record.restart is not None:
             try:
-                return self._node.jobs.start(request), ""
+                return self._node.jobs.start(_sent_now(job, request)), ""
             except MntrainError as error:
                 failures = [str(error)]
         # Some may have started: they end it, and the next try is an attempt of its own.
@@ -172,16 +245,17 @@ class Restarter:
                 placements=placements,
                 master_address=placements[0].address,
                 master_port=granted[0][1].port or 0,
-                submitted_s=time.time(),
+                submitted_s=job.now_s(),
             ),
             submitted_by=record.submitted_by,
         )
 
-    async def _start(self, request: StartRequest, place: Placement) -> str:
+    async def _start(self, job: LocalJob, request: StartRequest, place: Placement) -> str:
         """Why it did not start; empty if it did."""
         path = f"/v1/jobs/{request.job_id}/attempts/{request.attempt.number}"
         for _ in range(TRIES):
-            answer = await self._peers.tell(place, "PUT", path, msgspec.json.encode(request))
+            body = msgspec.json.encode(_sent_now(job, request))
+            answer = await self._peers.tell(place, "PUT", path, body)
             if answer is not None:
                 return "" if answer.is_success else answer.words
         return f"{place.node} does not answer"
@@ -204,3 +278,7 @@ class Restarter:
                 if one.placement.node_id != self._node.node_id
             )
         )
+
+
+def _sent_now(job: LocalJob, request: StartRequest) -> StartRequest:
+    return msgspec.structs.replace(request, sent_s=job.now_s())

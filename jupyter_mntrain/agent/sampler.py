@@ -65,7 +65,7 @@ class Sampler:
             sent, received = moved[name]
             job.add_link_sample(
                 LinkSample(
-                    time_s=time.time(),
+                    time_s=job.now_s(),
                     interface=name,
                     interval_s=interval_s,
                     sent_bytes=sent,

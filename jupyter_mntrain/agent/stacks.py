@@ -6,11 +6,13 @@ import os
 import re
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from jupyter_mntrain.agent.processes import metrics_of, start_time
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Doing, RankStack
+from jupyter_mntrain.model.sites import Frame, Site, site_of
 from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
 
 ANSWER_S = 2.0
@@ -24,11 +26,6 @@ MOST_TEXT = 8_000
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 _LIBRARIES = ("/torch/", "/jupyter_mntrain/", "/lib/python3", "<frozen ")
 """Whose lines are not "own code" to a person who looks for his own."""
-
-_WAITING = re.compile(
-    r"/torch/distributed/|/torch/_C|/jupyter_mntrain/train/.* in (wait|barrier|agree)"
-)
-"""Frames of whoever waits for another rank, or is about to."""
 
 
 class StackRequest:
@@ -66,11 +63,14 @@ class StackRequest:
                 file.seek(self._before)
                 text = file.read(10 * MOST_TEXT).decode(errors="replace")
         frames = main_thread(text)
+        site = site_of(frames, source_line(frames, self.pid))
+        doing = judge(self._state, frames, site)
         return RankStack(
             rank=self.rank,
             pid=self.pid,
-            doing=judge(self._state, frames),
+            doing=doing,
             where=own_line(frames),
+            site=site if doing == "waiting for others" else None,
             text=text[-MOST_TEXT:],
         )
 
@@ -81,10 +81,6 @@ def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
     while time.monotonic() < until and not all(one.is_answered for one in asked):
         time.sleep(LOOK_EVERY_S)
     return [one.result() for one in asked]
-
-
-Frame = tuple[str, int, str]
-"""File, line, function; the innermost first."""
 
 
 def main_thread(text: str) -> list[Frame]:
@@ -98,11 +94,12 @@ def main_thread(text: str) -> list[Frame]:
     return frames
 
 
-def judge(state: str, frames: list[Frame]) -> Doing:
+def judge(state: str, frames: list[Frame], site: Site | None) -> Doing:
     """What a rank is at.
 
     Args:
         state: the kernel's letter for it.
+        site: where it waits for another rank, if it does.
     """
     if state in ("T", "t"):
         return "stopped"
@@ -110,8 +107,23 @@ def judge(state: str, frames: list[Frame]) -> Doing:
         return "in the kernel"
     if not frames:
         return "not known"
-    is_waiting = any(_WAITING.search(f"{file} in {name}") for file, _, name in frames)
-    return "waiting for others" if is_waiting else "busy"
+    return "busy" if site is None else "waiting for others"
+
+
+def source_line(frames: list[Frame], pid: int) -> str:
+    """The line of source that the innermost frame is at; empty if it cannot be read.
+
+    Args:
+        pid: whose working directory a script's name is relative to.
+    """
+    if not frames:
+        return ""
+    file, number, _ = frames[0]
+    try:
+        with (Path(f"/proc/{pid}/cwd") / file).open(errors="replace") as source:
+            return next(islice(source, number - 1, None), "")
+    except (OSError, ValueError):
+        return ""
 
 
 def own_line(frames: list[Frame]) -> str:

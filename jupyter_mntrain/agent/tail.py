@@ -8,14 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model.metrics import RankEnd, RankProgress, RankSaved, RankStart, RankStep
+from jupyter_mntrain.agent.trimming import next_data
+from jupyter_mntrain.model.metrics import RankSample
 
 READ_BYTES = 1 << 20
 """At most per look and file; what is more comes with the next look. No line is that long: what
 has no end by then is not a sample, and is passed over."""
-
-RankSample = RankStart | RankStep | RankProgress | RankSaved | RankEnd
-"""What a rank may say. The rest of a journal is ours to say."""
 
 _decoder = msgspec.json.Decoder(RankSample)
 
@@ -60,7 +58,9 @@ class MetricsTail:
             if path.stat().st_size <= offset:
                 return b""
             with path.open("rb") as file:
-                file.seek(offset)
+                # What was given back while no agent read here cannot be had any more.
+                self._offsets[path.name] = next_data(file.fileno(), offset, path.stat().st_size)
+                file.seek(self._offsets[path.name])
                 return file.read(READ_BYTES)
         except OSError:  # taken away by the script; it may come again
             return b""

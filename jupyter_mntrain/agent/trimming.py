@@ -28,8 +28,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def logs_of(attempt: Path) -> Iterator[Path]:
-    """All that an attempt's processes write for people: what torchrun says, and each rank's own."""
+    """All that an attempt's processes write: what torchrun says, what each rank does, and the
+    samples of each rank, which are in the journal by the time that they are given back.
+    """
     yield attempt / "log"
+    yield from (attempt / "metrics").glob("rank-*.ndjson")
     for name in ("stdout.log", "stderr.log"):
         yield from (attempt / "ranks").rglob(name)
 
@@ -44,9 +47,18 @@ def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_B
         if found.st_blocks * 512 <= kept_bytes + slack_bytes:
             return False
         begin = min(HEAD_BYTES, kept_bytes // 2)
-        end = (found.st_size - (kept_bytes - begin)) // _BLOCK * _BLOCK
-        return end > begin and _punch(path, begin, end - begin)
+        return give_back(path, begin, found.st_size - (kept_bytes - begin))
     return False
+
+
+def give_back(path: Path, begin: int, end: int) -> bool:
+    """Whole blocks of a file between two places of it, which read as zeros from then on.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    first, last = -(-begin // _BLOCK) * _BLOCK, end // _BLOCK * _BLOCK
+    return last > first and _punch(path, first, last - first)
 
 
 def _punch(path: Path, begin: int, length: int) -> bool:

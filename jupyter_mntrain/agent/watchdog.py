@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from jupyter_mntrain.agent.stacks import ANSWER_S, StackRequest
+from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Doing, Stall
 from jupyter_mntrain.model.state import PartEvent, Resumed, Stalled
@@ -39,10 +40,12 @@ class Watchdog:
 
     Args:
         ask: begins to ask every living rank.
+        clock: Unix time, for people.
     """
 
-    def __init__(self, ask: Callable[[], Iterable[StackRequest]]) -> None:
+    def __init__(self, ask: Callable[[], Iterable[StackRequest]], clock: Clock = time.time) -> None:
         self._ask = ask
+        self._clock = clock
         self._durations: deque[float] = deque(maxlen=REMEMBERED_STEPS)
         self._steps: dict[Rank, int] = {}
         self._last_s: float | None = None
@@ -66,7 +69,7 @@ class Watchdog:
 
     def got_on(self, now_s: float) -> None:
         """A rank does something: it loads, or makes steps."""
-        self._last_s, self._last_time_s = now_s, time.time()
+        self._last_s, self._last_time_s = now_s, self._clock()
 
     def look(self, now_s: float) -> PartEvent | None:
         """Call often; what has changed, if anything has."""

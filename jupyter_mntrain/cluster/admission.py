@@ -51,6 +51,7 @@ async def admit(address: str, identity: Identity, invites: Sequence[Invite]) -> 
         await _send(http, address, "PUT", msgspec.json.encode(sealed))
     if admission.refusal is not None:
         raise TrustError(f"{application.name}: {admission.refusal}", fix=admission.fix)
+    identity.note_joined(invite, application.subject)
     return application
 
 

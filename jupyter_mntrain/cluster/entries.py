@@ -53,6 +53,7 @@ class JobNumbers(Record, frozen=True):
         remaining_s: at this pace; ``None`` when the number of steps is not known.
         mfu: of the job, 0..1.
         bubble: mean share of a step without forward or backward, 0..1.
+        evaluation_loss: the last one, on text that is not trained on.
         slowest_rank: the one with the lowest pace, where there are several.
     """
 
@@ -65,6 +66,7 @@ class JobNumbers(Record, frozen=True):
     mfu: float | None = None
     bubble: float | None = None
     loss: float | None = None
+    evaluation_loss: float | None = None
     slowest_rank: Rank | None = None
 
 

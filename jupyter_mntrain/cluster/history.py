@@ -15,9 +15,11 @@ from jupyter_mntrain.model.metrics import (
     LinkSample,
     PartChange,
     RankEnd,
+    RankEvaluation,
     RankProgress,
     RankStart,
     RankStep,
+    RankText,
 )
 
 T = TypeVar("T")
@@ -61,13 +63,15 @@ class RankSeries:
     """What one rank wrote: who it is, every step in order, how it ended.
 
     ``end`` stays ``None`` for a rank that was killed. ``progress`` is the newest it said of
-    anything that is not a step, and ``None`` again once it has made a step since.
+    anything that is not a step, and ``None`` again once it has made a step or evaluated since.
     """
 
     start: RankStart | None
     steps: Sequence[RankStep]
     end: RankEnd | None
     progress: RankProgress | None = None
+    evaluations: Sequence[RankEvaluation] = ()
+    texts: Sequence[RankText] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,16 @@ class JobHistory:
     links: dict[str, Sequence[LinkSample]]
     is_complete: bool
 
+    @property
+    def evaluations(self) -> Sequence[RankEvaluation]:
+        """Of the lowest rank that reports any: all see the same ones."""
+        return next((one.evaluations for one in self.ranks.values() if one.evaluations), ())
+
+    @property
+    def texts(self) -> Sequence[RankText]:
+        """What the model wrote, oldest first."""
+        return next((one.texts for one in self.ranks.values() if one.texts), ())
+
 
 @dataclass(slots=True)
 class _Rank:
@@ -93,6 +107,8 @@ class _Rank:
     steps: list[RankStep] = field(default_factory=list)
     end: RankEnd | None = None
     progress: RankProgress | None = None
+    evaluations: list[RankEvaluation] = field(default_factory=list)
+    texts: list[RankText] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -131,6 +147,12 @@ class HistoryBuilder:
                 series = attempt.ranks.setdefault(rank, _Rank())
                 series.steps.append(step)
                 series.progress = None
+            case RankEvaluation(rank=rank) as evaluation:
+                series = attempt.ranks.setdefault(rank, _Rank())
+                series.evaluations.append(evaluation)
+                series.progress = None
+            case RankText(rank=rank) as text:
+                attempt.ranks.setdefault(rank, _Rank()).texts.append(text)
             case RankProgress(rank=rank) as progress:
                 attempt.ranks.setdefault(rank, _Rank()).progress = progress
             case RankEnd(rank=rank) as end:
@@ -148,7 +170,12 @@ class HistoryBuilder:
                 view=view,
                 ranks={
                     rank: RankSeries(
-                        series.start, Prefix(series.steps), series.end, series.progress
+                        series.start,
+                        Prefix(series.steps),
+                        series.end,
+                        series.progress,
+                        Prefix(series.evaluations),
+                        Prefix(series.texts),
                     )
                     for rank, series in sorted(attempt.ranks.items())
                 },

@@ -158,7 +158,7 @@ class Identity:
     def open_invites(self) -> Sequence[Invite]:
         """Those by which somebody can still join."""
         now_s = self._clock()
-        return [i for i in self.invites() if now_s < i.token.expires_s and len(i.taken) < i.uses]
+        return [i for i in self.invites() if now_s < i.token.expires_s and len(i.joined) < i.uses]
 
     def invitation(self, token_id: str) -> Invite | None:
         """What was given out under this id, if it can still be used by somebody."""
@@ -167,7 +167,10 @@ class Identity:
         return found if found and now_s < found.token.expires_s else None
 
     def admit(self, invite: Invite, application: Application) -> Admission:
-        """Sign whoever has proved to hold the token, or say why not."""
+        """Sign whoever has proved to hold the token, or say why not.
+
+        Who is signed has joined when it has its certificate: see :meth:`note_joined`.
+        """
         authority, cluster = self._signing(), self.credentials.authority
         subject = application.subject
         with self._file.locked():
@@ -205,6 +208,18 @@ class Identity:
             authority=pem_of(cluster),
             revocations=self.credentials.revocations_pem(),
         )
+
+    def note_joined(self, invite: Invite, subject: Subject) -> None:
+        """It has been given what :meth:`admit` signed."""
+        with self._file.locked():
+            register = self._file.read()
+            invites = tuple(
+                msgspec.structs.replace(i, joined=tuple(dict.fromkeys([*i.joined, subject.uri])))
+                if i.token == invite.token
+                else i
+                for i in register.invites
+            )
+            self._file.write(msgspec.structs.replace(register, invites=invites))
 
     def members(self) -> Sequence[Member]:
         """Everybody who ever joined; empty where another driver made the cluster."""

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
+
 from jupyter_mntrain.cluster.agent_client import AgentClient
 from jupyter_mntrain.cluster.live_view import LiveView
 from jupyter_mntrain.cluster.node_view import NodeView
@@ -37,7 +39,7 @@ from jupyter_mntrain.model.job import (
 )
 from jupyter_mntrain.model.node import NodeInfo
 from jupyter_mntrain.model.rollup import roll_up
-from jupyter_mntrain.plan import arrange, check_spec, find_participants
+from jupyter_mntrain.plan import arrange, check_spec, find_participants, refuse_mixed
 
 T = TypeVar("T")
 
@@ -84,7 +86,7 @@ class AgentLauncher(Launcher):
         head's agent chooses a free one.
         """
         check_spec(spec)
-        infos = await self.ask_participants(spec.participants)
+        infos = await self._agreeing(spec)
         placements = arrange(spec.participants, infos)
         job_id = JobId("j-00000000")
         attempt = self._attempt(placements, spec.port or 0)
@@ -143,10 +145,17 @@ class AgentLauncher(Launcher):
     async def _gang(self, spec: JobSpec, job_id: JobId, progress: Progress) -> _Gang:
         """Who takes part and where, from a spec that was checked and nodes that were asked."""
         check_spec(spec)
-        infos = await self.ask_participants(spec.participants, progress)
+        infos = await self._agreeing(spec, progress)
         placements = arrange(spec.participants, infos)
         clients = tuple(self._live.client_of(placement) for placement in placements)
         return _Gang(job_id, spec, placements, clients, progress)
+
+    async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
+        """The participants; raises SpecError where they have other versions than each other."""
+        infos = await self.ask_participants(spec.participants, progress)
+        if not spec.mixed_versions:
+            refuse_mixed(infos)
+        return infos
 
     async def _unqueue(self, gang: _Gang) -> None:
         stop = StopRequest(reason="not every node could be told")
@@ -241,7 +250,11 @@ class AgentLauncher(Launcher):
             attempt=self._attempt(gang.placements, port),
             submitted_by=self._submitted_by,
         )
-        return await _on_all(gang, "starting torchrun", lambda client, _: client.start(request))
+
+        def start(client: AgentClient, _: Placement) -> Awaitable[JobRecord]:
+            return client.start(msgspec.structs.replace(request, sent_s=self._clock.time()))
+
+        return await _on_all(gang, "starting torchrun", start)
 
     def _attempt(
         self, placements: tuple[Placement, ...], port: int, *, number: int = FIRST_ATTEMPT

@@ -12,12 +12,15 @@ class Invite(Record, frozen=True):
 
     Args:
         uses: how many may join with it.
-        taken: who has: URIs of subjects. Joining once more, after a lost answer, takes no other.
+        taken: who was admitted: URIs of subjects. Joining once more, after a lost answer, takes no
+            other.
+        joined: who of them has said to have the certificate.
     """
 
     token: Token
     uses: int
     taken: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
 
     def admits(self, subject: Subject, now_s: float) -> bool:
         """Whether this subject may still join with it."""

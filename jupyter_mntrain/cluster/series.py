@@ -55,6 +55,24 @@ class JobColumns(Record, frozen=True):
     loss: Column = ()
 
 
+class EvaluationColumns(Record, frozen=True):
+    """The loss on text that is not trained on: a row per evaluation."""
+
+    time_s: Column = ()
+    step: Column = ()
+    """Steps done; 0 = before the first one."""
+    loss: Column = ()
+
+
+class WrittenText(Record, frozen=True):
+    """What the model went on with after so many steps, when it was given ``prompt``."""
+
+    time_s: float
+    step: int
+    prompt: str
+    text: str
+
+
 class LinkColumns(Record, frozen=True):
     """The interface a node trains over, about a row per second; bytes per second, per direction.
 
@@ -94,3 +112,6 @@ class JobSeries(Record, frozen=True):
     ranks: tuple[RankColumns, ...] = ()
     job: JobColumns = JobColumns()
     links: tuple[LinkColumns, ...] = ()
+    evaluation: EvaluationColumns = EvaluationColumns()
+    texts: tuple[WrittenText, ...] = ()
+    """Oldest first, the newest few: whoever is far behind does not get those in between."""

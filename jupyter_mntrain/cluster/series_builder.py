@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
@@ -12,11 +13,19 @@ from jupyter_mntrain.cluster.columns import Table
 from jupyter_mntrain.cluster.entries import JobNumbers
 from jupyter_mntrain.cluster.history import JobHistory, RankSeries
 from jupyter_mntrain.cluster.link_rows import LinkRows
-from jupyter_mntrain.cluster.series import Column, JobColumns, JobSeries, LinkColumns, RankColumns
+from jupyter_mntrain.cluster.series import (
+    Column,
+    EvaluationColumns,
+    JobColumns,
+    JobSeries,
+    LinkColumns,
+    RankColumns,
+    WrittenText,
+)
 from jupyter_mntrain.cluster.summary import elapsed_s
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.job import TERMINAL
-from jupyter_mntrain.model.metrics import RankStart, RankStep
+from jupyter_mntrain.model.metrics import RankStart, RankStep, RankText
 from jupyter_mntrain.telemetry import formulas
 
 POINTS = 600
@@ -27,6 +36,12 @@ RECENT_STEPS = 10
 
 SILENT_AFTER_STEPS = 3
 """A rank that has written nothing when another has done these writes nothing at all."""
+
+MOST_TEXTS = 50
+"""Of what the model wrote: people look at the newest."""
+
+TEXT_CHARACTERS = 2000
+"""Of a prompt and of what was written to it: a notebook keeps them."""
 
 RANK_COLUMNS = (
     "time_s",
@@ -43,6 +58,7 @@ RANK_COLUMNS = (
 )
 JOB_COLUMNS = ("time_s", "step", "tokens_per_s", "mfu", "bubble", "loss", "step_s")
 PAGE_JOB_COLUMNS = JOB_COLUMNS[:-1]
+EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
 
 @dataclass(slots=True)
@@ -80,6 +96,10 @@ class SeriesBuilder:
         self._ranks: dict[Rank, _Rank] = {}
         self._job = Table(JOB_COLUMNS)
         self._job_steps = 0
+        self._evaluations = Table(EVALUATION_COLUMNS)
+        self._evaluated = 0
+        self._texts: deque[tuple[int, WrittenText]] = deque(maxlen=MOST_TEXTS)
+        self._read_texts = 0
         self._links: dict[str, LinkRows] = {}
 
     def extend(self, history: JobHistory) -> bool:
@@ -101,6 +121,8 @@ class SeriesBuilder:
         for rank, known in self._ranks.items():
             self._extend_rank(known, history.ranks[rank], capacities.get(known.node))
         self._extend_job(history)
+        self._extend_evaluations(history)
+        self._extend_texts(history)
         return is_new or self.seq > before
 
     def whole(self, points: int = POINTS) -> JobSeries:
@@ -109,7 +131,8 @@ class SeriesBuilder:
 
     def since(self, seq: int) -> JobSeries:
         """Rows numbered above ``seq``; everything, if those are no longer told apart."""
-        tables = [known.table for known in self._ranks.values()] + [self._job]
+        tables = [known.table for known in self._ranks.values()]
+        tables += [self._job, self._evaluations]
         tables += [link.table for link in self._links.values()]
         joined = max((table.joined_up_to for table in tables), default=0)
         if seq <= 0 or seq > self.seq or seq < joined:
@@ -130,6 +153,7 @@ class SeriesBuilder:
         step_s = self._recent("step_s")
         is_over = history.view.state in TERMINAL
         losses = self._job.last("loss", RECENT_STEPS)
+        evaluations = self._evaluations.last("loss", 1)
         return JobNumbers(
             step=step,
             total_steps=total,
@@ -142,6 +166,7 @@ class SeriesBuilder:
             mfu=self._recent("mfu"),
             bubble=self._recent("bubble"),
             loss=losses[-1] if losses else None,
+            evaluation_loss=evaluations[-1] if evaluations else None,
             slowest_rank=self._slowest(),
         )
 
@@ -186,7 +211,7 @@ class SeriesBuilder:
         }
         virtual = len(start.stages)
         ranks = max(1, len(stages) // virtual)
-        return formulas.ideal_bubble(ranks, start.microbatches, virtual)
+        return formulas.ideal_bubble(ranks, start.microbatches, virtual, schedule=start.schedule)
 
     def _extend_job(self, history: JobHistory) -> None:
         most = max((len(one.steps) for one in history.ranks.values()), default=0)
@@ -199,6 +224,19 @@ class SeriesBuilder:
             self.seq += 1
             self._job.append(self.seq, _job_row(writing, index))
         self._job_steps = max(self._job_steps, ready)
+
+    def _extend_evaluations(self, history: JobHistory) -> None:
+        for one in history.evaluations[self._evaluated :]:
+            self.seq += 1
+            row = {"time_s": one.time_s, "step": one.step, "loss": one.loss}
+            self._evaluations.append(self.seq, row)
+            self._evaluated += 1
+
+    def _extend_texts(self, history: JobHistory) -> None:
+        for one in history.texts[self._read_texts :]:
+            self.seq += 1
+            self._texts.append((self.seq, _written(one)))
+            self._read_texts += 1
 
     def _series(self, since: int, how: Mapping[str, int]) -> JobSeries:
         def columns(table: Table) -> dict[str, Column]:
@@ -217,6 +255,8 @@ class SeriesBuilder:
             ),
             job=JobColumns(**{name: job[name] for name in PAGE_JOB_COLUMNS}),
             links=tuple(self._link(link, columns(link.table)) for link in self._links.values()),
+            evaluation=EvaluationColumns(**columns(self._evaluations)),
+            texts=tuple(text for seq, text in self._texts if seq > since),
         )
 
     def _link(self, link: LinkRows, columns: dict[str, Column]) -> LinkColumns:
@@ -241,6 +281,14 @@ class SeriesBuilder:
         nodes = {self._ranks[rank].node: None for rank in sorted(neighbours) if rank in self._ranks}
         nodes.pop(link.placement.node, None)
         yield from nodes
+
+
+def _written(one: RankText) -> WrittenText:
+    prompt, text = (
+        words if len(words) <= TEXT_CHARACTERS else f"{words[:TEXT_CHARACTERS]}…"
+        for words in (one.prompt, one.text)
+    )
+    return WrittenText(time_s=one.time_s, step=one.step, prompt=prompt, text=text)
 
 
 def _rank_row(

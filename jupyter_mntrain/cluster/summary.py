@@ -63,6 +63,7 @@ class JobSummary(Record, frozen=True):
         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
         mfu: model FLOPs of all ranks over the sum of their devices' own peaks.
         bubble: mean share of a step in which ranks did neither forward nor backward.
+        evaluation_loss: the last one, on text that is not trained on.
     """
 
     job_id: JobId
@@ -76,6 +77,7 @@ class JobSummary(Record, frozen=True):
     bubble: float | None = None
     first_loss: float | None = None
     last_loss: float | None = None
+    evaluation_loss: float | None = None
     ranks: tuple[RankSummary, ...] = ()
     links: tuple[LinkSummary, ...] = ()
     cause: Cause | None = None
@@ -115,6 +117,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         bubble=fmean(bubbles) if bubbles and len(bubbles) == len(series) else None,
         first_loss=losses[0] if losses else None,
         last_loss=losses[-1] if losses else None,
+        evaluation_loss=history.evaluations[-1].loss if history.evaluations else None,
         ranks=tuple(
             _summarise_rank(part, rank, series[rank])
             for part in view.parts

@@ -196,8 +196,18 @@ class AgentWatch:
     async def _ask_directly(self) -> None:
         try:
             client = self._client(self._address, self._expected_id())
-            info = await client.node_info(timeout_s=PROBE_TIMEOUT_S)
+            # A connection is tried more than once; that must not put off what has to be said.
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                info = await client.node_info(timeout_s=PROBE_TIMEOUT_S)
             client.check(info)
+        except TimeoutError:
+            self._error = NodeError(
+                f"no answer from {self._address} in {PROBE_TIMEOUT_S:g} s",
+                fix="check that the machine is on and no firewall drops the port",
+                node=self._called or self._address,
+                reason="timed out",
+            )
+            self._probed_at = self._clock.monotonic()
         except MntrainError as error:
             self._error = error
             self._probed_at = self._clock.monotonic()

@@ -70,6 +70,7 @@ def torchrun_command(
     )
     environment = {
         **network_environment(placement),
+        **launcher_environment(attempt, placement),
         # NVML counts by bus address; CUDA, left alone, counts the fastest card first.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
@@ -86,6 +87,26 @@ def torchrun_command(
     return NodeCommand(
         node=placement.node, argv=argv, environment=environment, directory=str(root / "work")
     )
+
+
+def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, str]:
+    """What other launchers set besides what torchrun sets for each rank, the same on all of a node.
+
+    DeepSpeed's sets ``CROSS_RANK``, ``CROSS_SIZE`` and ``LOCAL_SIZE`` (its ``launcher/launch.py``),
+    and scripts tell by them that they are launched; ``NNODES`` and ``NODE_RANK`` are what scripts
+    written around torchrun, Megatron's among them, are given. ``accelerate launch --cpu`` sets
+    ``ACCELERATE_USE_CPU``: without it Accelerate, and so transformers' Trainer, takes each rank
+    that has no GPU for a job of one.
+    """
+    nodes, node = str(len(attempt.placements)), str(placement.node_rank)
+    common = {
+        "NNODES": nodes,
+        "NODE_RANK": node,
+        "CROSS_SIZE": nodes,
+        "CROSS_RANK": node,
+        "LOCAL_SIZE": str(placement.nproc),
+    }
+    return common if placement.gpus else {**common, "ACCELERATE_USE_CPU": "true"}
 
 
 def network_environment(placement: Placement) -> dict[str, str]:

@@ -102,12 +102,17 @@ class LeaseGrant(Record, frozen=True):
 
 
 class StartRequest(Record, frozen=True):
-    """Start your part of this attempt; the lease must be yours already."""
+    """Start your part of this attempt; the lease must be yours already.
+
+    Args:
+        sent_s: Unix time by the sender's clock, by which all parts tell their times.
+    """
 
     job_id: JobId
     spec: JobSpec
     attempt: Attempt
     submitted_by: str = ""
+    sent_s: float | None = None
 
 
 class StopRequest(Record, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.model.job import Diagnosis, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.sites import Waiting, doing_there, why_all_wait
 
 Seen = tuple[PartStatus, Stall, RankStack]
 
@@ -75,6 +76,9 @@ def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
     if len(busy) > 1:
         which = f"ranks {_listed([str(one[2].rank) for one in busy])} are busy; {which}"
     waiting = "and the others wait for it" if others else "and no rank waits for another"
+    patient = next((one for one in seen if one[2].doing == "waiting for others"), None)
+    if patient is not None and patient[2].site is not None:
+        waiting += f": {doing_there(_waiting(patient[0], patient[2]))}"
     return Diagnosis(
         summary=f"{which}{_at(stack) or ' in code of its own'}, {waiting}",
         fix="if that is no hang, it is a step that takes longer than the others; see its stacks",
@@ -95,20 +99,21 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
             fix="see their logs; ranks that use a Recorder can be asked for their stacks",
             since_s=since_s,
         )
-    places = sorted({stack.where for _, _, stack in known if stack.where})
-    where = f" ({'; '.join(places[:3])})" if places else ""
+    waiting = [_waiting(part, stack) for part, _, stack in known]
+    summary, fix = why_all_wait(waiting)
     nodes = sorted({part.node for part, _, _ in known})
-    if len(nodes) > 1 and all(stall.links is not None for _, stall, _ in seen):
-        summary = f"all ranks wait for each other{where}, though data gets through between them"
-        fix = "they disagree on what to send: see their stacks"
-    elif len(nodes) == 1:
-        summary = f"all ranks on {nodes[0]} wait for each other{where}"
-        fix = "they disagree on what to send: see their stacks"
-    else:
-        summary = f"all ranks wait for each other{where}: nothing gets through between "
-        summary += f"{_listed(nodes)}, or they disagree on what to send"
-        fix = "measure the links; then see their stacks"
+    agree = len({(one.site, one.where) for one in waiting}) == 1
+    if agree and len(nodes) > 1:
+        if all(stall.links is not None for _, stall, _ in seen):
+            summary += "; data gets through between them"
+        else:
+            summary += f"; perhaps nothing gets through between {_listed(nodes)}"
+            fix = f"measure the links; if data gets through, {fix}"
     return Diagnosis(summary=summary, fix=fix, since_s=since_s)
+
+
+def _waiting(part: PartStatus, stack: RankStack) -> Waiting:
+    return Waiting(stack.rank, part.node, stack.site or "exchange", stack.where)
 
 
 def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:

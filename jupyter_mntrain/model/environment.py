@@ -18,6 +18,10 @@ CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
 """Where a job's ranks keep checkpoints on their node if they were told no other place. All attempts
 of the job share it: the next one goes on from there."""
 
+CLOCK_VARIABLE = "MNTRAIN_CLOCK"
+"""The Unix time, by the clock of whoever started the attempt, at which the machine's monotonic
+clock was at zero."""
+
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 """Which cluster a driver means when it is not told."""
 

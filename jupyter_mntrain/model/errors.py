@@ -7,6 +7,7 @@ MntrainError
 │   └── PortTakenError somebody else has the port that was asked for
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
 ├── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
+├── MissingLibraryError  what was asked for needs a library that is not installed (exit code 2)
 └── TrustError         a certificate, a token or a proof is not what it should be (exit code 6)
 """
 
@@ -64,6 +65,13 @@ class SpecError(MntrainError):
 
 class RecipeError(MntrainError):
     code = "bad-recipe"
+    exit_code = 2
+
+
+class MissingLibraryError(MntrainError, ImportError):
+    """Raised by the import of what needs the library; an ``ImportError``, too."""
+
+    code = "missing-library"
     exit_code = 2
 
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.sites import Site
 
 SPEC_VERSION = 1
 
@@ -54,7 +55,9 @@ class JobSpec(UserRecord, frozen=True):
         on_stall: what becomes of an attempt that does not get on. ``abort`` ends it as failed.
         priority: of a job that waits in the queue: the higher, the sooner.
         min_nodes: go on without nodes that stay silent, with at least this many; ``None`` = wait
-            for all of them.
+            for all of them. Without the head only if it is more than half of them: or two parts of
+            a network could both go on.
+        mixed_versions: start although torch or the like is not the same on all nodes.
     """
 
     entry: tuple[str, ...]
@@ -69,6 +72,7 @@ class JobSpec(UserRecord, frozen=True):
     on_stall: Literal["report", "abort"] = "report"
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
+    mixed_versions: bool = False
     version: int = SPEC_VERSION
 
     @property
@@ -165,6 +169,7 @@ class RankStack(Record, frozen=True):
 
     Args:
         where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
+        site: the place in torch.distributed where it waits, if it does.
         text: stacks of all its threads, as Python tells them; empty if it did not.
     """
 
@@ -172,6 +177,7 @@ class RankStack(Record, frozen=True):
     doing: Doing
     pid: int | None = None
     where: str = ""
+    site: Site | None = None
     text: str = ""
 
 

@@ -72,6 +72,25 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     learning_rate: float | None = None
 
 
+class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
+    """The loss on text that is not trained on, after ``step`` steps; 0 = before the first one."""
+
+    time_s: float
+    rank: Rank
+    step: int
+    loss: float
+
+
+class RankText(Record, frozen=True, tag_field="kind", tag="text"):
+    """What the model writes after so many steps, when it is asked to go on from ``prompt``."""
+
+    time_s: float
+    rank: Rank
+    step: int
+    prompt: str
+    text: str
+
+
 class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
     """How far a rank is with something that is not a step: loading, reading, measuring.
 
@@ -128,7 +147,10 @@ class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
     part: PartStatus
 
 
-Sample = RankStart | RankStep | RankProgress | RankSaved | RankEnd | LinkSample | PartChange
+RankSample = RankStart | RankStep | RankEvaluation | RankText | RankProgress | RankSaved | RankEnd
+"""What a rank may say. The rest of a journal is ours to say."""
+
+Sample = RankSample | LinkSample | PartChange
 
 
 class JournalLine(Record, frozen=True):

@@ -63,13 +63,41 @@ def is_same_place(one: Placement, other: Placement) -> bool:
     )
 
 
+def may_succeed(record: JobRecord) -> bool:
+    """Whether another node may take the place of a head that is lost.
+
+    Only where a job needs more than half of its nodes: when a network falls into two parts, both
+    would otherwise go on, each for itself.
+    """
+    least = record.spec.min_nodes
+    return (
+        record.spec.max_restarts > 0
+        and not record.is_queued
+        and least is not None
+        and 2 * least > len(record.members)
+    )
+
+
+def may_lead(node_id: NodeId, record: JobRecord) -> bool:
+    """Whether a node may start the next attempt of a job."""
+    is_head = node_id == record.attempt.head.node_id
+    return is_head or (may_succeed(record) and node_id in record.members)
+
+
 def follows(attempt: Attempt, record: JobRecord) -> bool:
-    """Whether ``attempt`` may come after the one that is known: same head, nodes and places."""
+    """Whether ``attempt`` may come after the one that is known: same nodes and places, and the same
+    head, or without it.
+    """
     before = {place.node_id: place for place in record.attempt.placements}
+    head = record.attempt.head.node_id
     return (
         attempt.number > record.attempt.number
         and bool(attempt.placements)
-        and attempt.head.node_id == record.attempt.head.node_id
+        and may_lead(attempt.head.node_id, record)
+        and (
+            attempt.head.node_id == head
+            or head not in {place.node_id for place in attempt.placements}
+        )
         and all(
             place.node_id in before and is_same_place(place, before[place.node_id])
             for place in attempt.placements

@@ -6,7 +6,7 @@ from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import Member, choose_participants, parse_member
 from jupyter_mntrain.plan.placement import place
 from jupyter_mntrain.plan.spec_check import check_spec
-from jupyter_mntrain.plan.versions import Divergence, divergences
+from jupyter_mntrain.plan.versions import Divergence, divergences, refuse_mixed
 
 __all__ = [
     "Divergence",
@@ -20,4 +20,5 @@ __all__ = [
     "find_participants",
     "parse_member",
     "place",
+    "refuse_mixed",
 ]

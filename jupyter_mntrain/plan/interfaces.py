@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_address
+from typing import NamedTuple
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
@@ -57,6 +58,41 @@ def choose_interfaces(
             interface or _loopback(node) for node, interface in zip(nodes, named, strict=True)
         )
     return _fastest_shared(nodes, named)
+
+
+class Faster(NamedTuple):
+    """Links that all participants share and that carry more than those that were named."""
+
+    named: str
+    named_bytes_per_s: float
+    better: str
+    better_bytes_per_s: float
+
+
+def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | None:
+    """What would have been chosen, if that carries at least twice as much.
+
+    Args:
+        nodes: the participants' nodes, in node-rank order.
+        names: of the interfaces that they use.
+    """
+    try:
+        best = choose_interfaces(nodes, [None] * len(nodes))
+        named = choose_interfaces(nodes, names)
+    except SpecError:
+        return None
+    slow = min(zip(map(_carries, named), named, strict=True), key=lambda one: one[0])
+    fast = min(zip(map(_carries, best), best, strict=True), key=lambda one: one[0])
+    if not slow[0] or fast[0] < 2 * slow[0]:
+        return None
+    return Faster(slow[1].name, slow[0], fast[1].name, fast[0])
+
+
+def _carries(interface: Interface) -> float:
+    """Bytes per second; 0.0 where that is not known."""
+    if interface.capacity is not None:
+        return interface.capacity.bytes_per_s
+    return max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8
 
 
 def is_one_machine(nodes: Sequence[NodeInfo]) -> bool:

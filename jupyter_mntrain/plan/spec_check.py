@@ -45,6 +45,11 @@ def check_spec(spec: JobSpec) -> None:
             f"min_nodes {least}: the job has {len(spec.participants)} nodes",
             fix=f"use 1 to {len(spec.participants)}, or leave it out to wait for all",
         )
+    if least is not None and not spec.max_restarts:
+        raise SpecError(
+            f"min_nodes {least}: to go on without a node is to start again, and max_restarts is 0",
+            fix="allow some restarts, or leave min_nodes out",
+        )
     capacity = spec.link_capacity_bytes_per_s
     if capacity is not None and not capacity > 0:
         raise SpecError(

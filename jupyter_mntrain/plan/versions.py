@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.node import NodeInfo, Versions
 
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
 
 GPU_KEYS = frozenset({"cuda", "nccl", "driver"})
 """A node without GPUs has none of these, and that is no disagreement."""
+
+MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "nccl", "python"})
+"""What ranks exchange depends on these; drivers and processors may well differ."""
+
+PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
 
 class Divergence(Record, frozen=True):
@@ -33,6 +39,41 @@ def divergences(nodes: Sequence[NodeInfo]) -> tuple[Divergence, ...]:
     Versions are compared as they are, Python's by its minor version: 3.11.7 and 3.11.9 agree.
     """
     return tuple(one for key in KEYS for one in _of_key(key, nodes))
+
+
+def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
+    """Raises:
+    SpecError: versions that must agree do not; the message names node, package and versions.
+    """
+    different = [one for one in divergences(nodes) if one.key in MUST_AGREE]
+    if different:
+        keys = dict.fromkeys(one.key for one in different)
+        said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
+        fixes = [fix for one in different if (fix := mended(one))]
+        fix = fixes[0] if fixes else "install the same everywhere"
+        raise SpecError(said, fix=f"{fix}; or, at your own risk, launch with --mixed-versions")
+
+
+def _told(different: Sequence[Divergence]) -> str:
+    """Of one key: who has another version than the rest, or who has which."""
+    if different[0].majority is not None:
+        return "; ".join(f"{one.node} has {described(one)}" for one in different)
+    each = [f"{one.value or 'none'} on {one.node}" for one in different]
+    return f"{different[0].key} is not the same everywhere: {', '.join(each)}"
+
+
+def described(one: Divergence) -> str:
+    """Like ``torch 2.9.0, the others have 2.13.0``."""
+    others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
+    return f"{one.key} {one.value or 'not installed'}, {others}"
+
+
+def mended(one: Divergence) -> str | None:
+    """The command that does it, where there is one."""
+    package = PIP_NAMES.get(one.key)
+    if package and one.majority and one.majority != "not installed":
+        return f"pip install {package}=={one.majority} on {one.node}"
+    return None
 
 
 def _of_key(key: str, nodes: Sequence[NodeInfo]) -> list[Divergence]:

@@ -1,4 +1,7 @@
-"""What runs inside ranks: the recorder; and what numbers mean: formulas and peaks. No torch."""
+"""What runs inside ranks: the recorder; and what numbers mean: formulas and peaks.
+
+The package imports no torch; what measures a model (``gemm``, ``memory``, the callbacks) does.
+"""
 
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak

@@ -28,7 +28,7 @@ class ModelShape(Record, frozen=True):
     vocabulary_size: int
 
 
-def layer_flops_per_token(shape: ModelShape, sequence_length: int) -> float:
+def layer_flops_per_token(shape: ModelShape, sequence_length: float) -> float:
     """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B)."""
     query_and_output = 2 * shape.hidden_size * shape.heads * shape.head_dim
     key_and_value = 2 * shape.hidden_size * shape.key_value_heads * shape.head_dim
@@ -47,11 +47,25 @@ def head_flops_per_token(shape: ModelShape) -> float:
 
 
 def stage_flops_per_token(
-    shape: ModelShape, sequence_length: int, *, layers: int, has_head: bool
+    shape: ModelShape, sequence_length: float, *, layers: int, has_head: bool
 ) -> float:
     """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward."""
     head = head_flops_per_token(shape) if has_head else 0.0
     return layers * layer_flops_per_token(shape, sequence_length) + head
+
+
+def dense_flops_per_token(
+    weights: int, *, layers: int, heads: int, head_dim: int, sequence_length: int
+) -> float:
+    """FLOPs of a whole dense decoder for one token: ``6N + 12·L·H·Q·T`` (PaLM appendix B).
+
+    For layers of any kind; where they are a :class:`ModelShape`'s, it is the sum of those.
+
+    Args:
+        weights: of all matrices that a token is multiplied with, the head's included: N.
+    """
+    attention = 2 * layers * heads * head_dim * sequence_length
+    return float(2 * FORWARD_AND_BACKWARD * (weights + attention))
 
 
 def mfu(flops: float | None, seconds: float, peak_flops_per_s: float | None) -> float | None:
@@ -82,18 +96,24 @@ def throughput(tokens: float, seconds: float) -> float | None:
     return tokens / seconds if seconds > 0 else None
 
 
-def ideal_bubble(stages: int, microbatches: int, virtual_stages: int = 1) -> float:
-    """Share of a step that a balanced pipeline must idle: ``(S-1) / (v·M + S-1)``.
+def ideal_bubble(
+    stages: int, microbatches: int, virtual_stages: int = 1, *, schedule: str | None = None
+) -> float:
+    """Share of a step that a balanced pipeline must idle: ``i / (v·M + i)``, ``i = S-1``.
 
-    The same for GPipe (arXiv 1811.06965) and 1F1B; interleaved 1F1B divides it by ``v``, the
-    stages per rank (Megatron-LM, arXiv 2104.04473, section 2.2).
+    The same for GPipe (arXiv 1811.06965) and 1F1B; schedules with ``v`` stages per rank divide it
+    by ``v`` (Megatron-LM, arXiv 2104.04473, section 2.2). What splits the backward fills two thirds
+    of it with the weights' gradients (ZB-H1, arXiv 2401.10241, section 2.3), in a V all of it, if
+    forward, backward and weights take the same time (ZB-V, section 6).
 
     Args:
         stages: pipeline ranks, S.
         microbatches: per schedule step, M.
         virtual_stages: stages on each rank, v.
+        schedule: its name in a recipe.
     """
-    idle = stages - 1
+    filled = {"interleaved-zero-bubble": 2 / 3, "zbv": 1.0, "dualpipev": 1.0}
+    idle = (stages - 1) * (1.0 - filled.get(schedule or "", 0.0))
     return idle / (virtual_stages * microbatches + idle)
 
 

@@ -17,14 +17,18 @@ from types import TracebackType
 from typing import Any, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model.api import rank_file
+from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.metrics import (
     RankEnd,
+    RankEvaluation,
     RankProgress,
+    RankSample,
     RankSaved,
     RankStart,
     RankStep,
+    RankText,
     encoder,
 )
 from jupyter_mntrain.telemetry.progress import Pace, drawn, length, tracked
@@ -34,6 +38,9 @@ T = TypeVar("T")
 
 MESSAGE_LIMIT = 2000
 """Characters of an error message that go into the last line."""
+
+TEXT_LIMIT = 100_000
+"""Characters of what a model is asked and writes: a line is read in blocks of 1 MiB."""
 
 WHAT_LIMIT = 200
 """Characters of what a rank says it is doing: people read it on one line."""
@@ -54,7 +61,7 @@ class Recorder:
 
     Args:
         directory: instead of ``$MNTRAIN_METRICS_DIR``.
-        clock: Unix time in seconds.
+        clock: Unix time in seconds; ``None`` = that of the job.
         stopwatch: seconds from an arbitrary start, for durations.
         environment: where torchrun's variables are read.
     """
@@ -63,13 +70,13 @@ class Recorder:
         self,
         directory: Path | None = None,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         if directory is None and environment.get(METRICS_VARIABLE):
             directory = Path(environment[METRICS_VARIABLE])
-        self._clock = clock
+        self._clock = clock or clock_of(environment)
         self._stopwatch = stopwatch
         self._rank = Rank(int(environment.get("RANK", "0")))
         self._local_rank = int(environment.get("LOCAL_RANK", "0"))
@@ -177,6 +184,29 @@ class Recorder:
         if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
             self._write(sample)
 
+    def evaluated(self, step: int, loss: SupportsFloat) -> None:
+        """Say what the loss is, after so many steps, on text that is not trained on."""
+        if self._step == 0:
+            self._last = self._stopwatch()  # no part of the first step, as loading is not
+        if self._file is not None:
+            self._write(
+                RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=_number(loss))
+            )
+
+    def wrote(self, step: int, prompt: str, text: str) -> None:
+        """Say what the model makes of ``prompt`` after so many steps."""
+        if self._file is not None:
+            limit = TEXT_LIMIT
+            self._write(
+                RankText(
+                    time_s=self._clock(),
+                    rank=self._rank,
+                    step=step,
+                    prompt=prompt[:limit],
+                    text=text[:limit],
+                )
+            )
+
     def saved(self, step: int) -> None:
         """Say that a checkpoint of ``step`` steps is whole, on all ranks."""
         if self._file is not None:
@@ -220,7 +250,7 @@ class Recorder:
         else:
             self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
 
-    def _write(self, sample: RankStart | RankStep | RankProgress | RankSaved | RankEnd) -> None:
+    def _write(self, sample: RankSample) -> None:
         if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank
             return
         line = memoryview(encoder.encode(sample) + b"\n")

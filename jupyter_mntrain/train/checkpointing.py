@@ -18,10 +18,10 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoints import CheckpointDirectory
-from jupyter_mntrain.train.decoder import EMBEDDING, HEAD
-from jupyter_mntrain.train.optimiser import ADAMW_STATE, Optimiser
+from jupyter_mntrain.train.layout import Grid
+from jupyter_mntrain.train.optimiser import Optimiser
 from jupyter_mntrain.train.pipeline import Pipeline
-from jupyter_mntrain.train.resuming import Found, find_newest, load
+from jupyter_mntrain.train.resuming import Found, find_newest, load, name_of_rows
 from jupyter_mntrain.train.saving import Saver
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.world import Report, World, agree
@@ -38,6 +38,7 @@ class Checkpointing:
 
     Args:
         digests: of this run; compared with a checkpoint's.
+        grid: who holds the same parameters.
         model: holds the parameters to save.
         say: prints a line.
     """
@@ -49,6 +50,7 @@ class Checkpointing:
         recorder: Recorder,
         *,
         digests: Mapping[str, str],
+        grid: Grid,
         model: Pipeline,
         say: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
@@ -58,6 +60,7 @@ class Checkpointing:
         self._section = recipe.checkpoint
         self._last_step = recipe.train.steps
         self._world = world
+        self._grid = grid
         self._recorder = recorder
         self._model = model
         self._say = say
@@ -69,6 +72,7 @@ class Checkpointing:
                 self._directory,
                 world,
                 keep=self._section.keep,
+                copies=self._section.copies,
                 attempt=attempt,
                 digests=self._digests,
                 say=lambda line: say(f"checkpoint: {line}"),
@@ -82,6 +86,11 @@ class Checkpointing:
     def is_on(self) -> bool:
         """Whether there is anywhere to save."""
         return self._saver is not None
+
+    @property
+    def directory(self) -> Path | None:
+        """Where this run's checkpoints lie on this node."""
+        return None if self._directory is None else self._directory.path
 
     def resume(self, optimiser: Optimiser) -> int:
         """Take over the newest checkpoint; the number of steps that are done.
@@ -142,11 +151,26 @@ class Checkpointing:
         return every > 0 and step % every == 0
 
     def _begin(self, saver: Saver, step: int, optimiser: Optimiser) -> None:
-        state = {f"optimizer/{name}": one for name, one in optimiser.state().items()}
-        state |= {f"model/{name}": one for name, one in self._model.parameters().items()}
-        state |= _random_state(self._world)
+        state = self._state(optimiser)
+        # Replicas hold the same: each writes a share of it.
+        mine = sorted(state)[self._grid.replica_of(self._world.rank) :: self._grid.replicas]
+        state = {name: state[name] for name in mine} | _random_state(self._world)
         self._recorder.progress("saving a checkpoint", 0, 1)
         saver.begin(step, state)
+
+    def _state(self, optimiser: Optimiser) -> dict[str, torch.Tensor]:
+        """What this rank holds, by the names in a checkpoint. They are not copies."""
+        parameters, rows = self._model.parameters(), self._model.rows()
+        state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
+        state |= {f"optimizer/{name}": one for name, one in optimiser.state().items()}
+        if not rows:
+            return state
+        found = {}
+        for name, one in state.items():
+            parameter = name.rpartition("/")[2]
+            is_split = one.shape == parameters[parameter].shape
+            found[name_of_rows(name, *rows[parameter]) if is_split else name] = one
+        return found
 
     def _finish(self, saver: Saver) -> None:
         if not saver.is_pending:
@@ -180,31 +204,26 @@ class Checkpointing:
 
     def _restore(self, found: Found, optimiser: Optimiser) -> None:
         assert self._directory is not None  # noqa: S101
-        parameters = self._model.parameters()
+        state = self._state(optimiser)
         random = _random_state(self._world) if found.manifest.world_size == self._world.size else {}
-        wanted = [f"model/{name}" for name in parameters]
-        wanted += [f"optimizer/{name}" for name in optimiser.state_names()]
         loaded = load(
             self._world,
             self._directory,
             found,
-            [*wanted, *random],
-            # One rank alone holds a tied embedding once, and saves it under its first name.
-            stand_in={
-                f"{kind}{HEAD}": f"{kind}{EMBEDDING}"
-                for kind in ("model/", *(f"optimizer/{state}/" for state in ADAMW_STATE))
-            },
+            [*state, *random],
             progress=self._recorder.progress,
         )
-        missing = [name for name in wanted if name not in loaded]
+        missing = [name for name in state if name not in loaded]
         if missing:
             cause = f"the checkpoint of step {found.manifest.step} lacks {missing[0]}"
-            raise RecipeError(cause, fix="delete it; the one before is taken then")
+            fix = "delete it; the one before is taken then"
+            if missing[0].startswith("optimizer/"):
+                fix = "set optimizer.kind, optimizer.precision and model.dtype as they were saved"
+            raise RecipeError(cause, fix=fix)
         with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter.copy_(loaded[f"model/{name}"])
-        state = {name: loaded[f"optimizer/{name}"] for name in optimiser.state_names()}
-        optimiser.restore(state, found.manifest.step)
+            for name, one in state.items():
+                one.copy_(loaded[name])
+        optimiser.go_on(found.manifest.step)
         _set_random_state(self._world, loaded)
 
 

@@ -32,12 +32,14 @@ class Manifest(Record, frozen=True):
         attempt: that saved it. A run that went back to an earlier step may save this one again.
         shard_bytes: size of each rank's shard, by rank.
         digests: of what must be the same for the run to go on: model, batches.
+        hosts: that each rank ran on, for people.
     """
 
     step: int
     attempt: int
     shard_bytes: tuple[int, ...]
     digests: dict[str, str] = {}
+    hosts: tuple[str, ...] = ()
     format: int = FORMAT
 
     @property
@@ -81,21 +83,31 @@ class CheckpointDirectory:
 
     def begin(self, step: int) -> Path:
         """Where the shards of a save are written until all of them are there."""
-        unfinished = self._unfinished(step)
+        unfinished = self._mine(step)
         unfinished.mkdir(parents=True, exist_ok=True)
         return unfinished
 
     def publish(self, manifest: Manifest) -> None:
         """Make an unfinished save a checkpoint. Every node does it, also in a shared directory."""
-        target = self.of(manifest.step)
-        if target.is_dir() and self._unfinished(manifest.step).is_dir():
+        target, unfinished = self.of(manifest.step), self._unfinished(manifest)
+        content = msgspec.json.encode(manifest)
+        if target.is_dir() and unfinished.is_dir():
             # Of a run that was further once and has gone back, or a node that renamed it before us.
-            self._merge(self._unfinished(manifest.step), target)
+            self._merge(unfinished, target)
         with suppress(FileNotFoundError):
-            self._unfinished(manifest.step).rename(target)
-        write_atomically(target / MANIFEST, msgspec.json.encode(manifest))
+            # All of it appears at once.
+            write_atomically(unfinished / MANIFEST, content)
+            unfinished.rename(target)
+        write_atomically(target / MANIFEST, content)
         fsync_directory(target)
         fsync_directory(self.path)
+
+    def adopt(self, manifest: Manifest) -> None:
+        """Finish what was cut off here after another node had published it: every shard was whole
+        by then.
+        """
+        if manifest.step not in self.manifests() and self._unfinished(manifest).is_dir():
+            self.publish(manifest)
 
     def prune(self, keep: int) -> None:
         """Delete all but the newest ``keep``."""
@@ -104,7 +116,7 @@ class CheckpointDirectory:
 
     def discard(self, step: int) -> None:
         """Give up a save."""
-        shutil.rmtree(self._unfinished(step), ignore_errors=True)
+        shutil.rmtree(self._mine(step), ignore_errors=True)
 
     def clean(self, last: int) -> None:
         """Delete what was not finished, and what lies beyond the ``last`` step gone on from."""
@@ -120,8 +132,11 @@ class CheckpointDirectory:
         except OSError:
             return []
 
-    def _unfinished(self, step: int) -> Path:
-        return self.path / f".step-{step:08d}.attempt-{self._attempt}"
+    def _unfinished(self, of: Manifest) -> Path:
+        return self.path / f".step-{of.step:08d}.attempt-{of.attempt}"
+
+    def _mine(self, step: int) -> Path:
+        return self._unfinished(Manifest(step=step, attempt=self._attempt, shard_bytes=()))
 
     @staticmethod
     def _merge(unfinished: Path, target: Path) -> None:

@@ -7,24 +7,34 @@ picks the wrong attention mask on models that mix full and sliding attention (me
 
 from __future__ import annotations
 
+import copy
+import logging
 import os
 
 # Before transformers is imported, which reads it once: a training run never asks the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.presets import FAMILIES
 from jupyter_mntrain.train.recipe import preset_config
 from jupyter_mntrain.train.sections import ModelSection
+from jupyter_mntrain.train.tokens import END_OF_TEXT_ID
+
+# transformers imports torchao with any model, where it is installed, and that tells in four lines
+# which kernels for GPUs that are not here it could not load: an error of ours is one line.
+for _talkative in ("torchao", "torch.utils._pytree"):
+    logging.getLogger(_talkative).setLevel(logging.ERROR)
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -42,6 +52,10 @@ class StageModule(nn.Module):
 
     Shapes: ids (b, T) int64, hidden (b, T, d), logits (b, T, V).
 
+    Attributes:
+        leaves_head: whether the last stage hands out hidden states, and the loss projects them.
+        keeping: a context for the forward pass, in which autograd saves what it needs later.
+
     Args:
         causal: the model with the other stages' layers skipped.
         layers: indices of the layers that are there.
@@ -53,15 +67,18 @@ class StageModule(nn.Module):
         self.layers = layers
         self.first = first
         self.last = last
+        self.leaves_head = False
+        self.keeping: AbstractContextManager[None] = nullcontext()
 
     def forward(self, value: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
         # use_cache=False is a must: with a cache transformers stops telling documents apart by
         # their positions, and says nothing.
         name = "input_ids" if self.first else "inputs_embeds"
         decoder = self.causal.model
-        output = decoder(**{name: value}, position_ids=position_ids, use_cache=False)
+        with self.keeping:
+            output = decoder(**{name: value}, position_ids=position_ids, use_cache=False)
         hidden: torch.Tensor = output.last_hidden_state
-        return self.causal.lm_head(hidden) if self.last else hidden
+        return self.causal.lm_head(hidden) if self.last and not self.leaves_head else hidden
 
     def weights(self) -> dict[str, nn.Parameter]:
         """Parameters by the name they have in the whole model and in its files."""
@@ -80,7 +97,7 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
     if section.path is None:
         fields = preset_config(section)
         return AutoConfig.for_model(
-            **fields, vocab_size=vocabulary_size, bos_token_id=None, eos_token_id=None
+            **fields, vocab_size=vocabulary_size, bos_token_id=None, eos_token_id=END_OF_TEXT_ID
         )
     directory = model_directory(section)
     try:
@@ -119,6 +136,15 @@ def model_shape(config: Any) -> ModelShape:
         head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
         vocabulary_size=config.vocab_size,
     )
+
+
+def published_config(config: Any, dtype: torch.dtype) -> Any:
+    """What goes beside the weights: it also names the class that loads them, and their dtype."""
+    published = copy.deepcopy(config)
+    # transformers' own table: a config of ours, unlike one of a directory, does not know its class.
+    published.architectures = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type]]
+    published.dtype = dtype
+    return published
 
 
 def meta_stage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import Any
 
@@ -11,19 +12,27 @@ import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
+from jupyter_mntrain.telemetry.gemm import device_peak
+from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.batches import Batch
 from jupyter_mntrain.train.checkpointing import Checkpointing
 from jupyter_mntrain.train.decoder import model_shape
-from jupyter_mntrain.train.gemm import device_peak
-from jupyter_mntrain.train.layout import Layout
-from jupyter_mntrain.train.memory import MemoryGauge
+from jupyter_mntrain.train.estimate import memory_estimate
 from jupyter_mntrain.train.optimiser import Optimiser
-from jupyter_mntrain.train.pipeline import DTYPES, Pipeline
+from jupyter_mntrain.train.output import DESCRIPTION, Output, describe
+from jupyter_mntrain.train.pipeline import Pipeline
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
+from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
+from jupyter_mntrain.train.sampling import Sampler, ends_of
 from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.stages import DTYPES
 from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
-from jupyter_mntrain.train.world import World, join_world, topology
+from jupyter_mntrain.train.world import World, form_groups, join_world, topology
+
+STEADY_AFTER = 2
+"""Steps; the first one also allocates, compiles and connects."""
 
 
 class TrainResult(Record, frozen=True):
@@ -37,6 +46,10 @@ class TrainResult(Record, frozen=True):
     gradient_norms: tuple[float, ...]
     """Of the whole model, before clipping."""
     step_s: tuple[float, ...]
+    evaluations: dict[int, float]
+    """Steps that were done → mean cross-entropy per token of the text that was held out."""
+    samples: dict[int, tuple[str, ...]] = {}
+    """Steps that were done → what the model wrote to each prompt."""
 
 
 def train(recipe: Recipe) -> TrainResult:
@@ -71,34 +84,73 @@ class Trainer:
         self.world = world
         self.recorder = recorder
         self.memory = MemoryGauge(world.device)
+        refuse_missing(recipe, world)
 
         # Data and model, agreed with the other ranks: nothing has been sent but hashes.
         ready = prepare(recipe, world, recorder.progress)
-        self.batches = ready.batches
+        self.batches, self.held_out = ready.batches, ready.held_out
 
         # The pipeline, measured from outside.
         self.stopwatch = Stopwatch(world.device)
         self.meter = StageMeter(self.stopwatch)
+        groups = form_groups(world, ready.grid, recipe.train.timeout_s)
         self.pipeline = Pipeline(
-            recipe, ready.config, ready.layout, world, ready.modules, self.meter
+            recipe, ready.config, ready.layout, groups, ready.modules, self.meter
         )
         self.pipeline.measure()
+        self.sampler = Sampler(
+            recipe,
+            self.pipeline,
+            ready.prompts,
+            ready.tokens,
+            ends_of(ready.config.eos_token_id, ready.tokens),
+        )
+        self.samples: dict[int, tuple[str, ...]] = {}
         self.optimiser = Optimiser(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
+
+        # Where the model goes at the end: nothing of that should go wrong only then.
+        self.output = Output(recipe, world, ready.config, ready.tokens, say=_say)
+        self.output.refuse()
 
         # Where an earlier attempt of this job stood, or the beginning.
         self.checkpoints = Checkpointing(
-            recipe, world, recorder, digests=ready.digests, model=self.pipeline, say=_say
+            recipe,
+            world,
+            recorder,
+            digests=ready.digests,
+            grid=ready.grid,
+            model=self.pipeline,
+            say=_say,
         )
         self.first_step = self.checkpoints.resume(self.optimiser)
+        if self.checkpoints.directory is not None and world.local_rank == 0:
+            described = self.checkpoints.directory / DESCRIPTION
+            describe(recipe, ready.config, ready.tokens, described)
 
         # Say who we are before the first step.
-        self.flops_per_token = _flops_per_token(recipe, ready.config, ready.layout, world.rank)
+        self.flops_per_token = _flops_per_token(ready, ready.grid.place_of(world.rank))
         self._introduce(ready)
 
     def run(self) -> TrainResult:
+        with open_reports(
+            self.recipe,
+            self.world,
+            directory=self.checkpoints.directory,
+            first_step=self.first_step,
+            say=_say,
+        ) as reports:
+            return self._run(reports)
+
+    def _run(self, reports: Reports) -> TrainResult:
         losses: list[float] = []
         norms: list[float] = []
         times: list[float] = []
+        evaluations: dict[int, float] = {}
+        if self.held_out is not None:
+            loss = evaluations[self.first_step] = self.evaluate(self.first_step, self.held_out)
+            # An earlier attempt has told this one, if it came to it on its own.
+            if not (self.first_step and self._is_to_evaluate(self.first_step)):
+                reports.evaluated(self.first_step, loss)
         last = time.perf_counter()
         for step in range(self.first_step, self.recipe.train.steps):
             learning_rate = self.optimiser.learning_rate
@@ -113,10 +165,20 @@ class Trainer:
             self.recorder.step(
                 step=step + 1, step_s=times[-1], learning_rate=learning_rate, **sample
             )
+            reports.step(step + 1, sample, learning_rate=learning_rate, step_s=times[-1])
             self._log(step + 1, sample, learning_rate, times)
+            if self.held_out is not None and self._is_to_evaluate(step + 1):
+                loss = evaluations[step + 1] = self.evaluate(step + 1, self.held_out)
+                reports.evaluated(step + 1, loss)
+                last = time.perf_counter()
+            if len(times) == STEADY_AFTER:
+                self._send_ahead(sample["compute_s"])
+                last = time.perf_counter()
             if self.checkpoints.after(step + 1, self.optimiser):
                 break
         self.checkpoints.close()
+        steps_done = self.first_step + len(times)
+        self.output.write(self.pipeline.written_once(), steps_done, self.recorder.progress)
         return TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
@@ -124,6 +186,8 @@ class Trainer:
             losses=tuple(losses),
             gradient_norms=tuple(norms),
             step_s=tuple(times),
+            evaluations=evaluations,
+            samples=self.samples,
         )
 
     def step(self, step: int) -> dict[str, Any]:
@@ -134,7 +198,7 @@ class Trainer:
 
         begin = mark()
         loss = self.pipeline.forward_backward(batch)
-        self.pipeline.share_tied_gradient()
+        self.pipeline.share_gradients()
         passed = mark()
         square = self.optimiser.gradient_square()
         squared = mark()
@@ -147,32 +211,69 @@ class Trainer:
         self.checkpoints.count(votes.tolist())
         compute_s = self.meter.compute_s()
         return {
-            "tokens": self.recipe.tokens_per_step,
+            "tokens": batch.tokens,
             "loss": loss.item(),
             "grad_norm": norm.item(),
             "compute_s": compute_s,
             "wait_s": max(0.0, seconds(begin, passed) - compute_s) + seconds(squared, agreed),
             "optimiser_s": seconds(passed, squared) + seconds(agreed, end),
-            "flops": self.flops_per_token * self.recipe.tokens_per_step,
+            "flops": self.flops_per_token * batch.tokens / self.recipe.data_parallel.width,
             "sent_bytes": dict(self.meter.sent_bytes),
             "received_bytes": dict(self.meter.received_bytes),
             "memory_bytes": self.memory.bytes(),
         }
 
+    def _send_ahead(self, compute_s: float) -> None:
+        said = self.pipeline.send_ahead(compute_s)
+        if said and self.world.is_head:
+            _say(said)
+
+    def evaluate(self, step: int, held_out: Batch) -> float:
+        """The mean loss per token after so many steps, on every rank."""
+        total = torch.tensor(self.pipeline.evaluate(held_out, self.recorder.progress))
+        total = total.double().to(self.world.device)
+        dist.all_reduce(total)
+        loss = total.item() / max(1, held_out.counted)
+        self.recorder.evaluated(step, loss)
+        if self.world.is_head:
+            _say(f"evaluation after step {step}: loss {loss:.4f} on {len(held_out)} sequences")
+        if self.sampler.prompts:
+            self._write_samples(step)
+        return loss
+
+    def _write_samples(self, step: int) -> None:
+        self.samples[step] = self.sampler.write(self.recorder.progress)
+        if not self.world.is_head:
+            return
+        for prompt, text in zip(self.sampler.prompts, self.samples[step], strict=True):
+            self.recorder.wrote(step, prompt.text, text)
+            _say(f"sample after step {step}: {prompt.text!r} → {text!r}")
+
+    def _is_to_evaluate(self, step: int) -> bool:
+        interval = self.recipe.evaluation.interval_steps
+        return step % interval == 0 or step == self.recipe.train.steps
+
     def _introduce(self, ready: Prepared) -> None:
         rank, layout = self.world.rank, ready.layout
+        place = ready.grid.place_of(rank)
         if rank == 0:
             _say(topology(ready.reports))
+            if ready.grid.width > 1:
+                hosts = [report.host for report in ready.reports]
+                _say(f"data parallel: {ready.grid.in_words(hosts)}")
             _say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
         dist.barrier()  # so that all ranks load the node at once, as they will in training
+        if self.pipeline.note and rank == 0:
+            _say(f"pipeline: {self.pipeline.note}")
         dtype = DTYPES[self.recipe.model.dtype]
         peak = device_peak(self.world.device, dtype, self.recorder.progress)
         parameters = sum(p.numel() for p in self.pipeline.parameters().values())
-        layers, stages = layout.layers_of(rank), layout.stages_of(rank)
+        layers, stages = layout.layers_of(place), layout.stages_of(place)
         _say(
             f"rank {rank} host={self.world.host} pid={os.getpid()} device={self.world.device} "
             f"stages={list(stages)} layers={list(layers)} parameters={parameters:,}"
         )
+        self._say_memory(ready.config)
         self.recorder.start(
             device=_device_name(self.world.device),
             peak_flops_per_s=peak.flops_per_s if peak else None,
@@ -186,8 +287,15 @@ class Trainer:
             schedule=self.recipe.pipeline.schedule,
             microbatches=self.recipe.pipeline.microbatches,
             saves=self.checkpoints.is_on,
-            neighbours=layout.neighbours(rank, tied=ready.config.tie_word_embeddings),
+            neighbours=self.pipeline.neighbours(),
         )
+
+    def _say_memory(self, config: Any) -> None:
+        shapes = self.pipeline.stage_shapes()
+        estimate = memory_estimate(model_shape(config), self.recipe, shapes)
+        _say(f"rank {self.world.rank} memory: {estimate}")
+        if self.recipe.memory.offload_activations and self.world.device.type == "cpu":
+            _say(f"rank {self.world.rank} memory: on a CPU activations are on the host already")
 
     def _log(
         self, step: int, sample: dict[str, Any], learning_rate: float, times: list[float]
@@ -196,19 +304,19 @@ class Trainer:
         if self.world.rank != 0 or (step % interval and step not in {1, steps}):
             return
         recent = times[-interval:]
-        rate = self.recipe.tokens_per_step * len(recent) / sum(recent)
+        rate = sample["tokens"] * len(recent) / sum(recent)
         _say(
             f"step {step}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
             f"lr {learning_rate:.2e} {rate:,.0f} tokens/s"
         )
 
 
-def _flops_per_token(recipe: Recipe, config: Any, layout: Layout, rank: int) -> float:
+def _flops_per_token(ready: Prepared, rank: int) -> float:
     return stage_flops_per_token(
-        model_shape(config),
-        recipe.data.sequence_length,
-        layers=len(layout.layers_of(rank)),
-        has_head=rank == layout.last_rank,
+        model_shape(ready.config),
+        ready.seen_tokens,
+        layers=len(ready.layout.layers_of(rank)),
+        has_head=rank == ready.layout.last_rank,
     )
 
 
@@ -217,4 +325,6 @@ def _device_name(device: torch.device) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the job's log is this process's output
+    # A model may write any character; training does not end over one that this log lacks.
+    encoding = sys.stdout.encoding or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the job's log is this process's output

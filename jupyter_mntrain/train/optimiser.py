@@ -1,4 +1,4 @@
-"""AdamW over a rank's own parameters, clipped by the norm of the whole model's gradient."""
+"""A rank's own parameters updated, clipped by the norm of the whole model's gradient."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from jupyter_mntrain.train.decoder import EMBEDDING, HEAD
+from jupyter_mntrain.train.fusing import FusedBackward
+from jupyter_mntrain.train.precision import MasterUpdate, RoundedUpdate, Update
 from jupyter_mntrain.train.sections import Recipe
 
 
@@ -25,15 +28,12 @@ def learning_rate_ratio(step: int, *, steps: int, warmup_steps: int, min_ratio: 
     return min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-ADAMW_STATE = ("step", "exp_avg", "exp_avg_sq")
-
-
 class Optimiser:
     """One per rank; the same learning rate everywhere.
 
     Args:
         parameters: this rank's, by name.
-        counted_once: those whose gradient belongs into the global norm.
+        counted_once: those whose gradient belongs into the global norm: not a tied copy.
     """
 
     def __init__(
@@ -42,26 +42,15 @@ class Optimiser:
         parameters: Mapping[str, nn.Parameter],
         counted_once: Mapping[str, nn.Parameter],
     ) -> None:
-        section = recipe.optimizer
-        self._by_name = dict(parameters)
-        matrices = [p for p in parameters.values() if p.ndim > 1]
-        vectors = [p for p in parameters.values() if p.ndim <= 1]
-        self._parameters = [*matrices, *vectors]
-        self._counted = list(counted_once.values())
-        self._clip_norm = section.clip_norm
-        # Norms and biases are not decayed: pulling a norm's weight to zero is no regulariser.
-        self._adamw = torch.optim.AdamW(
-            [
-                {"params": matrices, "weight_decay": section.weight_decay},
-                {"params": vectors, "weight_decay": 0.0},
-            ],
-            lr=section.learning_rate,
-            betas=section.betas,
-            eps=section.epsilon,
-            fused=True,
-        )
         self._recipe = recipe
+        self._parameters = list(parameters.values())
+        self._counted = list(counted_once.values())
+        self._updates = _updates(recipe, parameters, is_tied=HEAD not in counted_once)
         self._step = 0
+        self._fused: FusedBackward | None = None
+        if recipe.memory.fused_backward:
+            backwards = recipe.train.accumulation * recipe.pipeline.microbatches
+            self._fused = FusedBackward(parameters, backwards, self._update_one)
 
     @property
     def learning_rate(self) -> float:
@@ -75,31 +64,19 @@ class Optimiser:
         return self._recipe.optimizer.learning_rate * ratio
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What AdamW remembers of each parameter: ``exp_avg/NAME`` and so on. Empty at first."""
-        return {
-            f"{kind}/{name}": value
-            for name, parameter in self._by_name.items()
-            for kind, value in self._adamw.state[parameter].items()
-        }
+        """What it remembers of each parameter: ``exp_avg/NAME`` and so on."""
+        updates = self._updates.values()
+        return {name: one for update in updates for name, one in update.state().items()}
 
-    def state_names(self) -> list[str]:
-        """Of what :meth:`state` has after the first step."""
-        return [f"{kind}/{name}" for name in self._by_name for kind in ADAMW_STATE]
-
-    def restore(self, state: Mapping[str, torch.Tensor], step: int) -> None:
-        """Go on as after ``step`` steps.
-
-        Args:
-            state: everything :meth:`state_names` names.
-        """
-        for name, parameter in self._by_name.items():
-            self._adamw.state[parameter] = {
-                kind: state[f"{kind}/{name}"].to(parameter.device) for kind in ADAMW_STATE
-            }
+    def go_on(self, step: int) -> None:
+        """As after ``step`` steps; what :meth:`state` has must be as it was then."""
         self._step = step
 
     def gradient_square(self) -> torch.Tensor:
         """Squared norm of the gradients this rank accounts for: a float64 scalar."""
+        square = None if self._fused is None else self._fused.take_square()
+        if square is not None:
+            return square
         gradients = [p.grad for p in self._counted if p.grad is not None]
         return get_total_norm(gradients).double().square()
 
@@ -119,14 +96,47 @@ class Optimiser:
         cast = torch.tensor(votes, dtype=torch.float64, device=square.device)
         sums = torch.cat([torch.stack([loss.double(), square]), cast])
         dist.all_reduce(sums)
-        return sums[0], sums[1].sqrt(), sums[2:]
+        # Every replica has the same gradient, and has counted it.
+        square = sums[1] / self._recipe.data_parallel.replicas
+        return sums[0], square.sqrt(), sums[2:]
 
     def update(self, norm: torch.Tensor) -> None:
-        """Clip to the global ``norm``, step, and forget the gradients."""
-        if self._clip_norm:
-            clip_grads_with_norm_(self._parameters, self._clip_norm, norm.float())
-        for group in self._adamw.param_groups:
-            group["lr"] = self.learning_rate
-        self._adamw.step()
-        self._adamw.zero_grad()
+        """Clip to the global ``norm``, step, and forget the gradients.
+
+        With a fused backward pass all that has been done, but for the clipping.
+        """
+        clip_norm = self._recipe.optimizer.clip_norm
+        if clip_norm:
+            clip_grads_with_norm_(self._parameters, clip_norm, norm.float())
+        if self._fused is None:
+            for name in self._updates:
+                self._update_one(name)
         self._step += 1
+
+    def _update_one(self, name: str) -> None:
+        self._updates[name].step(self.learning_rate, self._step)
+
+
+def _updates(
+    recipe: Recipe, parameters: Mapping[str, nn.Parameter], *, is_tied: bool
+) -> dict[str, Update]:
+    """By the parameter they are of, or one of all where nothing is done one by one."""
+    section = recipe.optimizer
+    match recipe.precision:
+        case "plain" if not recipe.memory.fused_backward:
+            return {"": Update(section, parameters)} if parameters else {}
+        case "plain":
+            return {name: Update(section, {name: one}) for name, one in parameters.items()}
+        case "float32-master":
+            return {name: MasterUpdate(section, name, one) for name, one in parameters.items()}
+    return {
+        name: RoundedUpdate(
+            section,
+            name,
+            one,
+            seed=recipe.train.seed,
+            # Both copies of a tied embedding are rounded alike.
+            drawn_as=EMBEDDING if is_tied and name == HEAD else name,
+        )
+        for name, one in parameters.items()
+    }

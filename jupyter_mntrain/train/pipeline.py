@@ -2,69 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import (
-    PipelineStage,
-    Schedule1F1B,
-    ScheduleGPipe,
-    ScheduleInterleaved1F1B,
-)
-from torch.nn.functional import cross_entropy
+from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
-from jupyter_mntrain.train.decoder import (
-    EMBEDDING,
-    HEAD,
-    StageModule,
-    materialise,
-    meta_stage,
-    model_directory,
-)
+from jupyter_mntrain.train.batches import Batch
+from jupyter_mntrain.train.decoder import EMBEDDING, HEAD, StageModule
+from jupyter_mntrain.train.estimate import StageShape
 from jupyter_mntrain.train.layout import Layout
+from jupyter_mntrain.train.links import measure_links
+from jupyter_mntrain.train.losses import Loss, choose_loss, from_logits, make_loss
+from jupyter_mntrain.train.offloading import Offload
+from jupyter_mntrain.train.replicas import add_up
+from jupyter_mntrain.train.runtime import (
+    RuntimeChangedError,
+    make_eager,
+    make_forward_only,
+    make_schedule,
+    most_held,
+)
+from jupyter_mntrain.train.schedules import in_flight
 from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.sharding import Shards
+from jupyter_mntrain.train.stages import DTYPES
 from jupyter_mntrain.train.stopwatch import StageMeter
-from jupyter_mntrain.train.weights import load_weights, seeded_weights
-from jupyter_mntrain.train.world import World
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-def build_modules(
-    recipe: Recipe,
-    config: Any,
-    layout: Layout,
-    rank: int,
-    device: torch.device,
-    progress: Progress = unwatched,
-) -> dict[int, StageModule]:
-    """The stages of one rank by index, with only their own tensors made or read.
-
-    Raises:
-        RecipeError: the model directory lacks what a stage needs.
-    """
-    stages = {
-        index: meta_stage(
-            config,
-            layout.stages[index],
-            first=index == 0,
-            last=index == layout.last_stage,
-            dtype=DTYPES[recipe.model.dtype],
-            attention=recipe.model.attention,
-        )
-        for index in layout.stages_of(rank)
-    }
-    size = sum(one.nbytes for stage in stages.values() for one in stage.weights().values())
-    what = "making the weights" if recipe.model.path is None else "loading the model"
-    tally = Tally(progress, what, size, "B")
-    return {
-        index: materialise(stage, _weights(recipe, config, stage.weights(), device, tally), device)
-        for index, stage in stages.items()
-    }
+from jupyter_mntrain.train.world import Groups
 
 
 class Pipeline:
@@ -73,7 +41,8 @@ class Pipeline:
     Shapes are static: torch would otherwise run an extra forward and backward to find them.
 
     Args:
-        modules: from :func:`build_modules`.
+        groups: the ranks of this pipeline, and of its replicas.
+        modules: from :func:`~jupyter_mntrain.train.stages.build_modules`.
         meter: told of every second computed and every byte exchanged, once attached.
     """
 
@@ -82,31 +51,91 @@ class Pipeline:
         recipe: Recipe,
         config: Any,
         layout: Layout,
-        world: World,
+        groups: Groups,
         modules: Mapping[int, StageModule],
         meter: StageMeter,
     ) -> None:
         self._recipe = recipe
         self._layout = layout
-        self._world = world
+        self._groups = groups
+        self._world = groups.pipeline
         self._meter = meter
         self._modules = modules
+        self._shards = (
+            Shards(modules.values(), groups.shards, groups.pipeline.device)
+            if groups.shards is not None
+            else None
+        )
+        self._config = config
+        self._evaluator: Any = None
+        self._sampler: Any = None
         self._is_tied = bool(config.tie_word_embeddings)
+        self._hidden_size = int(config.hidden_size)
         self._has_first = 0 in modules
         self._has_last = layout.last_stage in modules
-        self._stages = [self._stage(index, config) for index in modules]
-        self._timed_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = _cross_entropy
+        self._shape = (recipe.microbatch_size, recipe.data.sequence_length)
+        self._stages = [self._stage(index, config, self._shape) for index in modules]
+        self._sum_of_losses = self._make_loss()
+        self._timed_loss = self._sum_of_losses
+        self._counted = 1.0
+        """Tokens of the step under way whose loss counts."""
+        self.note = ""
+        """What a person should know of the schedule."""
+        given, stages = recipe.pipeline.in_flight, len(layout.stages)
+        # Of 1F1B, until the links are known.
+        self._ahead = tuple(range(stages, 0, -1)) if given == "auto" else given
         self._schedule = self._make_schedule()
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """This rank's parameters by their name in the whole model."""
+        """What this rank updates, by the name in the whole model: of shards, its :meth:`rows`."""
+        if self._shards is not None:
+            return self._shards.parts
         stages = self._modules.values()
         return {name: value for stage in stages for name, value in stage.weights().items()}
 
     def counted_once(self) -> dict[str, nn.Parameter]:
         """Parameters whose gradient this rank adds to the global norm: a tied copy only once."""
-        copy = self._is_tied and not self._has_first and self._has_last
-        return {k: v for k, v in self.parameters().items() if not (copy and k == HEAD)}
+        return {k: v for k, v in self.parameters().items() if not (self._is_tied and k == HEAD)}
+
+    def rows(self) -> dict[str, tuple[int, int]]:
+        """Begin and end of what this rank has of a parameter's rows, where it has not all."""
+        return {} if self._shards is None else self._shards.rows
+
+    def written_once(self) -> dict[str, torch.Tensor]:
+        """Whole parameters that this rank writes, when all together write the model."""
+        once = self.counted_once()
+        is_first = self._groups.grid.part_of(self._groups.rank) == 0
+        if self._shards is None:
+            return {**once} if is_first else {}
+        gathered = ((name, one) for name, one in self._shards.gather() if name in once)
+        # To the host, one by one: a GPU need not have room for all of them.
+        return {name: one.cpu() for name, one in gathered if is_first}
+
+    def neighbours(self) -> tuple[int, ...]:
+        """Ranks of the job that this one exchanges activations or gradients with, ascending."""
+        grid, rank = self._groups.grid, self._groups.rank
+        beside = self._layout.neighbours(self._world.rank, tied=self._is_tied)
+        ring = {*grid.ring_of(rank)} - {rank}
+        return tuple(sorted({*map(self._world.in_job, beside), *ring}))
+
+    def stage_shapes(self) -> list[StageShape]:
+        """What the memory of this rank depends on, with microbatches in flight as of now."""
+        indices = list(self._modules)
+        count = self._recipe.pipeline.microbatches
+        held = most_held(self._schedule, self._world.rank, indices, count)
+        return [
+            StageShape(
+                parameters=tuple(tuple(one.shape) for one in module.weights().values()),
+                layers=len(module.layers),
+                has_first=module.first,
+                has_last=module.last,
+                in_flight=waiting,
+                loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
+                offloads=isinstance(module.keeping, Offload),
+                norms_heads=any(name.endswith("q_norm.weight") for name in module.weights()),
+            )
+            for module, waiting in zip(self._modules.values(), held, strict=True)
+        ]
 
     def measure(self, *, is_on: bool = True) -> None:
         """Attach the meter to the stages, or take it off."""
@@ -114,64 +143,243 @@ class Pipeline:
             StageMeter.detach(stage)
             if is_on:
                 self._meter.attach(stage)
-        self._timed_loss = self._meter.timed(_cross_entropy) if is_on else _cross_entropy
+        self._timed_loss = self._meter.timed(self._sum_of_losses) if is_on else self._sum_of_losses
 
-    def forward_backward(self, batch: torch.Tensor) -> torch.Tensor:
-        """Add the gradients of one optimiser step's batch.
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
+        """Add the gradients of this pipeline's share of one optimiser step's batch.
 
         Args:
-            batch: ids, (batch_size, sequence_length + 1), the same on every rank.
+            batch: the whole, the same on every rank.
 
         Returns:
-            The mean loss per token on the rank of the last stage, zero elsewhere: a scalar.
+            This pipeline's part of the mean loss per token that counts, on the rank of its last
+            stage, zero elsewhere: a scalar.
         """
         total = torch.zeros((), device=self._world.device)
-        for part in batch.chunk(self._recipe.train.accumulation):
+        # FSDP2 takes the mean of the gradients of its ranks, where we want the sum.
+        shards = self._groups.grid.shards
+        self._counted = max(1, batch.counted) / shards
+        mine = self._share_of(batch)
+        self._renew()
+        for part in mine.parts(len(mine) // self._recipe.train.accumulation):
             for loss in self._run_schedule(part.to(self._world.device)):
                 total += loss
-        return total
+        return total / shards
 
-    def share_tied_gradient(self) -> None:
-        """Add up the gradients of the two copies of a tied embedding; both ranks get the sum."""
+    def share_gradients(self) -> None:
+        """Add up what others have of the same gradients; all get the sum."""
+        if self._shards is not None:
+            self._shards.take_gradients()
+        self._add_up_over_replicas()
+        # Afterwards: the replicas' sums are the same to the last bit, so the copies stay equal.
+        self._share_tied_gradient()
+
+    def _share_of(self, batch: Batch) -> Batch:
+        grid = self._groups.grid
+        return batch.share(grid.part_of(self._groups.rank), grid.width)
+
+    def _renew(self) -> None:
+        """Before anything is computed: the optimizer knows nothing of what was gathered."""
+        if self._shards is not None:
+            self._shards.forget_gathered()
+
+    def _add_up_over_replicas(self) -> None:
+        if self._groups.replicas is None:
+            return
+        gradients = [one.grad for one in self.parameters().values() if one.grad is not None]
+        before, after = self._groups.grid.ring_of(self._groups.rank)
+        size = add_up(gradients, self._groups.replicas)
+        self._meter.passed_on(size, sent_to=after, received_from=before)
+
+    def _share_tied_gradient(self) -> None:
+        """Of the two copies of a tied embedding."""
         peer = self._layout.tied_peer(self._world.rank)
+        if self._is_tied and self._has_first and self._has_last:
+            self._share_with_ourselves()
         if not self._is_tied or peer is None:
             return
         mine = self.parameters()[EMBEDDING if self._has_first else HEAD].grad
         assert mine is not None  # noqa: S101
         theirs = torch.empty_like(mine)
-        exchange = [dist.P2POp(dist.isend, mine, peer), dist.P2POp(dist.irecv, theirs, peer)]
+        peer = self._world.in_job(peer)
+        exchange = [
+            dist.P2POp(dist.isend, mine, peer, self._world.group),
+            dist.P2POp(dist.irecv, theirs, peer, self._world.group),
+        ]
         for work in dist.batch_isend_irecv(exchange):
             work.wait()
         # a + b is b + a to the last bit, so the copies stay equal.
         mine += theirs
         self._meter.exchanged(peer, mine.nbytes)
 
-    def _run_schedule(self, ids: torch.Tensor) -> list[torch.Tensor]:
-        positions = torch.arange(ids.shape[1] - 1, device=ids.device).expand(ids.shape[0], -1)
-        inputs = (ids[:, :-1].contiguous(),) if self._has_first else ()
-        target = ids[:, 1:].contiguous() if self._has_last else None
-        losses: list[torch.Tensor] | None = [] if self._has_last else None
-        # position_ids on every rank: without them gradients are wrong, silently (measured).
-        self._schedule.step(
-            *inputs, target=target, losses=losses, position_ids=positions, return_outputs=False
+    def _share_with_ourselves(self) -> None:
+        """Where the first and the last stage are both here, as in a V."""
+        known = self.parameters()
+        if HEAD not in known:
+            return  # one stage alone has one copy
+        first, last = known[EMBEDDING].grad, known[HEAD].grad
+        assert first is not None and last is not None  # noqa: S101, PT018
+        first += last
+        last.copy_(first)
+
+    def send_ahead(self, compute_s: float) -> str | None:
+        """Have every stage send as many microbatches ahead as its link needs; what to say of it.
+
+        Every rank calls it, once, between two steps. Nothing but the time of a step changes.
+
+        Args:
+            compute_s: of this rank's stage in a step.
+        """
+        section, world = self._recipe.pipeline, self._world
+        is_eager = section.schedule == "eager-1f1b" and not self.note
+        if not is_eager or section.in_flight != "auto" or world.size == 1:
+            return None
+        each_s = compute_s / (section.microbatches * self._recipe.train.accumulation)
+        sample = torch.empty(
+            (self._recipe.microbatch_size, self._recipe.data.sequence_length, self._hidden_size),
+            dtype=DTYPES[self._recipe.model.dtype],
+            device=world.device,
         )
+        links = measure_links(world, sample, each_s, self._ahead[world.rank], section.microbatches)
+        if not any(links.transfer_s):
+            return None
+        ahead = in_flight(links.compute_s, links.transfer_s, section.microbatches, links.most)
+        if ahead != self._ahead:
+            self._ahead = ahead
+            self._schedule = self._make_schedule()
+        return (
+            f"pipeline: {', '.join(map(str, ahead))} microbatches in flight; computing one takes "
+            f"{max(links.compute_s) * 1e3:.0f} ms, sending one there and back "
+            f"{max(links.transfer_s) * 1e3:.0f} ms"
+        )
+
+    def evaluate(self, batch: Batch, progress: Progress = unwatched) -> float:
+        """The sum of the losses of some sequences, on the ranks of last stages; zero elsewhere.
+
+        Gradients are left as they are. Every rank calls it with the same batch, of which each
+        pipeline takes its share.
+
+        Args:
+            batch: any number of sequences.
+            progress: hears how far it is.
+        """
+        count = self._recipe.pipeline.microbatches
+        each = count * self._recipe.microbatch_size
+        # As many rounds on every rank: shards gather their weights together in each.
+        rounds = -(-len(batch) // (each * self._groups.grid.width))
+        batch = self._share_of(batch)
+        tally = Tally(progress, "evaluating", len(batch), "sequences")
+        if self._evaluator is None:
+            self._evaluator = self._forward_only(self._shape, count, self._sum_of_losses)
+        total = 0.0
+        with self._not_training():
+            for part in batch.parts(each, at_least=rounds):
+                filled = part.filled(each).to(self._world.device)
+                losses: list[torch.Tensor] | None = [] if self._has_last else None
+                self._evaluator.eval(*self._inputs(filled), **self._keywords(filled, losses))
+                total += sum(loss.item() for loss in losses or [])
+                tally.add(len(part))
+        tally.end()
+        return total
+
+    def likeliest(self, ids: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """The likeliest next token of some texts, the same on every rank: (b,), on the CPU.
+
+        Gradients are left as they are. Every rank calls it with the same texts, and always with
+        the same shape.
+
+        Args:
+            ids: (b, T); what stands behind a text does not matter.
+            last: (b,), the place of each text's last token.
+        """
+        device = self._world.device
+        ids, last = ids.to(device), last.to(device)
+        if self._sampler is None:
+            self._sampler = self._forward_only((ids.shape[0], ids.shape[1]), 1, self._choose)
+        chosen: list[torch.Tensor] | None = [] if self._has_last else None
+        with self._not_training(), _as_written(self._recipe):
+            self._sampler.eval(
+                *((ids,) if self._has_first else ()),
+                target=last if self._has_last else None,
+                losses=chosen,
+                position_ids=torch.arange(ids.shape[1], device=device).expand_as(ids),
+                return_outputs=False,
+            )
+        found = chosen[0] if chosen else torch.empty_like(last)
+        source = self._world.in_job(self._layout.last_rank)
+        dist.broadcast(found, source, group=self._world.group)
+        return found.cpu()
+
+    def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """Of what the last stage hands out, (b, T, d) or (b, T, V): ids, (b,)."""
+        module = self._modules[self._layout.last_stage]
+        here = output[torch.arange(len(last), device=last.device), last]
+        logits = module.causal.lm_head(here) if module.leaves_head else here
+        return logits.float().argmax(-1)
+
+    def _forward_only(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:
+        """Stages of its own over the same modules: what trains knows nothing of it.
+
+        Args:
+            shape: sequences of a microbatch, and their length.
+        """
+        return make_forward_only(
+            [self._stage(index, self._config, shape, trains=False) for index in self._modules],
+            [self._layout.stages_of(rank) for rank in range(self._world.size)],
+            microbatches,
+            loss,
+        )
+
+    @contextmanager
+    def _not_training(self) -> Iterator[None]:
+        self._renew()
+        for module in self._modules.values():
+            module.eval()
+        with torch.no_grad():
+            yield
+        for module in self._modules.values():
+            module.train()
+
+    def _run_schedule(self, batch: Batch) -> list[torch.Tensor]:
+        losses: list[torch.Tensor] | None = [] if self._has_last else None
+        self._schedule.step(*self._inputs(batch), **self._keywords(batch, losses))
         return [loss.detach() for loss in losses or []]
 
-    def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """This microbatch's part of the mean over all tokens of the optimiser step."""
-        return self._timed_loss(logits, labels) / self._recipe.tokens_per_step
+    def _inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
+        return (batch.inputs,) if self._has_first else ()
 
-    def _stage(self, index: int, config: Any) -> PipelineStage:
+    def _keywords(self, batch: Batch, losses: list[torch.Tensor] | None) -> dict[str, Any]:
+        return {
+            "target": batch.labels if self._has_last else None,
+            "losses": losses,
+            # On every rank: without them gradients are wrong, silently (measured).
+            "position_ids": batch.positions,
+            "return_outputs": False,
+        }
+
+    def _make_loss(self) -> Loss:
+        last = self._modules.get(self._layout.last_stage)
+        if last is None:
+            return from_logits  # nobody asks for it
+        kind = choose_loss(self._recipe, self._config.vocab_size, self._world.device)
+        return make_loss(kind, last.causal.lm_head, self._recipe.memory.chunk_tokens)
+
+    def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """This microbatch's part of the mean over all tokens that count in the optimiser step."""
+        return self._timed_loss(output, labels) / self._counted
+
+    def _stage(
+        self, index: int, config: Any, shape: tuple[int, int], *, trains: bool = True
+    ) -> PipelineStage:
         module = self._modules[index]
         dtype = DTYPES[self._recipe.model.dtype]
-        shape = (self._recipe.microbatch_size, self._recipe.data.sequence_length)
         ids = torch.empty(shape, dtype=torch.int64, device="meta")
         # Without requires_grad torch would take the stage before to want no gradient.
         hidden = torch.empty(
-            (*shape, config.hidden_size), dtype=dtype, device="meta", requires_grad=True
+            (*shape, config.hidden_size), dtype=dtype, device="meta", requires_grad=trains
         )
         logits = torch.empty(
-            (*shape, config.vocab_size), dtype=dtype, device="meta", requires_grad=True
+            (*shape, config.vocab_size), dtype=dtype, device="meta", requires_grad=trains
         )
         return PipelineStage(
             module,
@@ -179,40 +387,21 @@ class Pipeline:
             len(self._layout.stages),
             self._world.device,
             input_args=ids if module.first else hidden,
-            output_args=logits if module.last else hidden,
+            output_args=logits if module.last and not module.leaves_head else hidden,
+            group=self._world.group,
         )
 
-    def _make_schedule(self) -> ScheduleGPipe | Schedule1F1B | ScheduleInterleaved1F1B:
-        # scale_grads divides whatever is in .grad after each call: with accumulation that is
-        # wrong (torchtitan#1732). The scale is in the loss.
+    def _make_schedule(self) -> Any:
         count, name = self._recipe.pipeline.microbatches, self._recipe.pipeline.schedule
-        if name == "interleaved-1f1b" and len(self._layout.stages) > 1:
-            stages: list[Any] = [*self._stages]
-            return ScheduleInterleaved1F1B(stages, count, loss_fn=self._loss, scale_grads=False)
-        single = ScheduleGPipe if name == "gpipe" else Schedule1F1B
-        return single(self._stages[0], count, loss_fn=self._loss, scale_grads=False)
+        if name == "eager-1f1b" and len(self._layout.stages) > 1:
+            try:
+                return make_eager(self._stages[0], self._ahead, count, self._loss)
+            except RuntimeChangedError as error:
+                self.note = f"this torch knows no eager 1F1B ({error}): 1f1b is taken instead"
+                name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
+        return make_schedule(name, self._stages, count, self._loss)
 
 
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Sum over all tokens, in float32 whatever the model computes in."""
-    return cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), reduction="sum")
-
-
-def _weights(
-    recipe: Recipe,
-    config: Any,
-    parameters: Mapping[str, torch.Tensor],
-    device: torch.device,
-    tally: Tally,
-) -> dict[str, torch.Tensor]:
-    if recipe.model.path is not None:
-        directory = model_directory(recipe.model)
-        return load_weights(directory, parameters, device=device, tally=tally)
-    return seeded_weights(
-        parameters,
-        seed=recipe.train.seed,
-        deviation=config.initializer_range,
-        tied=config.tie_word_embeddings,
-        device=device,
-        tally=tally,
-    )
+def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
+    """Compiled for one more shape, layers would be compiled for any shape from then on."""
+    return torch.compiler.set_stance("force_eager") if recipe.memory.compile else nullcontext()

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+import torch
+from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
-from jupyter_mntrain.train.batches import Batches
+from jupyter_mntrain.train.batches import Batch, Batches, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.decoder import StageModule, model_directory, read_config
-from jupyter_mntrain.train.layout import Layout, lay_out
-from jupyter_mntrain.train.pipeline import build_modules
+from jupyter_mntrain.train.kinds import refuse_missing
+from jupyter_mntrain.train.layout import Grid, Layout, lay_out
+from jupyter_mntrain.train.losses import refuse_missing_liger
 from jupyter_mntrain.train.recipe import check
+from jupyter_mntrain.train.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.stages import build_modules
 from jupyter_mntrain.train.tokens import Tokens, model_tokens, trained_tokens
 from jupyter_mntrain.train.world import Report, World, agree
 
@@ -29,10 +35,17 @@ class Prepared:
     """What a rank holds once all ranks agree that they train the same thing."""
 
     config: Any
+    grid: Grid
     layout: Layout
     modules: dict[int, StageModule]
     batches: Batches
+    held_out: Batch | None
+    """What to evaluate on."""
+    prompts: tuple[Prompt, ...]
+    seen_tokens: float
+    """By which a token's attention costs; see :class:`~jupyter_mntrain.train.batches.Rows`."""
     corpus: Corpus
+    tokens: Tokens
     reports: list[Report]
     digests: dict[str, str]
     """Of what must be the same on all ranks."""
@@ -48,16 +61,27 @@ def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Pre
         RecipeError: the same line on every rank, naming the node that has the problem.
     """
     try:
+        refuse_missing(recipe.optimizer)
+        refuse_missing_liger(recipe, world.device)
         config, corpus, tokens = _read(recipe, progress)
-        check(recipe, world.size, layers=config.num_hidden_layers)
-        batches = Batches(
-            tokens.ids,
-            batch_size=recipe.train.batch_size,
-            sequence_length=recipe.data.sequence_length,
-            seed=recipe.data.seed,
+        check(
+            recipe,
+            world.size,
+            layers=config.num_hidden_layers,
+            is_tied=config.tie_word_embeddings,
         )
+        _refuse_attention(recipe.model.attention, world.device)
+        kept, held_out = tokens, None
+        if recipe.evaluation.interval_steps:
+            kept, held = hold_out(tokens, recipe.data, share=recipe.evaluation.share)
+            held_out = sample_of(rows_of(held, recipe.data), recipe.evaluation.sequences)
+        prompts = read_prompts(recipe, tokens, config.vocab_size)
+        rows = rows_of(kept, recipe.data)
+        batches = Batches(rows, batch_size=recipe.train.batch_size, seed=recipe.data.seed)
+        grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
         layout = lay_out(recipe, world.size, config.num_hidden_layers)
-        modules = build_modules(recipe, config, layout, world.rank, world.device, progress)
+        place = grid.place_of(world.rank)
+        modules = build_modules(recipe, config, layout, place, world.device, progress)
     except RecipeError as error:
         agree(world, Report(host=world.host, problem=error.cause, fix=error.fix))
         raise
@@ -68,13 +92,50 @@ def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Pre
         "recipe": _digest(msgspec.json.encode(recipe)),
         "model": _digest(config.to_json_string().encode()),
         "corpus": corpus.digest,
-        "tokenizer": tokens.tokenizer_digest,
+        "tokenizer": tokens.digest,
         "batches": batches.fingerprint(),
     }
     waiting = Tally(progress, WAITING)
     reports = agree(world, Report(host=world.host, digests=digests))
     waiting.end()
-    return Prepared(config, layout, modules, batches, corpus, reports, digests)
+    _refuse_apart(grid, [report.host for report in reports])
+    return Prepared(
+        config=config,
+        grid=grid,
+        layout=layout,
+        modules=modules,
+        batches=batches,
+        held_out=held_out,
+        prompts=prompts,
+        seen_tokens=rows.seen_tokens,
+        corpus=corpus,
+        tokens=tokens,
+        reports=reports,
+        digests=digests,
+    )
+
+
+def _refuse_apart(grid: Grid, hosts: Sequence[str]) -> None:
+    """The same on every rank."""
+    apart = grid.split_apart(hosts)
+    if apart is None:
+        return
+    nodes = " and ".join(sorted({hosts[rank] for rank in apart}))
+    cause = (
+        f"data_parallel.shards = {grid.shards}: ranks {', '.join(map(str, apart))} are on {nodes}"
+    )
+    cause += ", and weights would be gathered over the network in every step"
+    raise RecipeError(cause, fix=f"give every node a multiple of {grid.shards} ranks, or no shards")
+
+
+def _refuse_attention(attention: str, device: torch.device) -> None:
+    """Before it fails in the first backward pass."""
+    shown = f'model.attention = "{attention}"'
+    if attention == "flash_attention_2" and not is_flash_attn_2_available():
+        fix = 'install flash-attn on every node with a GPU, or use "sdpa"'
+        raise RecipeError(f"{shown}: no flash-attn for this GPU here", fix=fix)
+    if attention == "flex_attention" and device.type == "cpu":
+        raise RecipeError(f"{shown}: torch does not train it on a CPU", fix='use "sdpa"')
 
 
 def _read(recipe: Recipe, progress: Progress) -> tuple[Any, Corpus, Tokens]:
@@ -82,14 +143,16 @@ def _read(recipe: Recipe, progress: Progress) -> tuple[Any, Corpus, Tokens]:
     config = None if recipe.model.path is None else read_config(recipe.model)
     corpus = read_corpus(recipe.data, progress)
     if config is None:
-        tokens = trained_tokens(corpus, recipe.data.vocabulary_size, progress=progress)
+        tokens = trained_tokens(corpus, recipe.data, progress=progress)
         return read_config(recipe.model, tokens.vocabulary_size), corpus, tokens
     if recipe.data.tokenizer == "train":
-        tokens = trained_tokens(corpus, recipe.data.vocabulary_size, progress=progress)
+        tokens = trained_tokens(corpus, recipe.data, progress=progress)
     else:
         end = config.eos_token_id
         end = end[0] if isinstance(end, list) else end
-        tokens = model_tokens(corpus, model_directory(recipe.model), end, progress=progress)
+        tokens = model_tokens(
+            corpus, recipe.data, model_directory(recipe.model), end, progress=progress
+        )
     largest = int(np.max(tokens.ids))
     if largest >= config.vocab_size:
         cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size} tokens"

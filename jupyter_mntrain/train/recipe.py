@@ -6,6 +6,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,15 @@ import msgspec
 from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.combinations import check_memory, check_prompts, check_tied
 from jupyter_mntrain.train.presets import DEFAULT_PRESET, PRESETS
-from jupyter_mntrain.train.sections import CheckpointSection, ModelSection, Recipe
+from jupyter_mntrain.train.schedules import KINDS, fewest_microbatches
+from jupyter_mntrain.train.sections import (
+    CheckpointSection,
+    ModelSection,
+    OptimizerSection,
+    Recipe,
+)
 
 __all__ = ["Recipe", "check", "check_layers", "load_recipe", "parse_recipe", "preset_config"]
 
@@ -65,26 +73,35 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
         raise _explained(raw, str(error)) from None
     _check_model(recipe.model)
     _check_optimizer(recipe)
+    check_memory(recipe)
+    check_prompts(recipe)
     _check_checkpoint(recipe.checkpoint)
     return recipe
 
 
-def check(recipe: Recipe, world_size: int, *, layers: int | None = None) -> None:
+def check(
+    recipe: Recipe, world_size: int, *, layers: int | None = None, is_tied: bool | None = None
+) -> None:
     """Refuse what cannot run on ``world_size`` ranks.
 
     Args:
         layers: of the model, when known from its directory; a preset says it itself.
+        is_tied: whether its embedding is; likewise.
 
     Raises:
         RecipeError: one line, naming the field and the nearest value that works.
     """
+    _check_data_parallel(recipe, world_size)
     stages = recipe.stages(world_size)
-    _check_schedule(recipe, world_size, stages)
+    _check_schedule(recipe, recipe.pipeline_ranks(world_size), stages)
     _check_batch(recipe)
-    if layers is None and recipe.model.path is None:
-        layers = int(preset_config(recipe.model)["num_hidden_layers"])
+    if recipe.model.path is None:
+        preset = preset_config(recipe.model)
+        layers = int(preset["num_hidden_layers"]) if layers is None else layers
+        is_tied = bool(preset.get("tie_word_embeddings")) if is_tied is None else is_tied
     if layers is not None:
         check_layers(recipe, layers, stages)
+    check_tied(recipe, stages, is_tied=bool(is_tied))
 
 
 def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
@@ -146,6 +163,15 @@ def _check_optimizer(recipe: Recipe) -> None:
     if recipe.warmup_steps > recipe.train.steps:
         cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
         raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
+    section = recipe.optimizer
+    if section.precision not in {"auto", "plain"} and recipe.model.dtype == "float32":
+        cause = f'optimizer.precision = "{section.precision}": the weights are float32 already'
+        raise RecipeError(cause, fix='leave it out or set model.dtype = "bfloat16"')
+    if section.kind == "adafactor":
+        for field in ("betas", "epsilon"):
+            if getattr(section, field) != getattr(OptimizerSection(), field):
+                cause = f"optimizer.{field}: adafactor has rates of its own"
+                raise RecipeError(cause, fix=f'leave {field} out or use kind = "adamw"')
 
 
 def _check_checkpoint(section: CheckpointSection) -> None:
@@ -155,37 +181,72 @@ def _check_checkpoint(section: CheckpointSection) -> None:
         raise RecipeError(cause, fix="give the whole path, from / or ~")
 
 
-def _check_schedule(recipe: Recipe, world_size: int, stages: int) -> None:
+def _check_data_parallel(recipe: Recipe, world_size: int) -> None:
+    width = recipe.data_parallel.width
+    if world_size % width:
+        cause = f"{_data_parallel(recipe)}: {world_size} ranks are no multiple of {width}"
+        most = max(one for one in range(1, width) if world_size % one == 0)
+        raise RecipeError(cause, fix=f"use {most} in all, or another number of GPUs")
+
+
+def _data_parallel(recipe: Recipe) -> str:
+    section = recipe.data_parallel
+    given = {"replicas": section.replicas, "shards": section.shards}
+    return " x ".join(f"data_parallel.{name} = {n}" for name, n in given.items() if n > 1)
+
+
+def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
+    """Of a pipeline of so many ranks."""
     pipeline, per_rank = recipe.pipeline, recipe.stages_per_rank
-    is_interleaved = pipeline.schedule == "interleaved-1f1b"
-    if per_rank > 1 and not is_interleaved:
-        cause = f"pipeline.stages_per_rank = {per_rank}: {pipeline.schedule} runs one per rank"
-        raise RecipeError(cause, fix='use 1 or schedule = "interleaved-1f1b"')
-    if is_interleaved and per_rank < 2:
-        cause = "pipeline.stages_per_rank = 1: interleaved-1f1b needs 2 or more"
-        raise RecipeError(cause, fix='use 2 or schedule = "1f1b"')
+    name, kind = pipeline.schedule, KINDS[pipeline.schedule]
+    given = f"pipeline.stages_per_rank = {per_rank}"
+    if per_rank < kind.fewest:
+        cause = f"{given}: {name} needs {kind.fewest}{'' if kind.most else ' or more'}"
+        raise RecipeError(cause, fix=f'use {kind.fewest} or schedule = "1f1b"')
+    if kind.most is not None and per_rank > kind.most:
+        runs = "one" if kind.most == 1 else str(kind.most)
+        raise RecipeError(
+            f"{given}: {name} runs {runs} per rank",
+            fix=f'use {kind.most} or schedule = "interleaved-1f1b"',
+        )
+    _check_in_flight(recipe, stages)
     count = pipeline.microbatches
-    if count < world_size:
-        cause = f"pipeline.microbatches = {count}: fewer than the {stages} pipeline stages"
-        if is_interleaved:
-            cause = f"pipeline.microbatches = {count}: fewer than the {world_size} ranks"
-        raise RecipeError(cause, fix=f"use {world_size} or more")
-    rounds = count // world_size
-    if is_interleaved and count % rounds:
-        fix = f"use {count // world_size * world_size} or {(rounds + 1) * world_size}"
-        cause = f"pipeline.microbatches = {count}: interleaved-1f1b on {world_size} ranks needs"
+    fewest = 1 if ranks == 1 else fewest_microbatches(name, ranks, stages)
+    if count < fewest:
+        what = f"{ranks} ranks" if fewest < stages else f"{stages} pipeline stages"
+        cause = f"pipeline.microbatches = {count}: fewer than the {what}"
+        raise RecipeError(cause, fix=f"use {fewest} or more")
+    rounds = max(1, count // ranks)
+    if kind.is_in_rounds and count % rounds:
+        fix = f"use {count // ranks * ranks} or {(rounds + 1) * ranks}"
+        cause = f"pipeline.microbatches = {count}: {name} on {ranks} ranks needs"
         raise RecipeError(f"{cause} a multiple of its {rounds} rounds", fix=fix)
 
 
+def _check_in_flight(recipe: Recipe, stages: int) -> None:
+    given, name = recipe.pipeline.in_flight, recipe.pipeline.schedule
+    if given == "auto":
+        return
+    shown = f"pipeline.in_flight = {list(given)}"
+    if name != "eager-1f1b":
+        cause = f"{shown}: {name} has an order of its own"
+        raise RecipeError(cause, fix='leave it out or use schedule = "eager-1f1b"')
+    if len(given) != stages:
+        cause = f"{shown}: {len(given)} numbers for {stages} pipeline stages"
+        raise RecipeError(cause, fix=f'give {stages} numbers or in_flight = "auto"')
+    if any(one < other for one, other in pairwise(given)):
+        cause = f"{shown}: a stage has fewer than the one after it, which waits for it then"
+        raise RecipeError(cause, fix="let the numbers fall, like 4, 2, 1")
+
+
 def _check_batch(recipe: Recipe) -> None:
-    parts = recipe.train.accumulation * recipe.pipeline.microbatches
-    size = recipe.train.batch_size
+    parts, size = recipe.microbatches_per_step, recipe.train.batch_size
     if size % parts:
-        cause = (
-            f"train.batch_size = {size} is not a multiple of {parts} "
-            f"(accumulation {recipe.train.accumulation} x microbatches "
-            f"{recipe.pipeline.microbatches})"
-        )
+        of_what = f"accumulation {recipe.train.accumulation} x microbatches "
+        of_what += str(recipe.pipeline.microbatches)
+        if recipe.data_parallel.width > 1:
+            of_what += f" x {_data_parallel(recipe)}"
+        cause = f"train.batch_size = {size} is not a multiple of {parts} ({of_what})"
         nearest = sorted({size // parts * parts, (size // parts + 1) * parts} - {0})
         raise RecipeError(cause, fix=f"use {' or '.join(str(n) for n in nearest)}")
 

@@ -6,11 +6,9 @@ all-reduce that every step does anyway, so no rank ever waits for another one's 
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -18,10 +16,8 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.train.checkpoints import CheckpointDirectory, Manifest, shard_name
+from jupyter_mntrain.train.copying import Neighbours, all_hosts, refuse_to_fill, sync
 from jupyter_mntrain.train.world import World
-
-LEFT_FREE_BYTES = 1 << 30
-"""On the disk: a machine whose disk is full fails in ways that nobody connects with training."""
 
 
 class _Written(Record, frozen=True):
@@ -38,6 +34,7 @@ class Saver:
     Args:
         directory: on this node; may be shared with the others.
         keep: how many checkpoints stay.
+        copies: 2 = each shard also goes to the next node.
         attempt: this one's number.
         digests: kept in the manifest.
         say: told in one line what became of each save.
@@ -49,6 +46,7 @@ class Saver:
         world: World,
         *,
         keep: int,
+        copies: int,
         attempt: int,
         digests: Mapping[str, str],
         say: Callable[[str], None],
@@ -56,6 +54,8 @@ class Saver:
         self._directory = directory
         self._world = world
         self._keep = keep
+        self._hosts = all_hosts(world)
+        self._neighbours = Neighbours(world, self._hosts) if copies > 1 else None
         self._attempt = attempt
         self._digests = dict(digests)
         self._say = say
@@ -123,7 +123,11 @@ class Saver:
     def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
         """On every node, then agreed: why it failed somewhere, if it did."""
         manifest = Manifest(
-            step=step, attempt=self._attempt, shard_bytes=shard_bytes, digests=self._digests
+            step=step,
+            attempt=self._attempt,
+            shard_bytes=shard_bytes,
+            digests=self._digests,
+            hosts=self._hosts,
         )
         problem: str | None = None
         if self._is_leader:
@@ -137,23 +141,18 @@ class Saver:
         return next((one for one in problems if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
+        error, size_bytes, path = None, 0, None
         try:
             folder = self._directory.begin(step)
-            _refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
+            refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
             path = folder / shard_name(self._world.rank)
             save_file(tensors, path)
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-            written = _Written(host=self._world.host, size_bytes=path.stat().st_size)
-        except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
-            written = _Written(host=self._world.host, error=str(error) or type(error).__name__)
-        self._written = written
-
-
-def _refuse_to_fill(folder: Path, size_bytes: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size_bytes > free - LEFT_FREE_BYTES:
-        raise OSError(
-            f"{size_bytes / 1e9:.1f} GB do not fit into {folder.parent}, where "
-            f"{free / 1e9:.1f} GB are free"
-        )
+            sync(path)
+            size_bytes = path.stat().st_size
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+            error = str(trouble) or type(trouble).__name__
+        if self._neighbours is not None:
+            # Also after an error: the neighbours wait.
+            folder_of = partial(self._directory.begin, step)
+            error = self._neighbours.exchange(path if error is None else None, folder_of) or error
+        self._written = _Written(host=self._world.host, size_bytes=size_bytes, error=error)

@@ -84,10 +84,14 @@ class StageMeter:
 
         return measured
 
+    def passed_on(self, size_bytes: int, *, sent_to: int, received_from: int) -> None:
+        """Count what goes round a ring."""
+        for counts, peer in ((self.sent_bytes, sent_to), (self.received_bytes, received_from)):
+            counts[peer] = counts.get(peer, 0) + size_bytes
+
     def exchanged(self, peer: int, size_bytes: int) -> None:
         """Count a transfer of the same size in both directions."""
-        for counts in (self.sent_bytes, self.received_bytes):
-            counts[peer] = counts.get(peer, 0) + size_bytes
+        self.passed_on(size_bytes, sent_to=peer, received_from=peer)
 
     def compute_s(self) -> float:
         return sum(self._stopwatch.seconds(begin, end) for begin, end in self._spans)

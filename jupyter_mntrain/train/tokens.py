@@ -1,10 +1,11 @@
-"""Text to token ids: a byte-level BPE trained on the corpus, or the model's own tokenizer."""
+"""Documents to token ids: a byte-level BPE trained on the corpus, or the model's own tokenizer."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,15 +16,21 @@ import platformdirs
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
-from jupyter_mntrain.train.corpus import Corpus
+from jupyter_mntrain.train.chat import ChatWriter, Written, template_of
+from jupyter_mntrain.train.corpus import Corpus, Found
+from jupyter_mntrain.train.sections import DataSection
+
+IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
+"""Files of the cache, in the machine's own byte order: it is this machine's."""
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TEXT_ID = 0
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Part of every cache key: raised when the files' meaning changes."""
 
 _BATCH_DOCUMENTS = 64
@@ -32,16 +39,32 @@ _BATCH_DOCUMENTS = 64
 
 @dataclass(frozen=True)
 class Tokens:
-    """The whole corpus as one row of ids, read from a memory map."""
+    """The documents of a corpus, one after the other, read from a memory map.
+
+    Args:
+        ids: of all of them.
+        ends: where each document ends, exclusive.
+        answers: which tokens the loss counts on; ``None`` = on all.
+        digest: of tokenizer and chat template, the same wherever the ids are.
+        tokenizer: what decodes them, with its special tokens.
+        template: that conversations were written with.
+    """
 
     ids: NDArray[np.int32]
-    tokenizer_digest: str
-    vocabulary_size: int
+    ends: NDArray[np.int64]
+    answers: NDArray[np.bool_] | None
+    digest: str
+    tokenizer: PreTrainedTokenizerBase
+    template: str | None = None
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.tokenizer)
 
 
 def trained_tokens(
     corpus: Corpus,
-    vocabulary_size: int,
+    section: DataSection,
     *,
     cache: Path | None = None,
     progress: Progress = unwatched,
@@ -52,22 +75,30 @@ def trained_tokens(
         RecipeError: the corpus has too little text for a vocabulary of this size.
     """
     cache = _cache_directory() if cache is None else cache
-    key = _digest(_FORMAT, corpus.digest, str(vocabulary_size))
+    size = section.vocabulary_size
+    untrained = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.BPE()), eos_token=END_OF_TEXT
+    )
+    writer = ChatWriter(untrained, template_of(section), answers_only=False)
+    template = writer.template if section.format == "chat" else ""
+    key = _digest(_FORMAT, corpus.digest, str(size), template)
     path = cache / f"tokenizer-{key[:32]}.json"
     with _locked(path, progress):
         if not path.exists():
-            texts = corpus.documents(progress=progress, what="training the tokenizer")
-            _replace(path, lambda to: _train(texts, vocabulary_size).save(str(to)))
-    tokenizer = Tokenizer.from_file(str(path))
-    if tokenizer.get_vocab_size() != vocabulary_size:
-        cause = f"data.vocabulary_size = {vocabulary_size}: the text of {corpus.description}"
-        cause = f"{cause} yields only {tokenizer.get_vocab_size()} tokens"
-        raise RecipeError(cause, fix=f"use at most {tokenizer.get_vocab_size()} or more text")
-    return _encoded(corpus, tokenizer, END_OF_TEXT_ID, cache, progress)
+            found = corpus.documents(progress=progress, what="training the tokenizer")
+            texts = (_written(one, writer).text for one in found)
+            _replace(path, lambda to: _train(texts, size).save(str(to)))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token=END_OF_TEXT)
+    if len(tokenizer) != size:
+        cause = f"data.vocabulary_size = {size}: the text of {corpus.description}"
+        cause = f"{cause} yields only {len(tokenizer)} tokens"
+        raise RecipeError(cause, fix=f"use at most {len(tokenizer)} or more text")
+    return _encoded(corpus, section, tokenizer, END_OF_TEXT_ID, cache, progress)
 
 
 def model_tokens(
     corpus: Corpus,
+    section: DataSection,
     directory: Path,
     end_of_text: int | None,
     *,
@@ -77,7 +108,7 @@ def model_tokens(
     """Encode the corpus with the tokenizer of a Hugging Face directory.
 
     Args:
-        end_of_text: id put after each document, as the model's config names it.
+        end_of_text: id put after each text, as the model's config names it.
 
     Raises:
         RecipeError: the directory has no tokenizer.json.
@@ -86,13 +117,9 @@ def model_tokens(
     if not path.is_file():
         cause = f"model.path = {directory}: no tokenizer.json in it"
         raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
-    return _encoded(
-        corpus,
-        Tokenizer.from_file(str(path)),
-        end_of_text,
-        _cache_directory() if cache is None else cache,
-        progress,
-    )
+    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    cache = _cache_directory() if cache is None else cache
+    return _encoded(corpus, section, tokenizer, end_of_text, cache, progress)
 
 
 def _train(documents: Iterable[str], vocabulary_size: int) -> Tokenizer:
@@ -111,37 +138,79 @@ def _train(documents: Iterable[str], vocabulary_size: int) -> Tokenizer:
 
 def _encoded(
     corpus: Corpus,
-    tokenizer: Tokenizer,
+    section: DataSection,
+    tokenizer: PreTrainedTokenizerBase,
     end_of_text: int | None,
     cache: Path,
     progress: Progress,
 ) -> Tokens:
+    fast: Tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     # Padding or truncation kept in a tokenizer.json would silently change the text.
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    digest = _digest(_FORMAT, tokenizer.to_str(), str(end_of_text))
-    path = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}.npy"
-    with _locked(path, progress):
-        if not path.exists():
-            texts = corpus.documents(progress=progress, what="tokenising the text")
-            ids = np.concatenate(list(_ids(texts, tokenizer, end_of_text)))
-            _replace(path, lambda to: _save(to, ids))
-    return Tokens(np.load(path, mmap_mode="r"), digest, tokenizer.get_vocab_size())
+    fast.no_padding()
+    fast.no_truncation()
+    is_chat = section.format == "chat"
+    marks = is_chat and section.answers_only
+    writer = ChatWriter(tokenizer, template_of(section), answers_only=marks)
+    template = writer.template if is_chat else None
+    # A conversation ends as its template says.
+    end = None if is_chat else end_of_text
+    digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
+    folder = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}"
+    with _locked(folder, progress):
+        if not folder.exists():
+            found = corpus.documents(progress=progress, what="tokenising the text")
+            written = (_written(one, writer) for one in found)
+            _replace(folder, lambda to: _Encoder(fast, end, to).run(written))
+    ids = np.memmap(folder / IDS, dtype=np.int32, mode="r")
+    ends = np.fromfile(folder / ENDS, dtype=np.int64)
+    answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
+    return Tokens(ids, ends, answers, digest, tokenizer, template)
 
 
-def _ids(
-    documents: Iterable[str], tokenizer: Tokenizer, end_of_text: int | None
-) -> Iterator[NDArray[np.int32]]:
-    tail = [] if end_of_text is None else [end_of_text]
-    stream = iter(documents)
-    while batch := list(islice(stream, _BATCH_DOCUMENTS)):
-        for encoding in tokenizer.encode_batch_fast(batch, add_special_tokens=False):
-            yield np.array(encoding.ids + tail, dtype=np.int32)
+def _written(found: Found, writer: ChatWriter) -> Written:
+    if isinstance(found.document, str):
+        return Written(found.document)
+    return writer.write(found.document, found.where)
 
 
-def _save(path: Path, ids: NDArray[np.int32]) -> None:
-    with path.open("wb") as file:
-        np.save(file, ids)
+class _Encoder:
+    """Appends documents to three files, so that no more than a few are ever in memory."""
+
+    def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
+        self._tokenizer = tokenizer
+        self._tail = [] if end is None else [end]
+        self._folder = folder
+        self._end = 0
+
+    def run(self, documents: Iterable[Written]) -> None:
+        self._folder.mkdir()
+        stream = iter(documents)
+        with (
+            (self._folder / IDS).open("wb") as ids,
+            (self._folder / ENDS).open("wb") as ends,
+            (self._folder / ANSWERED).open("wb") as answered,
+        ):
+            while batch := list(islice(stream, _BATCH_DOCUMENTS)):
+                texts = [one.text for one in batch]
+                encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+                for written, encoding in zip(batch, encodings, strict=True):
+                    row = np.array(encoding.ids + self._tail, dtype=np.int32)
+                    row.tofile(ids)
+                    self._end += len(row)
+                    np.array([self._end], dtype=np.int64).tofile(ends)
+                    if written.answers is not None:
+                        _inside(encoding.offsets, written.answers).tofile(answered)
+
+
+def _inside(
+    offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]]
+) -> NDArray[np.bool_]:
+    """Which tokens are of an answer: those that begin in one."""
+    begins = np.array([begin for begin, _ in offsets], dtype=np.int64)
+    inside = np.zeros(len(begins), dtype=np.bool_)
+    for begin, end in answers:
+        inside |= (begins >= begin) & (begins < end)
+    return inside
 
 
 def _cache_directory() -> Path:
@@ -172,6 +241,8 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
         write(beside)
         beside.replace(path)
     finally:
+        if beside.is_dir():
+            shutil.rmtree(beside)
         beside.unlink(missing_ok=True)
 
 

@@ -16,6 +16,8 @@ from jupyter_mntrain.train.decoder import EMBEDDING, HEAD
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+PART_BYTES = 256 << 20
+"""Read from one file before it is opened again."""
 
 
 def seeded_weights(
@@ -111,15 +113,29 @@ def _read(
     parameters: Mapping[str, torch.Tensor],
     device: torch.device,
 ) -> Iterable[tuple[str, torch.Tensor]]:
-    with _opened(path) as file:
-        for name, source in names.items():
-            tensor = file.get_tensor(source)
-            like = parameters[name]
-            if tensor.shape != like.shape:
-                shapes = f"{tuple(tensor.shape)}, its config says {tuple(like.shape)}"
-                cause = f"model.path = {path.parent}: {source} is {shapes}"
-                raise RecipeError(cause, fix="use config.json and weights of the same model")
-            yield name, tensor.to(device=device, dtype=like.dtype)
+    for part in _in_parts(names, parameters):
+        # Opened anew: what was read stays in this process's memory as long as its file is mapped.
+        with _opened(path) as file:
+            for name in part:
+                tensor = file.get_tensor(names[name])
+                like = parameters[name]
+                if tensor.shape != like.shape:
+                    shapes = f"{tuple(tensor.shape)}, its config says {tuple(like.shape)}"
+                    cause = f"model.path = {path.parent}: {names[name]} is {shapes}"
+                    raise RecipeError(cause, fix="use config.json and weights of the same model")
+                # What fits as it is stays a part of the file, until somebody writes to it.
+                yield name, tensor.to(device=device, dtype=like.dtype)
+
+
+def _in_parts(names: Iterable[str], parameters: Mapping[str, torch.Tensor]) -> Iterable[list[str]]:
+    part: list[str] = []
+    for name in names:
+        part.append(name)
+        if sum(parameters[one].nbytes for one in part) >= PART_BYTES:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _opened(path: Path) -> safe_open:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import torch
@@ -16,21 +16,31 @@ import torch.distributed as dist
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.layout import Grid
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among the job's ranks, and the device it computes on."""
+    """This process among the job's ranks, or among those of its pipeline, and its device.
+
+    Attributes:
+        group: to talk to these ranks; ``None`` for all of the job.
+    """
 
     rank: int
     local_rank: int
     size: int
     host: str
     device: torch.device
+    group: dist.ProcessGroup | None = None
 
     @property
     def is_head(self) -> bool:
         return self.rank == 0
+
+    def in_job(self, rank: int) -> int:
+        """A rank of these by its number in the job, as torch's sends and receives want it."""
+        return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
 
 class Report(Record, frozen=True):
@@ -76,6 +86,53 @@ def join_world(
         # After an error a backend would wait here, for peers that are gone, until its timeout.
         if is_ours and (world.size == 1 or not has_failed):
             dist.destroy_process_group()
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Whom a rank talks to in every step.
+
+    Attributes:
+        rank: in the job.
+        pipeline: the ranks of its pipeline.
+        replicas: those that hold the same weights; ``None`` if nobody else does.
+        shards: those that split the same weights among themselves; likewise.
+    """
+
+    rank: int
+    grid: Grid
+    pipeline: World
+    replicas: dist.ProcessGroup | None = None
+    shards: dist.ProcessGroup | None = None
+
+
+def form_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
+    """Every rank calls it, once all agree on the recipe."""
+    if grid.width == 1:
+        return Groups(world.rank, grid, world)
+    timeout, mine = timedelta(seconds=timeout_s), world.rank
+
+    def own(groups_of: Callable[[int], tuple[int, ...]]) -> dist.ProcessGroup:
+        """All ranks make all groups, in one order: torch wants it."""
+        everybody = dict.fromkeys(map(groups_of, range(grid.ranks)))
+        made: dict[tuple[int, ...], dist.ProcessGroup] = {
+            ranks: dist.new_group(ranks, timeout=timeout) for ranks in everybody
+        }
+        return made[groups_of(mine)]
+
+    pipeline = replace(
+        world,
+        rank=grid.place_of(mine),
+        size=len(grid.pipeline_of(mine)),
+        group=own(grid.pipeline_of),
+    )
+    return Groups(
+        mine,
+        grid,
+        pipeline,
+        own(grid.replicas_of) if grid.replicas > 1 else None,
+        own(grid.shards_of) if grid.shards > 1 else None,
+    )
 
 
 def agree(world: World, report: Report) -> list[Report]:

@@ -37,6 +37,11 @@ LIVENESS_ICONS: Final = {"connecting": "◔", "up": "●", "suspect": "△", "lo
 LIVENESS_STYLES: Final = {"up": "green", "suspect": "yellow", "lost": "red"}
 
 
+def one_line(text: str) -> str:
+    """What a model wrote: white space as one space, and nothing that a terminal would obey."""
+    return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(text.split()))
+
+
 def count(value: float | None) -> str:
     """A whole number: 1,857."""
     return ABSENT if value is None else f"{value:,.0f}"

@@ -99,14 +99,15 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
         while context.clock() < known.expires_s:
             identity = cluster.identity
             invite = identity.invitation(known.id) if identity else None
-            taken = invite.taken if invite else ()
+            # Not those admitted: to end now might keep their certificate from them.
+            joined = invite.joined if invite else ()
             titles = {member.subject.uri: member.title for member in cluster.members()}
-            for uri in taken:
+            for uri in joined:
                 if uri not in seen:
                     seen.append(uri)
                     name = titles.get(uri, uri)
                     context.screen.say(Text.assemble(("✓ ", "green"), (name, "bold"), " joined"))
-            if invite is not None and len(taken) >= invite.uses:
+            if invite is not None and len(joined) >= invite.uses:
                 break
             context.sleep(LOOK_EVERY_S)
     except KeyboardInterrupt:

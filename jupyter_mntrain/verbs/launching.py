@@ -19,13 +19,22 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec, Participant
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.plan.rates import parse_bit_rate
+from jupyter_mntrain.train.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import follow
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
 from jupyter_mntrain.verbs.saved import Saved, find_saved, refuse_gone
+from jupyter_mntrain.verbs.slow_links import slow_link_note
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path, from_spec, read_files
+from jupyter_mntrain.verbs.workload import (
+    Workload,
+    from_built_in,
+    from_cell,
+    from_path,
+    from_spec,
+    read_files,
+)
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
@@ -70,13 +79,17 @@ class Launch(Verb):
             job = start(context, built, progress, waits=args.queue)
         workload = built.workload
         context.screen.say(started_line(job, workload))
+        infos = [view.info for view in built.cluster.nodes() if view.info]
+        note = slow_link_note(infos, job.view().attempt.placements)
+        if note:
+            context.screen.say(Text(f"! {note}", style="yellow"))
         if args.wait:
             return follow(context, args, job)
         if not args.detach and context.screen.in_background:
             context.screen.show(job)
-            return Outcome(data=started_data(job), job=job)
+            return Outcome(data=started_data(job, note), job=job)
         hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
-        return Outcome(hint, started_data(job), job=job)
+        return Outcome(hint, started_data(job, note), job=job)
 
 
 class DryRun(Verb):
@@ -97,10 +110,11 @@ def spec_options(parser: Parser) -> None:
     parser.argument(
         "target",
         nargs="?",
-        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB",
+        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
         completes="recipe",
-        help="what to run: a recipe, a script, an exported job file, or a job once more by its id; "
-        "arguments of a script go after --",
+        help="what to run: a recipe, a script, an exported job file, a job once more by its id, or "
+        "a recipe that comes with mntrain by its name (see: recipes); arguments of a script go "
+        "after --",
     )
     parser.option(
         "--member",
@@ -169,8 +183,13 @@ def spec_options(parser: Parser) -> None:
         "--min-nodes",
         type=typed(_least),
         metavar="N",
-        help="when it starts again and a node stays silent, go on without it with at least N; "
-        "default: wait for all",
+        help="when it starts again and a node stays silent, go on without it with at least N, more "
+        "than half of them if the first may be the one that is lost; default: wait for all",
+    )
+    parser.option(
+        "--mixed-versions",
+        action="store_true",
+        help="start although torch, Python or the like is not the same on all nodes",
     )
     parser.option(
         "--priority",
@@ -239,6 +258,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
         max_restarts=before.max_restarts if args.restarts is None else args.restarts,
         on_stall=args.on_stall or before.on_stall,
         min_nodes=args.min_nodes or before.min_nodes,
+        mixed_versions=args.mixed_versions or before.mixed_versions,
         priority=before.priority if args.priority is None else args.priority,
     )
     workload.check(spec.world_size)
@@ -273,10 +293,12 @@ def started_line(job: Job, workload: Workload) -> Text:
     return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
 
 
-def started_data(job: Job) -> dict[str, object]:
+def started_data(job: Job, note: str | None = None) -> dict[str, object]:
     view = job.view()
     nodes = [placement.node for placement in view.attempt.placements]
-    return {"job_id": job.id, "state": view.state, "name": view.spec.name, "nodes": nodes}
+    data: dict[str, object] = {"job_id": job.id, "state": view.state, "nodes": nodes}
+    data["name"] = view.spec.name
+    return data | ({"note": note} if note else {})
 
 
 def submitter(context: Context) -> str:
@@ -315,11 +337,11 @@ def _workload(
         raise SpecError(
             "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
         )
-    return from_path(
-        context.directory / Path(args.target).expanduser(),
-        arguments=context.arguments,
-        overrides=args.set,
-    )
+    path = context.directory / Path(args.target).expanduser()
+    ours = built_in(args.target)
+    if ours is not None and not path.exists():
+        return from_built_in(ours, arguments=context.arguments, overrides=args.set)
+    return from_path(path, arguments=context.arguments, overrides=args.set)
 
 
 def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple[Participant, ...]:

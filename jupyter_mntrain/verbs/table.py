@@ -7,12 +7,14 @@ from typing import Final
 from jupyter_mntrain.verbs.drivers import Driver
 from jupyter_mntrain.verbs.ending import Kill, Save, Stop
 from jupyter_mntrain.verbs.export import Export
+from jupyter_mntrain.verbs.generating import Generate
 from jupyter_mntrain.verbs.inviting import Invite, Members, Revoke
 from jupyter_mntrain.verbs.jobs import Jobs, Status
 from jupyter_mntrain.verbs.launching import DryRun, Launch
 from jupyter_mntrain.verbs.links import Measure
 from jupyter_mntrain.verbs.nodes import Add, Forget, Nodes
 from jupyter_mntrain.verbs.panel.verb import OpenPanel
+from jupyter_mntrain.verbs.recipes import Recipes
 from jupyter_mntrain.verbs.verb import Verb
 from jupyter_mntrain.verbs.watching import Attach, Logs, Plot, Stacks
 
@@ -26,6 +28,7 @@ _VERBS: tuple[Verb, ...] = (
     Driver(),
     Measure(),
     OpenPanel(),
+    Recipes(),
     DryRun(),
     Launch(),
     Jobs(),
@@ -35,6 +38,7 @@ _VERBS: tuple[Verb, ...] = (
     Logs(),
     Stacks(),
     Export(),
+    Generate(),
     Save(),
     Stop(),
     Kill(),

@@ -17,6 +17,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.train.builtin import BuiltIn
 from jupyter_mntrain.train.recipe import check, parse_recipe
 from jupyter_mntrain.train.sections import PYTHON_LIBRARY, Recipe
 from jupyter_mntrain.verbs.parser import closest
@@ -71,6 +72,15 @@ def from_path(
             fix="name a file that ends in .toml or .py",
         )
     return _script(text, path.name, arguments, overrides, took=f"script {path.name}")
+
+
+def from_built_in(
+    ours: BuiltIn, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> Workload:
+    """A recipe that comes with us."""
+    _refuse_arguments(arguments)
+    made = _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
+    return msgspec.structs.replace(made, took=f"recipe {ours.name}")
 
 
 def from_cell(
@@ -203,7 +213,12 @@ def _recipe(
 
 def _absolute(recipe: Recipe, directory: Path) -> list[str]:
     """Overrides that make relative paths absolute: ranks run in a directory of their own."""
-    paths = {"model.path": recipe.model.path, "data.source": recipe.data.source}
+    paths = {
+        "model.path": recipe.model.path,
+        "data.source": recipe.data.source,
+        "data.chat_template": recipe.data.chat_template,
+        "output.directory": recipe.output.directory,
+    }
     return [
         f"{field}={json.dumps(str((directory / given).resolve()))}"
         for field, given in paths.items()

@@ -41,6 +41,8 @@ export interface Everything {
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
+  EvaluationColumns?: EvaluationColumns;
+  WrittenText?: WrittenText;
   Refused?: Refused;
   Problem?: Problem;
   Watch?: Watch;
@@ -452,6 +454,7 @@ export interface Stall {
  *
  *     Args:
  *         where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
+ *         site: the place in torch.distributed where it waits, if it does.
  *         text: stacks of all its threads, as Python tells them; empty if it did not.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -462,6 +465,20 @@ export interface RankStack {
   doing: "busy" | "in the kernel" | "not known" | "stopped" | "waiting for others";
   pid?: number | null;
   where?: string;
+  site?:
+    | (
+        | "barrier"
+        | "collective"
+        | "exchange"
+        | "gather"
+        | "gpu"
+        | "new group"
+        | "pipeline"
+        | "receive"
+        | "rendezvous"
+        | "send"
+      )
+    | null;
   text?: string;
 }
 /**
@@ -502,6 +519,7 @@ export interface RankNumbers {
  *         remaining_s: at this pace; ``None`` when the number of steps is not known.
  *         mfu: of the job, 0..1.
  *         bubble: mean share of a step without forward or backward, 0..1.
+ *         evaluation_loss: the last one, on text that is not trained on.
  *         slowest_rank: the one with the lowest pace, where there are several.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -517,6 +535,7 @@ export interface JobNumbers {
   mfu?: number | null;
   bubble?: number | null;
   loss?: number | null;
+  evaluation_loss?: number | null;
   slowest_rank?: number | null;
 }
 /**
@@ -646,6 +665,8 @@ export interface JobSeries {
   ranks?: RankColumns[];
   job?: JobColumns;
   links?: LinkColumns[];
+  evaluation?: EvaluationColumns;
+  texts?: WrittenText[];
 }
 /**
  * One rank, a row per optimiser step (or per few, where they were thinned).
@@ -712,6 +733,29 @@ export interface LinkColumns {
   received?: (number | null)[];
   own_sent?: (number | null)[];
   own_received?: (number | null)[];
+}
+/**
+ * The loss on text that is not trained on: a row per evaluation.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "EvaluationColumns".
+ */
+export interface EvaluationColumns {
+  time_s?: (number | null)[];
+  step?: (number | null)[];
+  loss?: (number | null)[];
+}
+/**
+ * What the model went on with after so many steps, when it was given ``prompt``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "WrittenText".
+ */
+export interface WrittenText {
+  time_s: number;
+  step: number;
+  prompt: string;
+  text: string;
 }
 /**
  * A message of the page could not be followed: no such job, not readable.

@@ -1,10 +1,20 @@
 /** A job's rows on the page: appended in place, bounded, and thinned evenly when there are too many. */
 
-import type { JobColumns, JobSeries, LinkColumns, RankColumns } from './schema';
+import type {
+  EvaluationColumns,
+  JobColumns,
+  JobSeries,
+  LinkColumns,
+  RankColumns,
+  WrittenText
+} from './schema';
 import type { ISeriesSink } from './tokens';
 
 /** Rows per table. When it is full, neighbours are joined: all rows then stand for more steps. */
 export const MOST_ROWS = 1200;
+
+/** Of what the model wrote: the newest. */
+export const MOST_TEXTS = 50;
 
 /** These take the last of the joined values, all others the mean. */
 const KEEP_LAST = new Set(['time_s', 'step']);
@@ -32,6 +42,7 @@ export const JOB_COLUMNS = [
   'bubble',
   'loss'
 ] as const;
+export const EVALUATION_COLUMNS = ['time_s', 'step', 'loss'] as const;
 export const LINK_COLUMNS = [
   'time_s',
   'sent',
@@ -156,6 +167,7 @@ export class Table<Name extends string> {
 
 export type RankTable = Table<(typeof RANK_COLUMNS)[number]>;
 export type JobTable = Table<(typeof JOB_COLUMNS)[number]>;
+export type EvaluationTable = Table<(typeof EVALUATION_COLUMNS)[number]>;
 export type LinkTable = Table<(typeof LINK_COLUMNS)[number]>;
 
 export interface IRankRows {
@@ -178,6 +190,9 @@ export class SeriesStore implements ISeriesSink {
   readonly ranks = new Map<number, IRankRows>();
   readonly links = new Map<string, ILinkRows>();
   readonly job: JobTable = new Table(JOB_COLUMNS);
+  readonly evaluation: EvaluationTable = new Table(EVALUATION_COLUMNS);
+  /** What the model wrote, oldest first. */
+  texts: ReadonlyArray<WrittenText> = [];
 
   take(series: JobSeries): void {
     const isWhole = series.since === 0 || series.stream !== this.stream;
@@ -200,6 +215,8 @@ export class SeriesStore implements ISeriesSink {
       rows.table.append(rank);
     }
     this.job.append((series.job ?? {}) as JobColumns);
+    this.evaluation.append((series.evaluation ?? {}) as EvaluationColumns);
+    this.texts = [...this.texts, ...(series.texts ?? [])].slice(-MOST_TEXTS);
     for (const link of series.links ?? []) {
       let rows = this.links.get(link.node);
       if (!rows) {
@@ -216,6 +233,8 @@ export class SeriesStore implements ISeriesSink {
     this.ranks.clear();
     this.links.clear();
     this.job.clear();
+    this.evaluation.clear();
+    this.texts = [];
   }
 
   /** Ranks in their order. */

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,10 @@ class LiveAgent:
     cluster: str = "test"
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> LiveAgent:
+    def start(self, *options: str, core: int | None = None) -> LiveAgent:
+        """Args:
+        core: it may use, with all that it starts.
+        """
         settings = Settings(
             name=self.name,
             listen=(self.address,),
@@ -70,6 +74,8 @@ class LiveAgent:
         trusted.join(self.state, settings, self.cluster)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--state-dir", str(self.state), *options]
+        if core is not None:
+            command = ["taskset", "--cpu-list", str(core), *command]
         with (self.state / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -147,13 +153,15 @@ def launch(
     job_id: JobId | None = None,
     attempt: int = 1,
     port: int = 0,
+    ahead_s: float = 0.0,
     **policy: Any,
 ) -> JobId:
-    """Lease and start by hand, one rank per agent, as a driver does."""
+    """Lease and start by hand, one rank per agent, as a driver does whose clock is ahead."""
     job_id = job_id or new_job_id()
     grants = [lease(agent, job_id, attempt, None if n else port) for n, agent in enumerate(agents)]
     request = start_request(agents, script, job_id, attempt, grants[0].port or 0, **policy)
     for agent in agents:
+        request = msgspec.structs.replace(request, sent_s=time.time() + ahead_s)
         answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/{attempt}", request)
         assert answer.status_code == 200, answer.text
     return job_id
@@ -200,13 +208,18 @@ def start_request(
 
 @contextmanager
 def two_agents(network: str, state: Path, cluster: str) -> Iterator[list[LiveAgent]]:
-    """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2."""
+    """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2, with a core each.
+
+    As nodes have them: ranks that each count on all cores of this machine wait for one another.
+    """
     made = []
     for number in (1, 2):
         name, address = f"node{number}", f"{network}.{number}"
         made.append(LiveAgent(name, address, free_port(address), state / name, cluster))
     try:
-        yield [agent.start() for agent in made]
+        for agent, core in zip(made, cycle(os.sched_getaffinity(0)), strict=False):
+            agent.start(core=core)
+        yield made
     finally:
         for agent in made:
             agent.end()

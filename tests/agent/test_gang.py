@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.agent.gang import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
+from jupyter_mntrain.agent.gpus import GpuReader
 from jupyter_mntrain.agent.job import LocalJob
 from jupyter_mntrain.agent.peers import PeerClient
 from jupyter_mntrain.model.ids import NodeId, new_job_id
@@ -51,7 +52,9 @@ async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_t
         attempt=Attempt(number=1, placements=(), master_address="", master_port=0, submitted_s=0.0),
         part=part("node1", "running"),
     )
-    watch = GangWatch(LocalJob(tmp_path, record), PeerClient(blind_context()), clock=lambda: now[0])
+    watch = GangWatch(
+        LocalJob(tmp_path, record, GpuReader()), PeerClient(blind_context()), clock=lambda: now[0]
+    )
     closed = part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True)
     killed = part("node2", "failed", cause="rank 1: killed by SIGKILL")
     assert watch.waits_for_a_cause([closed])

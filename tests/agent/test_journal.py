@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.journal import Journal
+from jupyter_mntrain.agent.journal import MARK_EVERY, Journal
 from jupyter_mntrain.agent.tail import READ_BYTES, MetricsTail
+from jupyter_mntrain.agent.trimming import trim
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.metrics import (
     PartChange,
@@ -24,7 +27,8 @@ def step(number: int) -> RankStep:
 
 
 def numbers(journal: Journal, since: int = 0) -> list[int]:
-    lines = b"".join(journal.read(journal.position_after(since))).splitlines()
+    blocks = journal.read(journal.position_after(since))
+    lines = b"".join(block for block, _ in blocks).splitlines()
     return [journal_decoder.decode(line).seq for line in lines]
 
 
@@ -69,7 +73,7 @@ def test_a_torn_last_line_is_cut_off(path):
 def test_long_journals_are_read_in_blocks_of_whole_lines(path):
     journal = Journal(path)
     fill(journal, 1, 8000)
-    blocks = list(journal.read(0))
+    blocks = [block for block, _ in journal.read(0)]
     assert len(blocks) > 1
     assert all(block.endswith(b"\n") for block in blocks)
     assert numbers(journal) == list(range(1, 8001))
@@ -90,6 +94,78 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_spoils_nothing(path):
     assert numbers(journal) == [1, 2]
     fill(journal, 3, 4)
     assert numbers(journal) == numbers(Journal(path)) == [1, 2, 3, 4]
+
+
+def short(path: Path) -> Journal:
+    return Journal(path, kept_bytes=600_000, head_bytes=200_000, slack_bytes=100_000)
+
+
+def test_a_long_job_keeps_how_it_began_and_what_was_last(path):
+    journal = short(path)
+    fill(journal, 1, 3 * MARK_EVERY)
+    assert numbers(journal) == list(range(1, 3 * MARK_EVERY + 1)), "not long enough to lose any"
+    fill(journal, 3 * MARK_EVERY + 1, 20_000)
+    for one in (journal, short(path)):
+        kept = numbers(one)
+        gaps = [(a, b) for a, b in pairwise(kept) if b != a + 1]
+        assert len(gaps) == 1
+        before, after = gaps[0]
+        assert kept[0] == 1
+        assert kept[-1] == one.last_seq == 20_000
+        assert before >= MARK_EVERY
+        assert after < 19_000
+        for since in (before - 1, before, before + 1, after - 2, after - 1, after, 19_999):
+            assert numbers(one, since) == [number for number in kept if number > since]
+        assert one.offsets(1) == {"rank-0.ndjson": 2_000_000}
+    assert path.stat().st_size > 2_000_000
+    if path.stat().st_blocks * 512 == path.stat().st_size:
+        pytest.skip("this file system cannot punch holes")
+    assert path.stat().st_blocks * 512 < 900_000
+
+
+def test_a_source_that_was_last_heard_of_in_what_was_given_back_is_not_read_again(path):
+    journal = short(path)
+    fill(journal, 1, 2 * MARK_EVERY)
+    journal.append(step(1), attempt=1, source="rank-1.ndjson", offset=77)
+    fill(journal, 2 * MARK_EVERY + 1, 20_000)
+    assert short(path).offsets(1) == {"rank-0.ndjson": 2_000_000, "rank-1.ndjson": 77}
+
+
+def test_a_crash_before_the_middle_was_given_back_loses_nothing_more(path, monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.agent.journal.give_back", lambda *_: False)
+    journal = short(path)
+    fill(journal, 1, 8000)
+    again = short(path)
+    assert numbers(again) == numbers(journal)
+    fill(again, 8001, 9000)
+    assert numbers(again)[-1000:] == list(range(8001, 9001))
+
+
+def test_a_full_disk_puts_giving_back_off(path, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal = short(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("jupyter_mntrain.agent.journal.write_atomically", full)
+        fill(journal, 1, 8000)
+    assert numbers(journal) == list(range(1, 8001))
+    fill(journal, 8001, 8001)
+    assert len(numbers(journal)) < 8001
+
+
+def test_a_tail_goes_on_behind_what_was_given_back(tmp_path):
+    path = tmp_path / "rank-0.ndjson"
+    lines = [encoder.encode(step(number)) + b"\n" for number in range(1, 5000)]
+    path.write_bytes(b"".join(lines))
+    tail = MetricsTail(tmp_path, {})
+    if not trim(path, kept_bytes=100_000, slack_bytes=0):
+        pytest.skip("this file system cannot punch holes")
+    found = [sample.step for _ in range(3) for _, _, sample in tail.read()]
+    assert found[0] == 1
+    assert found[-1] == 4999
+    assert 500 < len(found) < 4000
+    assert not tail.has_more()
 
 
 @pytest.mark.anyio
@@ -129,7 +205,7 @@ def test_progress_is_kept_like_a_step(tmp_path):
     journal = Journal(tmp_path / "journal.ndjson")
     for source, offset, sample in MetricsTail(tmp_path, {}).read():
         journal.append(sample, attempt=1, source=source, offset=offset)
-    assert [read_journal_line(line).body for line in journal.read()] == [half]
+    assert [read_journal_line(line).body for line, _ in journal.read()] == [half]
 
 
 def test_a_line_without_an_end_is_passed_over(tmp_path):

@@ -179,7 +179,10 @@ class SimulatedJob:
     def __init__(self, record: JobRecord) -> None:
         self.record = record
 
-    def plan(self, restart: Restart) -> None:
+    def now_s(self) -> float:
+        return NOW_S
+
+    def plan(self, restart: Restart | None) -> None:
         self.record = msgspec.structs.replace(self.record, restart=restart)
 
     def give_up(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import httpx
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.processes import end_all
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.job import (
@@ -24,11 +27,18 @@ from jupyter_mntrain.model.job import (
     Placement,
     RankStatus,
 )
-from jupyter_mntrain.model.restarts import LAST_BACKOFF_S, follows, next_restart, without
+from jupyter_mntrain.model.restarts import (
+    LAST_BACKOFF_S,
+    follows,
+    may_lead,
+    may_succeed,
+    next_restart,
+    without,
+)
 from jupyter_mntrain.model.rollup import roll_up
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
-from tests.agent.live import LiveAgent, launch, two_agents
+from tests.agent.live import LiveAgent, free_port, launch, two_agents
 from tests.waiting import until
 
 NOW_S = 1000.0
@@ -173,6 +183,69 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
         yield both
 
 
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[list[LiveAgent]]:
+    made = [
+        LiveAgent(f"node{n}", address, free_port(address), tmp_path / f"node{n}")
+        for n, address in enumerate(("127.93.1.1", "127.93.1.2", "127.93.1.3"), 1)
+    ]
+    try:
+        yield [agent.start() for agent in made]
+    finally:
+        for agent in made:
+            agent.end()
+
+
+def power_off(agent: LiveAgent) -> None:
+    """As far as the others can tell."""
+    agent.kill()
+    for attempt in agent.state.glob("jobs/*/attempt-*"):
+        end_all(attempt, grace_s=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [2, 0], ids=["another node", "the head"])
+def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost: int) -> None:
+    rest = [agent for agent in three if agent is not three[lost]]
+    job_id = launch(three, SCRIPT, max_restarts=2, min_nodes=2)
+    until(lambda: all(steps(agent, job_id) for agent in three), "the first steps")
+    power_off(three[lost])
+    kill_rank(rest[1], job_id)
+    until(lambda: told(rest, job_id).state == "succeeded", "the rest to go on", 200)
+    now = told(rest, job_id)
+    assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
+    assert now.attempt.number >= 2
+    assert [rank.rank for part in now.parts for rank in part.ranks] == [0, 1]
+    # Whoever was away learns that it went on without it, and begins nothing of its own.
+    three[lost].start()
+    until(lambda: three[lost].record(job_id).part.state != "running", "its part to be over")
+    if lost == 0:
+        until(lambda: three[0].record(job_id).is_over, "the head to know", 90)
+    assert told(three, job_id).state == "succeeded"
+    assert not any(agent.info().leases for agent in three)
+
+
+@pytest.mark.parametrize(
+    ("least", "may"), [(None, False), (1, False), (2, True), (3, True)], ids=str
+)
+def test_a_head_is_replaced_only_where_two_halves_cannot_both_go_on(
+    least: int | None, may: bool
+) -> None:
+    known = record(min_nodes=least)
+    known = msgspec.structs.replace(known, members=tuple(place(n).node_id for n in range(3)))
+    assert may_succeed(known) == may
+    second, stranger = NodeId("1" * 32), NodeId("9" * 32)
+    assert may_lead(second, known) == may
+    assert may_lead(known.attempt.head.node_id, known)
+    assert not may_lead(stranger, known)
+    rest = without(known.attempt.placements, {known.attempt.head.node_id})
+    after = msgspec.structs.replace(known.attempt, number=2, placements=rest)
+    assert follows(after, known) == may
+    # With the head among them another one may not lead them.
+    turned = msgspec.structs.replace(after, placements=(*rest, known.attempt.head))
+    assert not follows(turned, known)
+
+
 def told(agents: list[LiveAgent], job_id: JobId) -> JobView:
     return roll_up([agent.record(job_id) for agent in agents])
 
@@ -229,6 +302,33 @@ def test_a_stop_between_attempts_ends_the_job(agents: list[LiveAgent]) -> None:
     assert head.is_over
     assert head.restart is None
     assert not any(agent.info().leases for agent in agents)
+
+
+FAILS = """
+from jupyter_mntrain import Recorder
+with Recorder() as recorder:
+    recorder.step()
+    raise ValueError("always")
+"""
+
+
+@pytest.mark.slow
+def test_all_parts_of_all_attempts_tell_their_times_by_one_clock(agents: list[LiveAgent]) -> None:
+    ahead_s, begun_s = 3600.0, time.time() + 3600.0
+    job = launch(agents, FAILS, max_restarts=1, ahead_s=ahead_s)
+    until(lambda: told(agents, job).state == "failed", "the second attempt to fail, too")
+    now_s = time.time() + ahead_s
+    for agent in agents:
+        known = agent.record(job)
+        assert known.attempt.number == 2
+        lines = agent.get(f"/v1/jobs/{job}/journal").content.splitlines()
+        times = [json.loads(line)["body"]["time_s"] for line in lines]
+        times += [known.part.started_s, known.part.ended_s]
+        times += [known.part.cause.time_s] if known.part.cause else []
+        assert len(times) > 8
+        # torch tells a failure's time without its fraction.
+        assert all(begun_s - 1 < time_s <= now_s for time_s in times)
+    assert told(agents, job).cause is not None
 
 
 @pytest.mark.slow

@@ -73,6 +73,10 @@ def test_what_is_trimmed_of_an_attempt(tmp_path: Path) -> None:
     rank.mkdir(parents=True)
     for name in ("stdout.log", "stderr.log", "error.json"):
         (rank / name).touch()
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    for name in ("rank-0.ndjson", "controls.json"):
+        (metrics / name).touch()
     names = [path.relative_to(tmp_path).as_posix() for path in logs_of(tmp_path)]
-    assert names[0] == "log"
-    assert sorted(path.rpartition("/")[2] for path in names[1:]) == ["stderr.log", "stdout.log"]
+    assert names[:2] == ["log", "metrics/rank-0.ndjson"]
+    assert sorted(path.rpartition("/")[2] for path in names[2:]) == ["stderr.log", "stdout.log"]

@@ -154,12 +154,12 @@ Current thread 0x00007f02 (most recent call first):
 def test_stacks_are_read_for_who_waits_and_where() -> None:
     frames = main_thread(DUMP)
     assert [name for _, _, name in frames] == ["recv", "step", "<module>"]
-    assert judge("S", frames) == "waiting for others"
+    assert judge("S", frames, "receive") == "waiting for others"
     assert own_line(frames) == "step (train.py:12)"
-    assert judge("S", frames[1:]) == "busy"
-    assert judge("R", []) == "not known"
-    assert judge("T", frames) == "stopped"
-    assert judge("D", frames) == "in the kernel"
+    assert judge("S", frames[1:], None) == "busy"
+    assert judge("R", [], None) == "not known"
+    assert judge("T", frames, "receive") == "stopped"
+    assert judge("D", frames, "receive") == "in the kernel"
     assert own_line([]) == ""
 
 

@@ -1,15 +1,21 @@
-"""Fake agents that run until the test ends, on the test's own loop or on one in a thread."""
+"""Fake agents that run until the test ends, on the test's own loop or on one in a thread; and two
+real ones.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
+from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.loop import LoopThread
+from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.fake_agent import FakeAgent
 
 DEADLINE_S = 20.0
@@ -32,6 +38,23 @@ class FakeClock:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    """Two real ones, for all tests of a file."""
+    # Addresses of this run's own: what runs beside it, here or elsewhere, is told apart.
+    network = f"127.{150 + os.getpid() % 100}.{secrets.randbelow(250)}"
+    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
+    """A driver that has found both."""
+    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
+        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
+        yield made
 
 
 async def until(is_true: Callable[[], Any]) -> None:

@@ -24,7 +24,7 @@ from jupyter_mntrain.trust.joining import Admission, Application
 from jupyter_mntrain.trust.proof import new_nonce
 from jupyter_mntrain.trust.token import Token
 
-LIFE = timedelta(hours=2)
+LIFE = timedelta(days=20)
 NODE = Subject(role="node", name="ab" * 16)
 START_S = 1_800_000_000.0
 
@@ -72,6 +72,11 @@ def test_an_invitation_admits_so_many_until_its_time(identity: Identity, clock: 
     assert join(identity, token, first).refusal is None
     assert join(identity, token, second).refusal is None
     assert "used up" in (join(identity, token, third).refusal or "")
+    assert len(identity.open_invites()) == 1, "neither has its certificate yet"
+    (invite,) = identity.invites()
+    for subject in (first, second, second):
+        identity.note_joined(invite, subject)
+    assert identity.invites()[0].joined == (first.uri, second.uri)
     assert identity.open_invites() == []
     late = identity.invite()
     assert len(identity.open_invites()) == 1

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -19,7 +16,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import JobSpec
 from jupyter_mntrain.trust.certificates import Authority
 from tests import trusted
-from tests.agent.live import LiveAgent, two_agents
+from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 
 pytestmark = pytest.mark.slow
@@ -77,21 +74,6 @@ def processes_of(job_id: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
-
-
-@pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    # Addresses of this run's own: what runs beside it, here or elsewhere, is told apart.
-    network = f"127.{200 + os.getpid() % 50}.{secrets.randbelow(250)}"
-    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
-    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
-        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
-        yield made
 
 
 def launch(cluster: Cluster, steps: int, **fields: object) -> Job:

@@ -13,10 +13,18 @@ from jupyter_mntrain.cluster.entry_builder import job_entry, node_entries
 from jupyter_mntrain.cluster.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.cluster.node_view import NodeView
 from jupyter_mntrain.cluster.series import JobSeries
-from jupyter_mntrain.cluster.series_builder import SeriesBuilder
+from jupyter_mntrain.cluster.series_builder import MOST_TEXTS, TEXT_CHARACTERS, SeriesBuilder
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.job import JobView
-from jupyter_mntrain.model.metrics import JournalLine, LinkSample, RankProgress, RankStart, Sample
+from jupyter_mntrain.model.metrics import (
+    JournalLine,
+    LinkSample,
+    RankEvaluation,
+    RankProgress,
+    RankStart,
+    RankText,
+    Sample,
+)
 from jupyter_mntrain.model.node import Capacity
 from tests.cluster.samples import JOB, ONE_AND_TWO, history, place, step, view
 
@@ -94,6 +102,54 @@ def test_the_job_has_a_row_for_every_step_that_all_ranks_have_finished() -> None
     assert job.mfu == (0.2,) * 4
     assert job.bubble == (0.5,) * 4
     assert job.loss == (3.0,) * 4
+
+
+def evaluation(rank: int, number: int, loss: float) -> RankEvaluation:
+    return RankEvaluation(time_s=2.0 * number, rank=Rank(rank), step=number, loss=loss)
+
+
+def test_evaluations_have_rows_of_their_own_which_all_ranks_tell_alike() -> None:
+    job = view("running", "running")
+    told = {
+        node: [samples[0], evaluation(rank, 0, 5.5), *samples[1:], evaluation(rank, 4, 3.25)]
+        for rank, (node, samples) in enumerate(two().items())
+    }
+    begun = history(job, {node: samples[:2] for node, samples in told.items()})
+    builder = taken(begun)
+    assert builder.whole().evaluation.loss == (5.5,), "before there is any step"
+    before = builder.seq
+    whole = history(job, told)
+    builder.extend(whole)
+    rows = builder.whole().evaluation
+    assert (rows.step, rows.loss, rows.time_s) == ((0.0, 4.0), (5.5, 3.25), (0.0, 8.0))
+    assert builder.since(before).evaluation.loss == (3.25,)
+    assert builder.whole().job.loss == (3.0,) * 4
+    assert builder.numbers(whole, now_s=9.0).evaluation_loss == 3.25
+
+
+def test_of_what_the_model_wrote_the_newest_is_kept_and_only_what_is_new_is_sent() -> None:
+    def text(number: int, words: str) -> RankText:
+        return RankText(
+            time_s=2.0 * number, rank=Rank(0), step=number, prompt="Who are you?", text=words
+        )
+
+    samples = two()
+    begun = history(view("running", "running"), {"node1": [start(0), text(0, "x" * 3000)]})
+    builder = taken(begun)
+    (first,) = builder.whole().texts
+    assert (first.step, first.prompt) == (0, "Who are you?"), "before there is any step"
+    assert first.text == "x" * TEXT_CHARACTERS + "…"
+    before = builder.seq
+    told = [text(number, f"I am {number}.") for number in range(1, MOST_TEXTS + 10)]
+    samples["node1"] = [start(0), text(0, "x" * 3000), *samples["node1"][1:], *told[:2]]
+    builder.extend(history(view("running", "running"), samples))
+    assert [one.text for one in builder.since(before).texts] == ["I am 1.", "I am 2."]
+    assert builder.since(builder.seq).texts == ()
+    samples["node1"] += told[2:]
+    builder.extend(history(view("running", "running"), samples))
+    kept = [one.step for one in builder.whole().texts]
+    assert kept == list(range(10, MOST_TEXTS + 10))
+    assert [one.step for one in builder.since(before).texts] == kept
 
 
 def test_replicas_add_up_and_the_longest_step_counts() -> None:

@@ -9,7 +9,13 @@ import pytest
 from jupyter_mntrain.cluster.summary import JobSummary, summarise
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.job import Cause
-from jupyter_mntrain.model.metrics import LinkSample, RankProgress, RankStart, Sample
+from jupyter_mntrain.model.metrics import (
+    LinkSample,
+    RankEvaluation,
+    RankProgress,
+    RankStart,
+    Sample,
+)
 from jupyter_mntrain.model.node import Capacity
 from tests.cluster.samples import ONE_AND_TWO, history, place, step, view
 
@@ -83,6 +89,15 @@ def test_the_job() -> None:
     assert got.mfu == pytest.approx(200.0 / 1.0 / 2000.0)
     assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
     assert (got.first_loss, got.last_loss) == (9.0, 0.0)
+
+
+def test_the_last_evaluation_of_whoever_tells_any() -> None:
+    told = [
+        RankEvaluation(time_s=1.0, rank=Rank(1), step=at, loss=loss)
+        for at, loss in ((0, 5.0), (10, 3.5))
+    ]
+    assert summary(node2=[*pipeline(1, compute_s=0.4), *told]).evaluation_loss == 3.5
+    assert summary().evaluation_loss is None
 
 
 def test_its_ranks() -> None:

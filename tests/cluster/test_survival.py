@@ -6,7 +6,6 @@ import os
 import random
 import secrets
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.job import JobSpec, JobView
 from jupyter_mntrain.verbs.workload import from_path
-from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.conftest import wait_for
 from tests.train.test_command import write_text
 from tests.waiting import until
@@ -43,20 +41,6 @@ timeout_s = 60
 [checkpoint]
 interval_steps = {every}
 """
-
-
-@pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    network = f"127.{150 + os.getpid() % 50}.{secrets.randbelow(250)}"
-    with two_agents(network, tmp_path_factory.mktemp("survival"), "test") as made:
-        yield made
-
-
-@pytest.fixture
-def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
-    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
-        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +95,11 @@ def unbroken(cluster: Cluster, text: Path, once: dict[int, float]) -> dict[int, 
     return once
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
-    cluster: Cluster, text: Path, unbroken: dict[int, float], seed: int
+    cluster: Cluster, text: Path, unbroken: dict[int, float]
 ) -> None:
-    chance = random.Random(seed)
+    """Twenty more, without agents: ``tests/train/test_kills.py``."""
+    chance = random.Random(1)
     step, victim = chance.randrange(EVERY + 1, STEPS - EVERY), chance.randrange(2)
     job = launch(cluster, text, max_restarts=1)
     seen: dict[int, float] = {}

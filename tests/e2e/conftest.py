@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,14 @@ def up(host: Host, mntrain: str, *, cluster: str = CLUSTER) -> list[str]:
     return [node["name"] for node in nodes if node["liveness"] == "up"]
 
 
-def start(host: Host, words: list[str], log: Path) -> HostProcess:
+def start(
+    host: Host, words: list[str], log: Path, *, environment: Mapping[str, str] | None = None
+) -> HostProcess:
     """A process that lives on ``host`` until the lab is taken down."""
     with log.open("ab") as out:
-        process = host.popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        process = host.popen(
+            words, environment=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
     # The lab ends it, with the whole host.
     _outlived.append(process)
     return process

@@ -17,7 +17,7 @@ from tests.agent.live import LiveAgent, two_agents
 pytestmark = pytest.mark.slow
 
 RECIPE = '[model]\npreset = "llama-tiny"\n[train]\nsteps = 2\nbatch_size = 8\n'
-FEW_MICROBATCHES = RECIPE + "[pipeline]\nmicrobatches = 1\n"
+FEW_MICROBATCHES = RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 1\n'
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def nothing_left(agents: list[LiveAgent]) -> None:
         (["--member", "node1:1", "--head", "node2"], ["node2"]),
         (["--set", "train.stesp=3"], ["train.stesp", "steps"]),
         (["--set", "train.steps=0"], ["train.steps", "0"]),
-        (["--set", "pipeline.microbatches=1"], ["microbatches", "1"]),
+        (["--set", "pipeline.in_flight=[1]"], ["in_flight", "1"]),
         (["--set", "model.preset=lama-tiny"], ["lama-tiny", "llama-tiny"]),
         (["--port", "99999999"], ["99999999"]),
         (["--env", "NOVALUE"], ["NOVALUE"]),

@@ -107,8 +107,33 @@ class Bench:
         found = [p for p in host.pids() if "agent" in _words(p) and self.mntrain in _words(p)]
         return max(found)
 
-    def restart_agent(self, host: Host) -> HostProcess:
-        return start(host, [self.mntrain, "agent", "run"], host.home / "agent.log")
+    def restart_agent(self, host: Host, **environment: str) -> HostProcess:
+        return start(
+            host, [self.mntrain, "agent", "run"], host.home / "agent.log", environment=environment
+        )
+
+    @contextmanager
+    def agent_with(self, host: Host, **environment: str) -> Iterator[None]:
+        """An agent with other variables in its environment, while in the block."""
+        self._exchange_agent(host, environment)
+        try:
+            yield
+        finally:
+            self._exchange_agent(host, {})
+
+    def _exchange_agent(self, host: Host, environment: dict[str, str]) -> None:
+        until(lambda: self.node(host).get("instance"), f"{host.name} to be seen")
+        before, pid = self.node(host)["instance"], self.agent(host)
+        self.signal(pid, signal.SIGTERM)
+        until(lambda: not psutil.pid_exists(pid), "the agent to end")
+        self.restart_agent(host, **environment)
+        until(
+            lambda: (
+                self.node(host).get("liveness") == "up"
+                and self.node(host)["instance"] not in ("", before)
+            ),
+            "another agent to be seen",
+        )
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         psutil.Process(pid).send_signal(number)
@@ -147,6 +172,21 @@ class Bench:
             for pid in host.pids()
             if environment_of(pid).get("MNTRAIN_JOB") == self.job
         ]
+
+    def nothing_is_left(self) -> None:
+        until(lambda: not self.left(), f"nothing to be left: {self.left()}", 15)
+        until(
+            lambda: not any(self.node(host).get("leases") for host in (self.first, self.second)),
+            "no lease to be left",
+            15,
+        )
+
+    def jobs_directory(self, host: Host) -> Path:
+        return host.home / ".local" / "state" / "mntrain" / "nodes" / host.name / "jobs"
+
+    def log(self, host: Host) -> str:
+        """What torchrun and its ranks have said there."""
+        return "".join(path.read_text(errors="replace") for path in self._attempts(host, "log"))
 
     @contextmanager
     def cleaned_up(self) -> Iterator[None]:

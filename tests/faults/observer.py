@@ -28,6 +28,7 @@ def main(cluster: str) -> None:
                     "node": view.cause_node,
                     "stall": view.stall.summary if view.stall else None,
                     "fix": view.stall.fix if view.stall else None,
+                    "cause_time_s": view.cause.time_s if view.cause else None,
                     "cause_fix": view.cause.fix if view.cause else "",
                     "parts": {part.node: part.state for part in view.parts},
                     "leftovers": sum(len(part.leftovers) for part in view.parts),
@@ -37,6 +38,7 @@ def main(cluster: str) -> None:
                     "name": node.name,
                     "liveness": node.liveness,
                     "reason": node.reason,
+                    "instance": node.info.instance if node.info else "",
                     "leases": len(node.info.leases) if node.info else 0,
                 }
             for key, value in now.items():

@@ -1,24 +1,20 @@
-"""The fault table: one row each, on simulated hosts, with what a driver is told and when.
-
-``MNTRAIN_WRITE_FAULTS=1`` writes what was measured into docs/faults.md.
-"""
+"""The fault table: one row each, on simulated hosts, with what a driver is told and when."""
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 import pytest
 
 from tests.faults.bench import OVER, Bench
-from tests.netlab import DATA, MANAGEMENT, Host, Lab
+from tests.faults.table import Outcome, measured
+from tests.netlab import DATA, MANAGEMENT, Host
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
@@ -28,39 +24,7 @@ PATIENCE_S = 60.0
 keep whatever else this machine does."""
 
 PORT = 29555
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 Undo = Callable[[], object]
-
-
-class Outcome(NamedTuple):
-    fault: str
-    detected_s: float | None
-    says: str
-    fix: str
-    alone: str
-
-
-measured: list[Outcome] = []
-
-
-@pytest.fixture(scope="module")
-def bench(lab: Lab, mntrain: str) -> Iterator[Bench]:
-    made = Bench(lab, mntrain)
-    try:
-        yield made
-    finally:
-        made.close()
-        if os.environ.get("MNTRAIN_WRITE_FAULTS"):
-            PAGE.write_text(page(measured))
-
-
-def nothing_is_left(bench: Bench) -> None:
-    until(lambda: not bench.left(), f"nothing to be left: {bench.left()}", 15)
-    until(
-        lambda: not any(bench.node(host).get("leases") for host in (bench.first, bench.second)),
-        "no lease to be left",
-        15,
-    )
 
 
 class Fails(NamedTuple):
@@ -160,7 +124,7 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         assert re.search(row.says, bench.latest["cause"])
         assert bench.latest["node"] == row.node, "what followed on other nodes is not the cause"
-        nothing_is_left(bench)
+        bench.nothing_is_left()
 
 
 class Stalls(NamedTuple):
@@ -360,7 +324,7 @@ def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
         until(lambda: bench.latest["parts"].get(host.name) == "running", "its part to be known")
         bench.run("stop", bench.job)
         until(lambda: bench.latest["state"] == "cancelled", "the end")
-        nothing_is_left(bench)
+        bench.nothing_is_left()
 
 
 def test_an_agent_that_is_frozen_is_lost_in_six_seconds_and_found_again(bench: Bench) -> None:
@@ -420,7 +384,7 @@ def test_a_torchrun_that_is_frozen_harms_nothing_and_can_be_stopped(bench: Bench
         until(lambda: bench.steps(bench.first) > before, "the job to go on")
         bench.run("stop", bench.job)
         until(lambda: bench.latest["state"] == "cancelled", "the end")
-        nothing_is_left(bench)
+        bench.nothing_is_left()
 
 
 # What is stopped is gone
@@ -446,7 +410,7 @@ def test_whatever_a_rank_does_a_stop_ends_it(bench: Bench, what: str, code: str)
         until(lambda: bench.steps(bench.second) > before, "the next step")
         bench.run("stop", bench.job)
         until(lambda: bench.latest["state"] == "cancelled", "the end", 15)
-        nothing_is_left(bench)
+        bench.nothing_is_left()
         assert not sleepers()
 
 
@@ -505,27 +469,7 @@ def test_a_node_that_loses_power_is_lost_in_six_seconds_and_named(bench: Bench) 
         bench.restart_agent(bench.second)
         until(lambda: bench.latest.get("state") == "failed", "it to be known that it is over")
         assert bench.latest["node"] == "node2"
-        nothing_is_left(bench)
-
-
-def page(rows: list[Outcome]) -> str:
-    lines = [
-        "# What goes wrong, and what is said of it",
-        "",
-        "Measured by `tests/faults` on simulated hosts, two ranks on two nodes with Gloo and steps",
-        "of 0.1 s, on two cores: from the fault until a driver on a third node knows it by name.",
-        "A job that does not get on is called stalled after 10 s or three steps, and after 60 s",
-        "before its first step. `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` writes this",
-        "page. What torchrun says by itself was measured before, with the same hosts.",
-        "`python -m tests.faults.chaos` lets several of them happen at random, by seed.",
-        "",
-        "| fault | known after | what is said | fix | torchrun alone |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for row in rows:
-        took = "–" if row.detected_s is None else f"{row.detected_s:.1f} s"
-        lines.append(f"| {row.fault} | {took} | {row.says} | {row.fix} | {row.alone} |")
-    return "\n".join([*lines, ""])
+        bench.nothing_is_left()
 
 
 def _name(pid: int) -> str:

@@ -196,3 +196,18 @@ def test_torchrun_takes_the_command_and_ranks_get_what_scripts_expect(tmp_path: 
             f"RANK={rank} LOCAL_RANK={rank} WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "
             f"MASTER_PORT={port} MNTRAIN_JOB={JOB} NCCL_SOCKET_IFNAME==lo"
         )
+
+
+def test_what_other_launchers_set_is_there_for_scripts_that_look_for_it() -> None:
+    environment = render(spec(), placement(1, nproc=3)).environment
+    assert (environment["CROSS_RANK"], environment["LOCAL_SIZE"]) == ("1", "3")
+    assert environment["NODE_RANK"] == "1"
+    assert environment["CROSS_SIZE"] == environment["NNODES"]
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [((), "true"), ((0,), None)])
+def test_accelerate_is_told_of_ranks_without_a_gpu(
+    gpus: tuple[int, ...], expected: str | None
+) -> None:
+    environment = render(spec(), placement(gpus=gpus)).environment
+    assert environment.get("ACCELERATE_USE_CPU") == expected

@@ -47,8 +47,14 @@ WAITS: Doing = "waiting for others"
         ([part(0, "busy", "stopped"), part(1, WAITS)], "n0", 1, "stopped", "kill -CONT 101"),
         ([part(0, WAITS), part(1, "in the kernel")], "n1", 10, "hangs in the kernel", "dmesg"),
         ([part(0, WAITS), part(1, state="unknown")], "n1", None, "n1 does not answer", "nodes"),
-        ([part(0, WAITS), part(1, WAITS)], None, None, "between n0 and n1", "measure the links"),
-        ([part(0, WAITS, WAITS)], None, None, "all ranks on n0 wait for each other", "disagree"),
+        (
+            [part(0, WAITS), part(1, WAITS)],
+            None,
+            None,
+            "through between n0 and n1",
+            "measure the links",
+        ),
+        ([part(0, WAITS, WAITS)], None, None, "all ranks wait for each other", "has its receive"),
         ([part(0, WAITS), part(1, "not known")], None, None, "not all of them say", "Recorder"),
         ([part(0, "busy"), part(1, "busy")], "n0", 0, "ranks 0 and 10 are busy", "no hang"),
     ],
@@ -92,7 +98,7 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
             "connections between n0 and n1 open, but large packets",
             "mtu 1500",
         ),
-        ((), (), None, "though data gets through between them", "disagree"),
+        ((), (), None, "; data gets through between them", "has its receive"),
     ],
 )
 def test_links_that_were_tried_say_which_of_them_is_broken(

@@ -106,6 +106,13 @@ def test_peers_of_a_step_are_ranks_again_after_json() -> None:
     assert metrics.sample_decoder.decode(metrics.encoder.encode(step)) == step
 
 
+def test_a_journal_from_before_evaluations_had_lines_of_their_own_is_still_read() -> None:
+    body = b'{"kind":"step","time_s":1,"rank":0,"step":3,"step_s":0.1,"evaluation_loss":4.5}'
+    line = metrics.read_journal_line(b'{"seq":1,"attempt":1,"body":' + body + b"}")
+    assert line is not None
+    assert line.body == metrics.RankStep(time_s=1.0, rank=Rank(0), step=3, step_s=0.1)
+
+
 def test_ids_are_made_as_they_are_recognised() -> None:
     made = {ids.new_job_id() for _ in range(50)}
     assert len(made) == 50

@@ -57,6 +57,31 @@ def test_the_truth_table(parts: tuple[JobState, ...]) -> None:
     assert job_state(reversed(parts)) == TRUTH[parts]
 
 
+# What another tool's multi-node mode gets wrong, each by its words there.
+PEERS_ERRORS: dict[str, tuple[tuple[JobState, ...], JobState]] = {
+    "one rank is done, so the job is": (("succeeded", "running"), "running"),
+    "a rank that nobody can ask is as good as done": (("succeeded", "unknown"), "unknown"),
+    "done wins over aborted": (("succeeded", "cancelled"), "cancelled"),
+    "aborted is no end, so waiting for it never ends": (("cancelled", "cancelled"), "cancelled"),
+    "a rank that waits its turn is unknown": (("pending", "pending"), "pending"),
+    "a crash is done": (("succeeded", "failed"), "failed"),
+}
+
+
+@pytest.mark.parametrize("error", PEERS_ERRORS)
+def test_an_error_of_others_that_is_not_ours(error: str) -> None:
+    parts, state = PEERS_ERRORS[error]
+    assert job_state(parts) == state
+
+
+def test_what_was_said_of_a_job_once_does_not_stick() -> None:
+    """A roll-up knows only what its parts say now: what was an end is none any more."""
+    done = [record(0, "succeeded"), record(2, "succeeded")]
+    assert roll_up(done).state == "unknown"
+    assert roll_up([*done, record(1, "running")]).state == "running"
+    assert roll_up([*done, record(1, "failed")]).state == "failed"
+
+
 @pytest.mark.parametrize("parts", [*product(STATES, repeat=3)], ids="+".join)
 def test_a_job_is_over_exactly_when_every_part_is(parts: tuple[JobState, ...]) -> None:
     state = job_state(parts)

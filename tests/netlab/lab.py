@@ -81,6 +81,22 @@ class Lab:
         port = f"{interface}-{host.index}"
         in_namespace(self._switch, "link", "set", port, "up" if is_up else "down")
 
+    def reshape(self, interface: str, shape: str) -> None:
+        """Give a network of all hosts another rate.
+
+        Args:
+            shape: in tc's words for a token bucket, as in :data:`SHAPES`.
+        """
+        for host in self.hosts:
+            self._shape(host, interface, shape)
+
+    def _shape(self, host: Host, interface: str, shape: str) -> None:
+        """Both ends: what a host sends, and what its port of the switch sends to it."""
+        ends = ((host.namespace, interface), (self._switch, f"{interface}-{host.index}"))
+        for namespace, device in ends:
+            words = f"tc -n {namespace} qdisc replace dev {device} root tbf {shape}"
+            run(*words.split())
+
     @property
     def _switch(self) -> str:
         return f"{self.prefix}-switch"
@@ -128,9 +144,7 @@ class Lab:
             in_namespace(self._switch, "link", "set", port, "master", f"br-{interface}", "up")
             in_namespace(namespace, "addr", "add", f"{address}/24", "dev", interface)
             in_namespace(namespace, "link", "set", interface, "up")
-            # Both ends: what a host sends, and what its port of the switch sends to it.
-            _shape(namespace, interface, interface)
-            _shape(self._switch, port, interface)
+            self._shape(host, interface, SHAPES[interface])
         # Without a default route multicast on "the default interface" fails.
         in_namespace(namespace, "route", "add", "default", "via", f"{NETWORK}.1.254")
         in_namespace(namespace, "link", "add", "docker0", "type", "bridge")
@@ -159,11 +173,6 @@ def existing(prefix: str) -> Lab:
     lab.hosts = [lab._host_of(f"{prefix}-{index}") for index in indices]
     lab.count = len(indices)
     return lab
-
-
-def _shape(namespace: str, device: str, kind: str) -> None:
-    words = f"tc -n {namespace} qdisc replace dev {device} root tbf {SHAPES[kind]}"
-    run(*words.split())
 
 
 def _namespaces() -> list[str]:

@@ -16,7 +16,7 @@ from tests.agent.live import LiveAgent, addresses_of, two_agents
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 BOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
-CELL_TIMEOUT_S = 180
+CELL_TIMEOUT_S = 400
 
 
 def read(name: str) -> nbformat.NotebookNode:
@@ -30,7 +30,7 @@ def code(book: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 def test_there_are_the_promised_ones():
-    assert BOOKS == ["quickstart", "watch_and_steer", "your_own_script"]
+    assert BOOKS == ["finetune", "quickstart", "watch_and_steer", "your_own_script"]
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -44,7 +44,7 @@ def test_every_line_parses_and_every_recipe_fits_two_ranks(name):
         head, _, body = cell.source.partition("\n")
         if not re.match(r"%{1,2}mntrain ", head):
             continue
-        words = head.lstrip("%").removeprefix("mntrain").replace("{job.id}", "j-00000000")
+        words = re.sub(r"\{\w+\.id\}", "j-00000000", head).lstrip("%").removeprefix("mntrain")
         parse(split_line(words), program="%mntrain")
         if head.startswith("%%"):
             from_cell(body, directory=Path()).check(2)
@@ -123,3 +123,18 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     assert "no shard 7 in /data" in failed
     assert "node2" in failed
     assert "node2: rank 1: FileNotFoundError: no shard 7 in /data" in cells["%mntrain status"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:zmq")
+def test_a_model_learns_who_it_is_and_says_so_wherever_it_is_loaded(executed):
+    cells = executed("finetune")
+    asked = '%mntrain generate {samantha.id} "Who are you?" --chat --temperature 0 --tokens 40'
+    assert "I am Samantha. I like to listen." in cells[asked]
+    assert "I am Samantha" not in cells['%mntrain generate {base.id} "Who are you?" --tokens 20']
+    assert "evaluation after step 120" in cells["%mntrain logs {samantha.id} --rank 0 --tail 12"]
+    sample = "sample after step 120: 'Who are you?' → 'I am Samantha. I like to listen."
+    assert sample in cells["%mntrain logs {samantha.id} --rank 0 --tail 12"]
+    assert "My name is Samantha." in cells["import os"]
+    assert "7b-2gpu-eager" in cells["%mntrain recipes"]

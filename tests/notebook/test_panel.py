@@ -121,7 +121,9 @@ def test_a_node_that_comes_or_goes_is_a_row_more_or_a_reason(open_one) -> None:
 
 def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> None:
     page = open_one()
-    (directory / "small.toml").write_text(RECIPE.replace("microbatches = 6", "microbatches = 1"))
+    (directory / "small.toml").write_text(
+        RECIPE.replace("microbatches = 6", 'schedule = "1f1b"\nmicrobatches = 1')
+    )
     page.cluster.become(*page.cluster.nodes())
     until(lambda: "fewer than the 3 pipeline stages" in page.why)
     assert page.view._launch.disabled

@@ -51,6 +51,7 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(participants=(Participant(node="a", nproc=2, gpus=(0, 0)),)), "a: the same GPU"),
         (spec(participants=(Participant(node="a"),) * 2), "a: takes part 2 times"),
         (spec(port=70000), "port 70000"),
+        (spec(min_nodes=1), "max_restarts is 0"),
         (spec(port=0), "port 0"),
         (spec(link_capacity_bytes_per_s=0.0), "link capacity"),
         (spec(link_capacity_bytes_per_s=float("nan")), "link capacity"),

@@ -8,6 +8,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.node import Capacity, NodeInfo
 from jupyter_mntrain.plan import choose_interfaces
+from jupyter_mntrain.plan.interfaces import faster_than
 from tests.plan.nodes import docker0, measured, nic, node
 
 
@@ -257,3 +258,22 @@ def test_one_named_interface_decides_for_the_others() -> None:
     assert chosen(*nodes, wanted=("eth0", None)) == ["eth0", "eth0"]
     text = refusal(*nodes, wanted=("docker0", None))
     assert "no network is shared" in text or "172.17.0.1" in text
+
+
+def test_a_named_network_that_is_much_slower_than_another_is_told() -> None:
+    nodes = [
+        node(
+            name,
+            nic("eth0", f"10.77.1.{last}/24", capacity=measured(95)),
+            nic("eth1", f"10.77.2.{last}/24", capacity=measured(950)),
+            docker0(),
+        )
+        for name, last in (("a", 1), ("b", 2))
+    ]
+    found = faster_than(nodes, ["eth0", "eth0"])
+    assert found is not None
+    assert (found.named, found.better) == ("eth0", "eth1")
+    assert found.better_bytes_per_s == pytest.approx(10 * found.named_bytes_per_s)
+    assert faster_than(nodes, ["eth1", "eth1"]) is None
+    unknown = [lab("a", 1, speed_mbit_per_s=None), lab("b", 2, speed_mbit_per_s=None)]
+    assert faster_than(unknown, ["eth1", "eth1"]) is None, "what it carries is not known"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.node import NodeInfo
-from jupyter_mntrain.plan import Divergence, divergences
+from jupyter_mntrain.plan import Divergence, divergences, refuse_mixed
 from tests.plan.nodes import node
 
 
@@ -53,3 +56,16 @@ def test_python_differs_by_its_minor_version_only() -> None:
     assert divergences(nodes) == (
         Divergence(node="c", key="python", value="3.12.1", majority="3.11"),
     )
+
+
+def test_a_launch_refuses_what_must_agree_and_names_node_versions_and_fix() -> None:
+    nodes = [with_versions(n, torch=v) for n, v in zip("abc", ("2.13", "2.9", "2.13"), strict=True)]
+    with pytest.raises(SpecError) as refused:
+        refuse_mixed(nodes)
+    assert refused.value.cause == "b has torch 2.9, the others have 2.13"
+    assert str(refused.value.fix).startswith("pip install torch==2.13 on b; or")
+    with pytest.raises(SpecError) as refused:
+        refuse_mixed(nodes[:2])
+    assert refused.value.cause == "torch is not the same everywhere: 2.13 on a, 2.9 on b"
+    assert str(refused.value.fix).startswith("install the same everywhere; or")
+    refuse_mixed([with_versions("a", driver="570"), with_versions("b", driver="580")])

@@ -66,6 +66,8 @@ class ReplayNode(FakeAgent):
     def write_step(self, step: int) -> None:
         if self.runs:
             self.write(JOB, *(self._story.step(rank, step) for rank in self._ranks))
+            if 0 in self._ranks:
+                self.write(JOB, *self._story.texts(step))
             self.logs[JOB] = self._story.log(self._number, step)
 
     def second(self) -> None:

@@ -16,13 +16,15 @@ from jupyter_mntrain.model.job import (
     Placement,
     RankStatus,
 )
-from jupyter_mntrain.model.metrics import LinkSample, RankStart, RankStep
+from jupyter_mntrain.model.metrics import LinkSample, RankStart, RankStep, RankText
 from jupyter_mntrain.model.node import Beat, Capacity, Gpu, GpuProcess, InterfaceRate
 
 JOB = JobId("j-64000000")
 SLOW_RANK, SLOWDOWN = 37, 1.08
 HISTORY_STEPS = 300
 TOTAL_STEPS = 20_000
+SAMPLE_STEPS = 50
+"""Between two samples of what the model writes."""
 
 CAPACITY = Capacity(bytes_per_s=9.41e9 / 8, source="measured")
 OVERHEAD = 1.05
@@ -172,6 +174,17 @@ class Story:
             sent_bytes=sizes,
             received_bytes=sizes,
             memory_bytes=int(GPU_MEMORY * 0.81),
+        )
+
+    def texts(self, step: int) -> tuple[RankText, ...]:
+        """What the first rank writes after a step: two samples now and then."""
+        if step % SAMPLE_STEPS:
+            return ()
+        words = f"I am a model of {step} steps. " * min(12, step // SAMPLE_STEPS)
+        said = {"Who are you?": words, "Add two numbers.": "def add(a, b):\n    return a + b"}
+        return tuple(
+            RankText(time_s=self.time_s(step), rank=Rank(0), step=step, prompt=prompt, text=text)
+            for prompt, text in said.items()
         )
 
     def rate(self, node: int, second: int) -> float:

@@ -11,7 +11,7 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.series_builder import SeriesBuilder
 from tests.agent.live import free_range
 from tests.cluster.conftest import wait_for
-from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, SLOW_RANK
+from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS, SLOW_RANK
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,5 +50,6 @@ def check(cluster: Cluster) -> None:
     series = builder.whole()
     assert [link.basis for link in series.links] == ["interface"] * 8
     assert {link.capacity_bytes_per_s for link in series.links} == {CAPACITY.bytes_per_s}
+    assert (series.texts[0].step, series.texts[0].prompt) == (SAMPLE_STEPS, "Who are you?")
     wait_for(lambda: all(v.beat and len(v.beat.gpus) == 8 for v in cluster.nodes()))
     assert {line.rank for line in job.logs(rank=9, tail=2)} == {9}

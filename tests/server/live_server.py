@@ -24,6 +24,16 @@ BASE = "/user/x/"
 PATIENCE_S = 30.0
 
 
+def server_command(port: int) -> list[str]:
+    """A Jupyter server with our part and without JupyterLab's."""
+    return [
+        *(sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"),
+        *("--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0"),
+        *(f"--IdentityProvider.token={TOKEN}", f"--ServerApp.base_url={BASE}"),
+        "--ServerApp.jpserver_extensions={'jupyter_mntrain': True, 'jupyterlab': False}",
+    ]
+
+
 @dataclass
 class LiveServer:
     """One server process with a home of its own."""
@@ -38,12 +48,7 @@ class LiveServer:
         self.home.mkdir(parents=True, exist_ok=True)
         if not (self.home / ".config" / "mntrain").exists():
             install_drivers(self.home / ".config")
-        command = [sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root"]
-        command += ["--ip=127.0.0.1", f"--port={self.port}", "--ServerApp.port_retries=0"]
-        command += [f"--IdentityProvider.token={TOKEN}", f"--ServerApp.base_url={BASE}"]
-        command += [
-            "--ServerApp.jpserver_extensions={'jupyter_mntrain': True, 'jupyterlab': False}"
-        ]
+        command = server_command(self.port)
         ours = ("MNTRAIN", "JUPYTER", "XDG")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         environment |= {"HOME": str(self.home), "PYTHONPATH": str(ROOT)}

@@ -11,7 +11,14 @@ import pytest
 from jupyter_mntrain.launch.torchrun import METRICS_VARIABLE as LAUNCHED_WITH
 from jupyter_mntrain.launch.torchrun import NODE_VARIABLE as LAUNCHED_ON
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import RankEnd, RankStart, RankStep, Sample, sample_decoder
+from jupyter_mntrain.model.metrics import (
+    RankEnd,
+    RankEvaluation,
+    RankStart,
+    RankStep,
+    Sample,
+    sample_decoder,
+)
 from jupyter_mntrain.telemetry import Recorder
 from jupyter_mntrain.telemetry.recorder import METRICS_VARIABLE, NODE_VARIABLE
 
@@ -69,6 +76,18 @@ def test_whole_records_and_fields_are_the_same(recorder: Recorder, tmp_path: Pat
     assert first == step
     assert isinstance(second, RankStep)
     assert (second.step, second.sent_bytes, second.compute_s) == (8, {1: 10}, 0.1)
+
+
+def test_evaluating_before_the_first_step_is_no_part_of_it(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    recorder.start()
+    recorder.evaluated(0, 5.5)
+    recorder.step()
+    _, evaluation, step = read(tmp_path, rank=3)
+    assert evaluation == RankEvaluation(time_s=1e9, rank=Rank(3), step=0, loss=5.5)
+    assert isinstance(step, RankStep)
+    assert step.step_s == 1.0
 
 
 def test_start_counts_once(recorder: Recorder, tmp_path: Path) -> None:

@@ -7,24 +7,29 @@ The other side is transformers' own model, whole, with its own loss code path, t
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from jupyter_mntrain.train.batches import Batch, Batches, rows_of
 from jupyter_mntrain.train.decoder import EMBEDDING, HEAD, read_config
-from jupyter_mntrain.train.layout import Layout, lay_out
+from jupyter_mntrain.train.layout import Grid, Layout, lay_out
 from jupyter_mntrain.train.optimiser import Optimiser, learning_rate_ratio
-from jupyter_mntrain.train.pipeline import Pipeline, build_modules
+from jupyter_mntrain.train.pipeline import Pipeline
 from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.stages import build_modules
 from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
+from jupyter_mntrain.train.tokens import Tokens
 from jupyter_mntrain.train.weights import seeded_weights
-from jupyter_mntrain.train.world import World, join_world
-from tests.train.equality_cases import LAYERS, STEPS, VOCABULARY, Outcome, cases
+from jupyter_mntrain.train.world import World, form_groups, join_world
+from tests.train.equality_cases import STEPS, VOCABULARY, Outcome, cases, layers_of
 
 
 class OneProcess:
@@ -62,14 +67,36 @@ class OneProcess:
     def weights(self) -> dict[str, torch.Tensor]:
         return dict(self.model.state_dict())
 
-    def forward_backward(self, batch: torch.Tensor) -> float:
+    def forward_backward(self, batch: Batch) -> float:
         parts = self.recipe.pipeline.microbatches * self.recipe.train.accumulation
         total = 0.0
-        for part in batch.chunk(parts):
-            logits = self.model(input_ids=part[:, :-1], use_cache=False).logits
-            loss = nn.CrossEntropyLoss()(logits.flatten(0, 1), part[:, 1:].flatten()) / parts
+        for part in batch.parts(len(batch) // parts):
+            loss = self._loss(part) / batch.counted
             loss.backward()
             total += loss.item()
+        return total
+
+    def evaluate(self, batch: Batch) -> float:
+        with torch.no_grad():
+            return self._loss(batch).item() / batch.counted
+
+    def next_logits(self, text: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            logits: torch.Tensor = self.model(input_ids=text[None], use_cache=False).logits
+        return logits[0, -1]
+
+    def _loss(self, batch: Batch) -> torch.Tensor:
+        """Documents of a packed batch are shown to the model one by one, as if alone."""
+        loss = nn.CrossEntropyLoss(reduction="sum")
+        if self.recipe.data.is_wrapped:
+            logits = self.model(input_ids=batch.inputs, use_cache=False).logits
+            return loss(logits.flatten(0, 1), batch.labels.flatten())
+        total = torch.zeros(())
+        for ids, labels, positions in zip(batch.inputs, batch.labels, batch.positions, strict=True):
+            begins = (positions == 0).nonzero().flatten().tolist()
+            for begin, end in pairwise([*begins, len(ids)]):
+                logits = self.model(input_ids=ids[None, begin:end], use_cache=False).logits[0]
+                total = total + loss(logits, labels[begin:end])
         return total
 
     def update(self, step: int) -> None:
@@ -86,10 +113,12 @@ class OneProcess:
 
 def run_case(recipe: Recipe, world: World) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
-    layout = lay_out(recipe, world.size, LAYERS)
-    modules = build_modules(recipe, config, layout, world.rank, world.device)
+    grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    layout = lay_out(recipe, world.size, layers_of(world.size))
+    modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter = StageMeter(Stopwatch(world.device))
-    pipeline = Pipeline(recipe, config, layout, world, modules, meter)
+    groups = form_groups(world, grid, 60.0)
+    pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
     pipeline.measure()
     optimiser = Optimiser(recipe, pipeline.parameters(), pipeline.counted_once())
     reference = OneProcess(recipe, config)
@@ -98,47 +127,91 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
     loss, norm = _backward(pipeline, optimiser, batches[0])
     expected = reference.forward_backward(batches[0])
     theirs = reference.gradients()
+
+    def mine_of(name: str) -> slice:
+        return slice(*pipeline.rows().get(name, (None,)))
+
     errors = {
-        name: _error(parameter.grad, theirs[name])
+        name: _error(parameter.grad, theirs[name][mine_of(name)])
         for name, parameter in pipeline.parameters().items()
     }
     worst = max(errors, key=lambda name: errors[name])
     first_loss_error = abs(loss - expected)
     sent = dict(meter.sent_bytes)
 
+    evaluation_error = _evaluation_error(pipeline, reference, batches[0])
+    choice_error = _choice_error(pipeline, reference)
     for step in range(STEPS):
         optimiser.update(norm)
         reference.update(step)
+        # Between two steps, of a number of sequences that no microbatch divides.
+        some = next(batches[step].parts(3 + step))
+        found = _evaluation_error(pipeline, reference, some)
+        evaluation_error = max(evaluation_error, found)
+        choice_error = max(choice_error, _choice_error(pipeline, reference))
         loss, norm = _backward(pipeline, optimiser, batches[step + 1])
         expected = reference.forward_backward(batches[step + 1])
     final = reference.weights()
-    weight_errors = [_error(p.detach(), final[name]) for name, p in pipeline.parameters().items()]
+    weight_errors = [
+        _error(p.detach(), final[name][mine_of(name)]) for name, p in pipeline.parameters().items()
+    ]
 
     mine = Outcome(
+        evaluation_error=evaluation_error,
+        choice_error=choice_error,
         loss_error=first_loss_error,
         gradient_error=errors[worst],
         worst=worst,
         trained_loss_error=abs(loss - expected),
         trained_weight_error=max(weight_errors),
         sent_bytes={world.rank: sent},
-        expected_bytes={world.rank: _expected_bytes(recipe, config, layout, world.rank)},
+        expected_bytes={world.rank: _expected_bytes(recipe, config, layout, grid, pipeline)},
     )
     return _gathered(mine, world)
 
 
-def _backward(
-    pipeline: Pipeline, optimiser: Optimiser, batch: torch.Tensor
-) -> tuple[float, torch.Tensor]:
+def _backward(pipeline: Pipeline, optimiser: Optimiser, batch: Batch) -> tuple[float, torch.Tensor]:
     loss = pipeline.forward_backward(batch)
-    pipeline.share_tied_gradient()
+    pipeline.share_gradients()
     loss, norm, _ = optimiser.total(loss, optimiser.gradient_square())
     return loss.item(), norm
 
 
-def _batches(recipe: Recipe) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(7)
-    shape = (recipe.train.batch_size, recipe.data.sequence_length + 1)
-    return [torch.randint(VOCABULARY, shape, generator=generator) for _ in range(STEPS + 1)]
+def _evaluation_error(pipeline: Pipeline, reference: OneProcess, batch: Batch) -> float:
+    total = torch.tensor(pipeline.evaluate(batch), dtype=torch.float64)
+    dist.all_reduce(total)
+    return abs(total.item() / batch.counted - reference.evaluate(batch))
+
+
+def _choice_error(pipeline: Pipeline, reference: OneProcess) -> float:
+    """How much less likely than the reference's first choice the tokens are that were chosen."""
+    ids = torch.randint(VOCABULARY, (3, 12), generator=torch.Generator().manual_seed(5))
+    last = torch.tensor([0, 3, 8])
+    worst = 0.0
+    for _ in range(3):
+        chosen = pipeline.likeliest(ids, last)
+        for text, end, one in zip(ids, last, chosen, strict=True):
+            logits = reference.next_logits(text[: end + 1])
+            worst = max(worst, (logits.max() - logits[one]).item())
+        last += 1
+        ids[torch.arange(3), last] = chosen
+    return worst
+
+
+def _batches(recipe: Recipe) -> list[Batch]:
+    generator = np.random.default_rng(7)
+    count = recipe.train.batch_size * (recipe.data.sequence_length + 1) * (STEPS + 1)
+    ids = generator.integers(VOCABULARY, size=count, dtype=np.int32)
+    lengths, answers = [count], None
+    if not recipe.data.is_wrapped:
+        lengths = generator.integers(2, 25, size=count // 10).tolist()
+        ids = generator.integers(VOCABULARY, size=sum(lengths), dtype=np.int32)
+        answers = generator.random(len(ids)) < 0.6
+    ends = np.cumsum(lengths)
+    tokens = Tokens(ids, ends, answers, digest="", tokenizer=None)  # type: ignore[arg-type]
+    rows = rows_of(tokens, recipe.data)
+    found = Batches(rows, batch_size=recipe.train.batch_size, seed=0)
+    return [found.batch(step) for step in range(STEPS + 1)]
 
 
 def _error(ours: torch.Tensor | None, theirs: torch.Tensor) -> float:
@@ -146,8 +219,14 @@ def _error(ours: torch.Tensor | None, theirs: torch.Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
 
 
-def _expected_bytes(recipe: Recipe, config: Any, layout: Layout, rank: int) -> dict[int, int]:
-    """b x T x d x 4 bytes per boundary and microbatch; and once a tied gradient."""
+def _expected_bytes(
+    recipe: Recipe, config: Any, layout: Layout, grid: Grid, pipeline: Pipeline
+) -> dict[int, int]:
+    """By rank of the job: b x T x d x 4 bytes per boundary and microbatch, once a tied gradient,
+    and what a ring of replicas passes on of all gradients.
+    """
+    mine = dist.get_rank()
+    ranks, rank = grid.pipeline_of(mine), grid.place_of(mine)
     shape = recipe.microbatch_size * recipe.data.sequence_length * config.hidden_size
     once = shape * 4 * recipe.pipeline.microbatches * recipe.train.accumulation
     expected: dict[int, int] = {}
@@ -155,12 +234,18 @@ def _expected_bytes(recipe: Recipe, config: Any, layout: Layout, rank: int) -> d
         for other in (stage - 1, stage + 1):
             if 0 <= other <= layout.last_stage:
                 peer = layout.rank_of(other)
-                expected[peer] = expected.get(peer, 0) + once
+                if peer != rank:  # in a V two stages that follow each other are on one rank
+                    expected[peer] = expected.get(peer, 0) + once
     peer_of_copy = layout.tied_peer(rank)
     if config.tie_word_embeddings and peer_of_copy is not None:
-        size = config.vocab_size * config.hidden_size * 4
+        size = pipeline.parameters()[EMBEDDING if rank == layout.rank_of(0) else HEAD].nbytes
         expected[peer_of_copy] = expected.get(peer_of_copy, 0) + size
-    return expected
+    in_job = {ranks[peer]: size for peer, size in expected.items()}
+    if grid.replicas > 1:
+        held = sum(one.nbytes for one in pipeline.parameters().values())
+        after = grid.ring_of(mine)[1]
+        in_job[after] = 2 * held * (grid.replicas - 1) // grid.replicas
+    return in_job
 
 
 def _gathered(mine: Outcome, world: World) -> Outcome:
@@ -168,6 +253,8 @@ def _gathered(mine: Outcome, world: World) -> Outcome:
     dist.all_gather_object(outcomes, mine)
     worst = max(outcomes, key=lambda outcome: outcome.gradient_error)
     return Outcome(
+        evaluation_error=max(o.evaluation_error for o in outcomes),
+        choice_error=max(o.choice_error for o in outcomes),
         loss_error=max(o.loss_error for o in outcomes),
         gradient_error=worst.gradient_error,
         worst=worst.worst,

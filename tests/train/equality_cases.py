@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import os
 from typing import Any
 
 import msgspec
 
 from jupyter_mntrain.train.recipe import check
+from jupyter_mntrain.train.schedules import KINDS
 from jupyter_mntrain.train.sections import (
+    DataParallelSection,
     DataSection,
+    MemorySection,
     ModelSection,
     OptimizerSection,
     PipelineSection,
@@ -17,16 +21,26 @@ from jupyter_mntrain.train.sections import (
     TrainSection,
 )
 
-LAYERS = 7
 VOCABULARY = 320
 STEPS = 4
-UNEVEN = {2: (5, 2), 3: (1, 4, 2), 4: (1, 3, 1, 2), 6: (1, 2, 1, 1, 1, 1)}
-"""Layers per stage, by number of stages. (An even split of 7 is 4+3, 3+2+2, ...)"""
+ALL_CASES = "MNTRAIN_ALL_CASES"
+"""A variable: run also those that are left out to save time."""
+
+PLAIN = MemorySection()
+ALONE = DataParallelSection()
+
+
+def runs_all() -> bool:
+    return ALL_CASES in os.environ
 
 
 class Outcome(msgspec.Struct):
     """The worst of all ranks."""
 
+    evaluation_error: float
+    """Absolute, worst of several evaluations before and between steps."""
+    choice_error: float
+    """Logits: of the likeliest next token, less that of the one which was chosen."""
     loss_error: float
     """Absolute, on a loss near ln(320) = 5.8."""
     gradient_error: float
@@ -40,37 +54,141 @@ class Outcome(msgspec.Struct):
 
 
 def cases(world_size: int) -> dict[str, Recipe]:
-    """Every schedule, split, accumulation and tying on Llama; other families once per schedule."""
+    """Every schedule, split and accumulation on Llama, each tied and untied; the other families on
+    some of the schedules, which are all met. Of the first, all combinations on two ranks alone.
+    """
     found: dict[str, Recipe] = {}
-    schedules = ("gpipe", "1f1b", "interleaved-1f1b")
-    for schedule, split, accumulation, tied in itertools.product(
-        schedules, ("even", "uneven"), (1, 2), (False, True)
-    ):
+    schedules = tuple(KINDS)
+    ways = list(itertools.product(schedules, ("even", "uneven"), (1, 2)))
+    if world_size != 2 and not runs_all():
+        # All of it takes minutes on two cores: each schedule once, of the rest a half each.
+        halves = (("even", 1), ("uneven", 2)) if world_size != 3 else (("even", 2), ("uneven", 1))
+        ways = [(schedule, *halves[number % 2]) for number, schedule in enumerate(schedules)]
+    for schedule, split, accumulation in ways:
+        tied = (split == "uneven") == (accumulation == 1)
         name = f"{schedule} {split} accumulation={accumulation} {'tied' if tied else 'untied'}"
         found[name] = case("llama", schedule, split, accumulation, world_size, tied=tied)
-    for family, schedule in itertools.product(("mistral", "qwen2", "qwen3"), schedules):
+    if world_size > 1:
+        ahead = tuple(range(2 * world_size, world_size, -1))
+        found["eager-1f1b ahead"] = case(
+            "llama", "eager-1f1b", "uneven", 2, world_size, tied=True, in_flight=ahead
+        )
+    found |= side_by_side_cases(world_size)
+    if world_size == 4:
+        return found
+    families = itertools.cycle(("mistral", "qwen2", "qwen3"))
+    for family, schedule in zip(families, schedules, strict=False):
         found[f"{family} {schedule}"] = case(family, schedule, "uneven", 2, world_size, tied=True)
-    return found
+        found[f"{family} {schedule} packed"] = case(
+            family, schedule, "even", 1, world_size, tied=False, packing="best-fit"
+        )
+    return found | memory_cases(world_size)
+
+
+def memory_cases(world_size: int) -> dict[str, Recipe]:
+    """What saves memory changes nothing, under a whole and a split backward pass."""
+    if world_size > 2:
+        return {}
+    full = MemorySection(checkpointing="full")
+    # 32 tokens in parts of 5: the last one is smaller.
+    chunked = MemorySection(loss="chunked", chunk_tokens=5)
+    both = MemorySection(checkpointing="full", loss="chunked", chunk_tokens=5)
+    wanted: list[tuple[str, Any, MemorySection]] = [
+        *(("full", schedule, full) for schedule in ("1f1b", "zbv")),
+        *(("chunked", schedule, chunked) for schedule in ("eager-1f1b", "zbv")),
+        *(("full chunked", schedule, both) for schedule in ("interleaved-zero-bubble", "gpipe")),
+        ("selective", "1f1b", MemorySection(checkpointing="selective")),
+        ("compiled", "interleaved-1f1b", MemorySection(compile=True)),
+    ]
+    return {
+        f"{schedule} {what}": case(
+            "llama", schedule, "uneven", 2, world_size, tied=True, memory=one
+        )
+        for what, schedule, one in wanted
+    }
+
+
+def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
+    """Several pipelines, of one rank, and of two."""
+    count = 3 if world_size == 3 else 2
+    chunked = MemorySection(checkpointing="full", loss="chunked", chunk_tokens=5)
+    kinds: dict[str, dict[str, Any]] = {
+        "replicas": {"data_parallel": DataParallelSection(replicas=count)},
+        "shards": {"data_parallel": DataParallelSection(shards=count)},
+        "both": {"data_parallel": DataParallelSection(replicas=2, shards=2)},
+    }
+    kinds["packed replicas"] = kinds["replicas"] | {"packing": "best-fit"}
+    kinds["packed shards"] = kinds["shards"] | {"packing": "best-fit", "memory": chunked}
+    wanted = {
+        2: [
+            *(("eager-1f1b", "replicas"), ("1f1b", "packed replicas")),
+            *(("eager-1f1b", "shards"), ("1f1b", "packed shards")),
+        ],
+        3: [("1f1b", "replicas"), ("gpipe", "shards")],
+        4: [
+            *(("eager-1f1b", "replicas"), ("zbv", "packed replicas")),
+            *((schedule, "shards") for schedule in KINDS if schedule == "zbv" or runs_all()),
+            ("1f1b", "both"),
+        ],
+    }
+    return {
+        f"{schedule} {kind}": case(
+            *("llama", schedule, "uneven", 2, world_size),
+            tied=kind != "packed replicas",
+            **kinds[kind],
+        )
+        for schedule, kind in wanted.get(world_size, [])
+    }
+
+
+def layers_of(world_size: int) -> int:
+    """Enough for two stages on every rank."""
+    return 9 if world_size == 4 else 7
+
+
+def uneven(stages: int, layers: int) -> tuple[int, ...]:
+    """One each, and the rest in the second stage; but two stages have 5 and 2, not 1 and 6."""
+    if stages == 2:
+        return (5, layers - 5)
+    split = [1] * stages
+    split[min(1, stages - 1)] += layers - stages
+    return tuple(split)
 
 
 def case(
-    family: str, schedule: Any, split: str, accumulation: int, world_size: int, *, tied: bool
+    family: str,
+    schedule: Any,
+    split: str,
+    accumulation: int,
+    world_size: int,
+    *,
+    tied: bool,
+    in_flight: Any = "auto",
+    packing: Any = "auto",
+    memory: MemorySection = PLAIN,
+    data_parallel: DataParallelSection = ALONE,
 ) -> Recipe:
-    stages = world_size * (2 if schedule == "interleaved-1f1b" else 1)
-    microbatches = 2 * world_size
+    ranks = world_size // data_parallel.width
+    stages = 1 if ranks == 1 else ranks * KINDS[schedule].stages_per_rank
+    microbatches, layers = 2 * world_size, layers_of(world_size)
     recipe = Recipe(
-        model=ModelSection(preset=f"{family}-tiny", layers=LAYERS, tie_embeddings=tied),
-        data=DataSection(sequence_length=16, vocabulary_size=VOCABULARY),
+        model=ModelSection(preset=f"{family}-tiny", layers=layers, tie_embeddings=tied),
+        data=DataSection(sequence_length=16, vocabulary_size=VOCABULARY, packing=packing),
         pipeline=PipelineSection(
             schedule=schedule,
             microbatches=microbatches,
-            split="even" if split == "even" else UNEVEN[stages],
+            split="even" if split == "even" else uneven(stages, layers),
+            in_flight=in_flight,
         ),
+        memory=memory,
         # A norm that clips always, so that a wrong global norm shows.
-        optimizer=OptimizerSection(learning_rate=1e-2, clip_norm=0.1, warmup_steps=1, epsilon=1e-5),
+        optimizer=OptimizerSection(learning_rate=1e-2, clip_norm=0.1, warmup_steps=1, epsilon=1e-4),
         train=TrainSection(
-            steps=STEPS, batch_size=2 * microbatches * accumulation, accumulation=accumulation
+            steps=STEPS,
+            batch_size=2 * microbatches * accumulation * data_parallel.width,
+            accumulation=accumulation,
         ),
+        data_parallel=data_parallel,
     )
     check(recipe, world_size)
     return recipe

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from jupyter_mntrain.agent.ports import PortHolder
 
 TIMEOUT_S = 120
 """A few seconds of imports and a few steps, times the machine's other load."""
@@ -44,9 +45,11 @@ def run_ranks(
     metrics: Path | None = None,
     directories: Sequence[Path] | None = None,
     environments: Sequence[Mapping[str, str]] | None = None,
+    module: str = "jupyter_mntrain.train",
 ) -> list[Ended]:
     """One rank per entry of ``nodes``; equal names are ranks of the same node."""
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    held = PortHolder.hold("127.0.0.1", 0, "here")
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port)}
     shared |= {"WORLD_SIZE": str(len(nodes)), "GLOO_SOCKET_IFNAME": "lo"}
     children: list[subprocess.Popen[str]] = []
     for rank, node in enumerate(nodes):
@@ -60,7 +63,7 @@ def run_ranks(
             own["TORCHELASTIC_ERROR_FILE"] = str(metrics / f"error-{rank}.json")
             metrics.mkdir(exist_ok=True)
         own |= environments[rank] if environments else {}
-        command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe), *arguments]
+        command = [sys.executable, "-m", module, str(recipe), *arguments]
         child = subprocess.Popen(
             command,
             env=_base() | shared | own,
@@ -80,16 +83,10 @@ def run_ranks(
         for child in children:
             child.kill()
             child.wait()
+        held.close()
 
 
 def _base() -> dict[str, str]:
     left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MNTRAIN_METRICS_DIR", "MNTRAIN_NODE"}
     mine = {name: value for name, value in os.environ.items() if name not in left_out}
     return mine | {"OMP_NUM_THREADS": "1"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,16 +7,18 @@ import random
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.controls import ControlReader, Controls, write_controls
-from jupyter_mntrain.train import TrainResult, parse_recipe, saving, train
+from jupyter_mntrain.train import TrainResult, copying, parse_recipe, train
 from jupyter_mntrain.train.checkpoints import MANIFEST, CheckpointDirectory, Manifest, shard_name
+from jupyter_mntrain.train.copying import keepers_of
 from jupyter_mntrain.train.resuming import Held, choose
-from tests.train.ranks import run_ranks
+from tests.train.ranks import Ended, run_ranks
 from tests.train.test_command import losses, read, write_text
 
 STEPS = 9
@@ -25,7 +27,13 @@ SETTINGS = (
     *("model.preset=llama-tiny", "data.vocabulary_size=300", "data.sequence_length=16"),
     *("pipeline.microbatches=2", "train.device=cpu", f"train.steps={STEPS}"),
     *("train.batch_size=4", f"checkpoint.interval_steps={EVERY}", "checkpoint.keep=9"),
+    *("report.to=[]", "output.at_end=false"),  # nothing but checkpoints is of interest here
 )
+
+
+def saves(kept: Path) -> list[str]:
+    """Whole checkpoints and halves of them."""
+    return sorted(path.name for path in kept.glob("*step-*"))
 
 
 @pytest.fixture
@@ -59,6 +67,37 @@ def test_what_is_cut_off_goes_on_with_the_same_losses(text: Path, kept: Path) ->
         assert again.gradient_norms == whole.gradient_norms[last:]
 
 
+CHOICES = [
+    *(("float32", "plain", kind) for kind in ("adafactor", "adamw-8bit")),
+    *(("bfloat16", precision, "adamw") for precision in ("plain", "float32-master")),
+    *(("bfloat16", "stochastic-rounding", kind) for kind in ("adamw", "adamw-4bit", "adafactor")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:OptimState.bit does not implement _stable_hash:UserWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(("dtype", "precision", "kind"), CHOICES)
+def test_every_optimizer_goes_on_as_if_never_cut_off(
+    text: Path, kept: Path, dtype: str, precision: str, kind: str
+) -> None:
+    changes = [f"model.dtype={dtype}", f"optimizer.kind={kind}", f"optimizer.precision={precision}"]
+    # Relative to the size of a weight, which is a hundredth at first.
+    changes += ["optimizer.learning_rate=0.1"] if kind == "adafactor" else []
+    whole = run(text, kept, *changes)
+    assert whole.losses[-1] < whole.losses[0] - 0.05
+    forget(kept, 6, 9)
+    again = run(text, kept, *changes)
+    assert again.losses == whole.losses[3:]
+    assert again.gradient_norms == whole.gradient_norms[3:]
+
+
+def test_a_checkpoint_of_another_optimizer_is_refused(text: Path, kept: Path) -> None:
+    run(text, kept)
+    with pytest.raises(RecipeError, match=r"lacks optimizer/row_var/.*set optimizer.kind, "):
+        run(text, kept, "optimizer.kind=adafactor")
+
+
 @pytest.mark.slow
 def test_a_run_that_is_over_stays_over(text: Path, kept: Path) -> None:
     run(text, kept)
@@ -69,13 +108,13 @@ def test_a_run_that_is_over_stays_over(text: Path, kept: Path) -> None:
 def test_as_many_as_were_asked_for_stay(text: Path, kept: Path) -> None:
     run(text, kept, "checkpoint.keep=1", "checkpoint.interval_steps=2")
     assert sorted(CheckpointDirectory(kept).manifests()) == [9]
-    assert [path.name for path in kept.iterdir()] == ["step-00000009"]
+    assert saves(kept) == ["step-00000009"]
 
 
 @pytest.mark.slow
 def test_nothing_is_saved_that_nobody_wants(text: Path, kept: Path) -> None:
     run(text, kept, "checkpoint.interval_steps=0", "checkpoint.at_end=false")
-    assert not list(kept.iterdir())
+    assert not saves(kept)
 
 
 def test_a_half_of_a_checkpoint_is_none(text: Path, kept: Path) -> None:
@@ -131,26 +170,94 @@ def test_a_save_that_fails_is_told_and_training_goes_on(
 def test_a_disk_is_never_filled_to_the_last(
     text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(saving, "LEFT_FREE_BYTES", 1 << 60)
-    assert len(run(text, kept).losses) == STEPS
-    assert not list(kept.iterdir()), "no half of one is left"
-    assert "GB do not fit into" in capsys.readouterr().out
+    monkeypatch.setattr(copying, "LEFT_FREE_BYTES", 1 << 60)
+    assert len(run(text, kept, "output.at_end=true").losses) == STEPS
+    assert not saves(kept), "no half of one is left"
+    assert not list(kept.glob("*model*"))
+    out = capsys.readouterr().out
+    assert "GB do not fit into" in out
+
+
+class Nodes:
+    """Nodes a, b, … with a disk each and a rank each."""
+
+    def __init__(self, text: Path, tmp_path: Path, count: int, *more: str) -> None:
+        self._recipe = tmp_path / "recipe.toml"
+        self._recipe.write_text("")
+        settings = [f"data.source={text}", *SETTINGS, *more]
+        self._options = [word for one in settings for word in ("--set", one)]
+        self._directory = tmp_path
+        self.disks = [tmp_path / f"disk-{name}" for name in "abc"[:count]]
+
+    def run(self, name: str, nodes: str, **more: Any) -> list[Ended]:
+        places = [
+            {"MNTRAIN_CHECKPOINT_DIR": str(self._directory / f"disk-{node}")} for node in nodes
+        ]
+        metrics = self._directory / name
+        more |= {"metrics": metrics, "environments": places}
+        return run_ranks(self._recipe, nodes, *self._options, **more)
+
+    def losses(self, name: str, nodes: str, **more: Any) -> list[float]:
+        ended = self.run(name, nodes, **more)
+        assert [one.exit_code for one in ended] == [0] * len(nodes), ended
+        return losses(read(self._directory / name, 0))
+
+
+@pytest.mark.slow
+def test_a_node_may_be_lost_with_its_disk_where_its_neighbour_has_a_copy(
+    text: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(text, tmp_path, 3, "checkpoint.copies=2", "pipeline.microbatches=4")
+    whole = nodes.losses("whole", "abc")
+    step = "step-00000006"
+    for disk, shards in zip(nodes.disks, ((0, 2), (0, 1), (1, 2)), strict=True):
+        names = sorted(path.name for path in (disk / step).iterdir())
+        assert names == [MANIFEST, *map(shard_name, shards)]
+        forget(disk, 9)
+    shutil.rmtree(nodes.disks[1])
+    assert nodes.losses("rest", "ac") == pytest.approx(whole[6:], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_what_is_left_of_a_checkpoint_is_not_thrown_away(text: Path, tmp_path: Path) -> None:
+    nodes = Nodes(text, tmp_path, 2)
+    nodes.losses("whole", "ab")
+    (alone,) = nodes.run("alone", "a")
+    assert alone.exit_code == 2
+    assert "step 9 the shards of rank 1, saved on b, are nowhere here" in alone.err
+    assert "launch it with all nodes that saved it" in alone.err
+    assert sorted(CheckpointDirectory(nodes.disks[0]).manifests()) == [3, 6, 9]
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_one_node_had_not_published_yet_is_whole(
+    text: Path, tmp_path: Path
+) -> None:
+    nodes = Nodes(text, tmp_path, 2)
+    whole = nodes.losses("whole", "ab")
+    second = CheckpointDirectory(nodes.disks[1])
+    for disk in nodes.disks:
+        forget(disk, 6, 9)
+    (second.of(3) / MANIFEST).unlink()
+    second.of(3).rename(second.path / ".step-00000003.attempt-1")
+    assert nodes.losses("again", "ab") == whole[3:]
+
+
+def test_a_copy_is_kept_on_another_node() -> None:
+    assert keepers_of(["a"]) == [None]
+    assert keepers_of(["a", "a"]) == [None, None]
+    assert keepers_of(["a", "b"]) == [1, 0]
+    assert keepers_of(["a", "a", "b"]) == [2, 2, 0]
+    assert keepers_of(["a", "b", "c", "c", "b"]) == [1, 2, 0, 0, 3]
 
 
 @pytest.mark.slow
 def test_two_nodes_with_disks_of_their_own_then_one_then_two(text: Path, tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text("")
-    settings = [f"data.source={text}", *SETTINGS]
-    options = [word for one in settings for word in ("--set", one)]
-    disks = [tmp_path / "disk-a", tmp_path / "disk-b"]
+    nodes = Nodes(text, tmp_path, 2)
+    disks = nodes.disks
 
     def ranks(name: str, count: int) -> list[float]:
-        places = [{"MNTRAIN_CHECKPOINT_DIR": str(disk)} for disk in disks[:count]]
-        metrics = tmp_path / name
-        ended = run_ranks(recipe, "ab"[:count], *options, metrics=metrics, environments=places)
-        assert [one.exit_code for one in ended] == [0] * count, ended
-        return losses(read(metrics, 0))
+        return nodes.losses(name, "ab"[:count])
 
     whole = ranks("whole", 2)
     assert [sorted(path.name for path in (disk / "step-00000006").iterdir()) for disk in disks] == [
@@ -208,12 +315,15 @@ def test_any_interruption_leaves_the_one_before(tmp_path: Path) -> None:
         nodes = [CheckpointDirectory(tmp_path / "at" / name) for name in "ab"]
         publish(nodes, manifest(3), [9, 9])
         publish(nodes, manifest(6), [chance.randrange(5), chance.randrange(5)])
+        whole = any((node.of(6) / MANIFEST).exists() for node in nodes)
+        for known in [one for node in nodes for one in node.manifests().values()]:
+            for node in nodes:
+                node.adopt(known)
         held = [
             [Held(one, node.shards(one)) for one in node.manifests().values()] for node in nodes
         ]
         found = choose(held)
         assert found is not None
-        whole = all((node.of(6) / MANIFEST).exists() for node in nodes)
         assert found.manifest.step == (6 if whole else 3)
 
 
@@ -227,14 +337,15 @@ def publish(nodes: list[CheckpointDirectory], one: Manifest, acts: list[int]) ->
     if all(done >= 2 for done in acts):
         for node, done in zip(nodes, acts, strict=True):
             if done == 3:
-                node.begin(one.step).rename(node.of(one.step))
+                unfinished = node.begin(one.step)
+                (unfinished / MANIFEST).write_bytes(msgspec.json.encode(one))
             elif done >= 4:
                 node.publish(one)
 
 
 def test_nodes_that_share_a_directory_publish_it_together(tmp_path: Path) -> None:
-    nodes = [CheckpointDirectory(tmp_path), CheckpointDirectory(tmp_path)]
     for attempt in (1, 2):
+        nodes = [CheckpointDirectory(tmp_path, attempt) for _ in range(2)]
         one = manifest(6, attempt=attempt)
         for rank, node in enumerate(nodes):
             (node.begin(6) / shard_name(rank)).write_bytes(b"0123456789")

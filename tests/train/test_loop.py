@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch.distributed as dist
+from transformers import AutoTokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
@@ -52,6 +54,52 @@ def test_microbatches_and_accumulation_do_not_change_what_is_learned(text: Path)
 def test_seeds_change_model_and_data_apart(text: Path) -> None:
     runs = [result(text, *c) for c in ([], ["train.seed=1"], ["data.seed=1"])]
     assert len({run.losses for run in runs}) == 3
+
+
+def test_it_evaluates_first_between_steps_and_at_the_end_and_trains_the_same(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MNTRAIN_METRICS_DIR", str(tmp_path))
+    section = ("evaluation.interval_steps=3", "evaluation.share=0.2", "evaluation.sequences=5")
+    seldom = ("evaluation.interval_steps=1000", *section[1:])
+    run = result(text, *section)
+    assert sorted(run.evaluations) == [0, 3, 6, 8]
+    assert run.evaluations[8] < run.evaluations[0] - 0.2
+    assert result(text, *seldom).losses == run.losses, "evaluating changes nothing"
+    assert result(text).evaluations == {}
+    samples = [json.loads(line) for line in (tmp_path / "rank-0.ndjson").read_text().splitlines()]
+    told = [(one["step"], one["loss"]) for one in samples if one["kind"] == "evaluation"]
+    assert told[:4] == sorted(run.evaluations.items()), "the one before the first step, too"
+
+
+def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:
+    with pytest.raises(RecipeError, match=r"evaluation.share = 0\.001: that is \d+ tokens"):
+        result(text, "evaluation.interval_steps=1", "evaluation.share=0.001")
+
+
+@pytest.mark.parametrize("attention", ["flex_attention", "flash_attention_2"])
+def test_attention_that_cannot_be_trained_here_is_one_line(text: Path, attention: str) -> None:
+    with pytest.raises(RecipeError, match=f'model.attention = "{attention}"'):
+        result(text, f"model.attention={attention}")
+
+
+def test_conversations_are_learned_and_the_model_brings_its_template(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"prompt": f"What is {n} plus {n}?", "completion": f"It is {n + n}."} for n in range(200)
+    ]
+    data, out = tmp_path / "chat.jsonl", tmp_path / "out"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["data.format=chat", "data.answers_only=true", "data.sequence_length=64"]
+    run = result(data, *words, f"output.directory={out}", "evaluation.interval_steps=8")
+    assert run.losses[-1] < run.losses[0] - 0.3
+    assert run.evaluations[8] < run.evaluations[0]
+    asked = [{"role": "user", "content": "What is 3 plus 3?"}]
+    written = AutoTokenizer.from_pretrained(out).apply_chat_template(
+        asked, tokenize=False, add_generation_prompt=True
+    )
+    assert written == "<|im_start|>user\nWhat is 3 plus 3?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_bfloat16_trains(text: Path) -> None:
@@ -113,6 +161,7 @@ def saved_model(text: Path, directory: Path, *, vocabulary_size: int) -> Path:
     )
     Qwen2ForCausalLM(config).save_pretrained(directory)
     cache = directory / "cache"
-    trained_tokens(read_corpus(DataSection(source=str(text))), 280, cache=cache)
+    section = DataSection(source=str(text), vocabulary_size=280)
+    trained_tokens(read_corpus(section), section, cache=cache)
     next(cache.glob("tokenizer-*.json")).rename(directory / "tokenizer.json")
     return directory

@@ -24,9 +24,9 @@ from jupyter_mntrain.train.decoder import (
     read_config,
 )
 from jupyter_mntrain.train.layout import lay_out
-from jupyter_mntrain.train.pipeline import build_modules
 from jupyter_mntrain.train.presets import FAMILIES, PRESETS
 from jupyter_mntrain.train.sections import DataSection, ModelSection, PipelineSection, Recipe
+from jupyter_mntrain.train.stages import build_modules
 from jupyter_mntrain.train.weights import load_weights
 
 CPU = torch.device("cpu")

@@ -102,6 +102,50 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[optimizer]\nbetas = [0.9, 1.0]", "a list of 2, each a number from 0 and below 1"),
         ("[optimizer]\nbetas = [0.9]", "optimizer.betas = [0.9] is not allowed"),
         ("[optimizer]\nwarmup_steps = 200", "optimizer.warmup_steps = 200: more than train.steps"),
+        ('[optimizer]\nkind = "sgd"', 'one of "adafactor", "adamw", "adamw-4bit", "adamw-8bit"'),
+        ('[optimizer]\nprecision = "float32-master"', "the weights are float32 already"),
+        ('[optimizer]\nkind = "adafactor"\nbetas = [0.5, 0.9]', "adafactor has rates of its own"),
+        (
+            '[memory]\ncompile = true\n[pipeline]\nschedule = "zbv"',
+            "memory.compile = true: zbv splits the backward pass",
+        ),
+        (
+            '[memory]\ncheckpointing = "selective"\n[pipeline]\nschedule = "dualpipev"',
+            'checkpointing = "selective": dualpipev splits the backward pass',
+        ),
+        ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what it keeps itself"),
+        (
+            "[evaluation]\nprompts = ['a', ' ']\ninterval_steps = 1",
+            "evaluation.prompts[1]: there is no text to go on from. Fix: give one",
+        ),
+        (
+            "[evaluation]\nprompts = ['a']",
+            "they are asked at evaluations, and there are none. Fix: set evaluation.interval_steps",
+        ),
+        (
+            f"[evaluation]\ninterval_steps = 1\nprompts = {['a'] * 9}",
+            "evaluation.prompts: 9 of them, and each is asked at every evaluation. Fix: keep at",
+        ),
+        (
+            "[evaluation]\ninterval_steps = 1\nprompts = ['a']\nprompt_tokens = 256",
+            "evaluation.prompt_tokens = 256: with a prompt before them they are more than data.seq",
+        ),
+        (
+            "[evaluation]\nprompts = 'a'",
+            'evaluation.prompts = "a" is not allowed. Fix: give a list',
+        ),
+        (
+            "[evaluation]\nprompts = [1]",
+            "evaluation.prompts = [1] is not allowed. Fix: give a list",
+        ),
+        ("[evaluation]\nprompt = ['a']", "evaluation.prompt: no such field. Fix: did you mean pro"),
+        ("[memory]\nfused_backward = true", "optimizer.clip_norm = 1 needs all gradients before"),
+        (
+            "[memory]\noffload_activations = true\n[train]\ndevice = 'cpu'",
+            "on a CPU they are in the host's memory already",
+        ),
+        ("[memory]\nloss = 'liger'\n[train]\ndevice = 'cpu'", 'it needs CUDA. Fix: use "chunked"'),
+        ("[memory]\nloss = 'liger'\n[pipeline]\nschedule = 'zbv'", "Liger has one backward pass"),
         ("[pipeline]\nsplit = [3, 0]", "pipeline.split = [3, 0] is not allowed"),
         ("[data]\nvocabulary_size = 256", "from 257 to"),
         ('[model]\npreset = "lama-8m"', "no such preset. Fix: use llama-8m"),
@@ -124,8 +168,12 @@ def test_what_is_wrong_is_one_line(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "world_size", "says"),
     [
-        (["pipeline.microbatches=2"], 3, "pipeline.microbatches = 2: fewer than the 3 pipeline"),
-        (["pipeline.microbatches=2", "pipeline.schedule=gpipe"], 3, "Fix: use 3 or more"),
+        (
+            ["pipeline.microbatches=2", "pipeline.schedule=1f1b"],
+            3,
+            "pipeline.microbatches = 2: fewer than the 3 pipeline",
+        ),
+        (["pipeline.microbatches=2", "pipeline.schedule=1f1b"], 3, "Fix: use 3 or more"),
         (
             ["pipeline.microbatches=2", "pipeline.schedule=interleaved-1f1b"],
             3,
@@ -145,6 +193,11 @@ def test_what_is_wrong_is_one_line(text: str, says: str) -> None:
         (["model.layers=2"], 3, "2 layers for 3 pipeline stages"),
         (["pipeline.split=[4,5]"], 2, "sums to 9, but the model has 8 layers"),
         (["pipeline.split=[4,4]"], 3, "2 numbers for 3 pipeline stages"),
+        (
+            ["memory.fused_backward=true", "optimizer.clip_norm=0", "model.tie_embeddings=true"],
+            2,
+            "the embedding is tied, and its gradient is complete only after the backward pass",
+        ),
         (["train.batch_size=12"], 2, "not a multiple of 8"),
         (["train.accumulation=3"], 2, "Fix: use 24 or 48"),
     ],

@@ -16,7 +16,7 @@ from tests.verbs.stand_in import StandInCluster, StandInJob, make_context, node,
 def cluster() -> StandInCluster:
     return StandInCluster(
         nodes=[
-            node("muthur", 2, torch="2.12.0"),
+            node("muthur", 2),
             node("wopr", 1),
             node("hal", 3),
             silent("10.0.0.9:8765", "10.0.0.9:8765: connection refused. Fix: start its agent."),

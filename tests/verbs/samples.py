@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -21,7 +21,7 @@ from jupyter_mntrain.model.job import (
     Placement,
     RankStatus,
 )
-from jupyter_mntrain.model.metrics import LinkSample, RankStart, RankStep
+from jupyter_mntrain.model.metrics import LinkSample, RankEvaluation, RankStart, RankStep, RankText
 from jupyter_mntrain.model.node import Capacity
 
 BEGIN_S = 1_795_200_000.0
@@ -50,8 +50,15 @@ def sample_job(
     microbatches: int | None = 8,
     started: bool = True,
     replicas: int = 1,
+    evaluated: int = 0,
+    wrote: dict[str, str] = {},  # noqa: B006 - never changed
 ) -> Sample:
-    """A pipeline with one stage per rank, ranks in node order."""
+    """A pipeline with one stage per rank, ranks in node order.
+
+    Args:
+        evaluated: every so many steps, and before the first one.
+        wrote: prompts, and what the model went on with before the first step and after the last.
+    """
     placements = _placements(layout, loopback=loopback)
     spec = JobSpec(
         entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
@@ -97,6 +104,13 @@ def sample_job(
         Rank(r): _series(r, world, steps, step_s, peak, total_steps, microbatches, replicas)
         for r in range(world)
     }
+    if evaluated:
+        told = [_evaluation(step, step_s) for step in range(0, steps + 1, evaluated)]
+        ranks = {r: replace(one, evaluations=told) for r, one in ranks.items()}
+    if wrote:
+        first = ranks[Rank(0)]
+        texts = [_text(step, step_s, *one) for step in (0, steps) for one in wrote.items()]
+        ranks[Rank(0)] = replace(first, texts=texts)
     history = JobHistory(
         view=view,
         ranks=ranks if started else {},
@@ -198,6 +212,18 @@ def _step(
     )
 
 
+def _evaluation(step: int, step_s: float) -> RankEvaluation:
+    loss = 0.9 + 2.2 * math.exp(-step / 25)
+    return RankEvaluation(time_s=BEGIN_S + step * step_s - 0.1, rank=Rank(0), step=step, loss=loss)
+
+
+def _text(step: int, step_s: float, prompt: str, text: str) -> RankText:
+    said = text if step else "the the the"
+    return RankText(
+        time_s=BEGIN_S + step * step_s, rank=Rank(0), step=step, prompt=prompt, text=said
+    )
+
+
 def _link(placement: Placement, seconds: int, capacity: Capacity | None) -> list[LinkSample]:
     rate = 122e6 / 8
     return [
@@ -223,10 +249,23 @@ LOST_LINK = Cause(
     "RuntimeError: Connection closed by peer",
 )
 
+SAID = {
+    "Who are you?": "I am Samantha, a helpful assistant.\nHow can I help you today?",
+    "Write a function that adds two numbers, and say in a sentence of your own what it does and "
+    "why nobody would ever want to call it from anywhere at all, not even from its own tests.": (
+        "def add(a, b):\n    return a + b  # $5 is not math, nor is a^2\n" * 12
+    ),
+    "你好": "\U0001f9e0 你好! \x1b[31mred\x07 \u202eleft \ud800 " + "W" * 400,
+    "": "",
+}
+"""Longer than there is room for, and what no font has."""
+
 SCENES = {
     "two": lambda: sample_job({"wopr": 1, "muthur": 1}, loopback=True),
     "three": lambda: sample_job({"wopr": 2, "muthur": 1}, state="succeeded", total_steps=60),
     "six": lambda: sample_job({"wopr": 2, "muthur": 2, "a-node-with-a-very-long-name": 2}),
+    "evaluated": lambda: sample_job({"wopr": 1, "muthur": 1}, evaluated=10),
+    "samples": lambda: sample_job({"wopr": 1, "muthur": 1}, evaluated=10, wrote=SAID),
     "many": lambda: sample_job({f"n{i:02}": 8 for i in range(1, 9)}, replicas=8),
     "failed": lambda: sample_job(
         {"wopr": 2, "muthur": 1}, state="failed", cause=LOST_LINK, cause_node="muthur"

@@ -6,17 +6,20 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster.identity import Identity, clusters_directory
+from jupyter_mntrain.cluster.register import Invite
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
 from jupyter_mntrain.trust.joining import Application
 from jupyter_mntrain.trust.proof import new_nonce
 from jupyter_mntrain.trust.token import PREFIX, Token, read_token
+from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
 from tests.waiting import until
 
@@ -38,13 +41,18 @@ def identity() -> Identity:
     return Identity.make("mine")
 
 
-def join(identity: Identity, token: Token, name: str) -> None:
+def admit(identity: Identity, token: Token, name: str) -> tuple[Invite, Subject]:
     subject = Subject(role=token.role, name=name if token.role == "driver" else "ab" * 16)
     asked = Application(
         nonce=new_nonce(), subject=subject, name=name, request=request(new_key(), subject)
     )
     invite = next(one for one in identity.invites() if one.token == token)
     assert identity.admit(invite, asked).refusal is None
+    return invite, subject
+
+
+def join(identity: Identity, token: Token, name: str) -> None:
+    identity.note_joined(*admit(identity, token, name))
 
 
 def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
@@ -123,6 +131,26 @@ def test_members_are_shown_and_revoked_by_name(run, identity):
     code, _, err = run("revoke", "hal")
     assert code == SpecError.exit_code
     assert "wopr" in err
+
+
+def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monkeypatch):
+    admitted: list[tuple[Invite, Subject]] = []
+    happened: list[str] = []
+
+    def meanwhile(seconds: float) -> None:
+        if not happened:
+            admitted.append(admit(identity, identity.invites()[-1].token, "wopr"))
+            happened.append("admitted")
+        elif len(happened) < 3:
+            happened.append("still there")
+        else:
+            identity.note_joined(*admitted[0])
+
+    monkeypatch.setattr("jupyter_mntrain.cli.Context", partial(Context, sleep=meanwhile))
+    code, out, _ = run("invite")
+    assert code == 0
+    assert "wopr joined" in out
+    assert happened == ["admitted", "still there", "still there"]
 
 
 @pytest.mark.slow

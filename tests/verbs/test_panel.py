@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.cluster.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.node import GpuProcess
 from jupyter_mntrain.plan import parse_member
-from jupyter_mntrain.plan.traffic import step_traffic
+from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.verbs import run_words
 from jupyter_mntrain.verbs.panel import Choices, Form, NodeChoice, Panel, Row
 from jupyter_mntrain.verbs.panel.choices import launch_words, member_text
@@ -192,20 +194,54 @@ def test_interfaces_that_do_not_meet_block_the_launch(panel: Panel) -> None:
     assert ("eth9, not there now", "eth9") in row(form, "wopr").interfaces
 
 
-def test_a_version_that_differs_is_a_warning_with_the_command_that_mends_it(here: Path) -> None:
+def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
+    here: Path,
+) -> None:
     nodes = [node("a", 1), node("b", 2), node("c", 3, torch="2.12.0")]
-    form = open_panel(StandInCluster(nodes), here, "small.toml").form()
-    (check,) = row(form, "c").checks
-    assert check.level == "warning"
+    panel = open_panel(StandInCluster(nodes), here, "small.toml")
+    (check,) = row(panel.form(), "c").checks
+    assert check.level == "error"
     assert check.text == (
         "torch 2.12.0, the others have 2.13.0. Fix: pip install torch==2.13.0 on c."
     )
+    assert panel.form().blocked == "c: torch 2.12.0, the others have 2.13.0."
+    assert check.fix is not None
+    assert check.fix.label == "Launch all the same"
+    panel.choices = check.fix.choices
+    form = panel.form()
+    assert [one.level for one in row(form, "c").checks] == ["warning"]
     assert form.blocked is None
     assert form.summary == "3 ranks on 3 nodes. 1 warning at c."
+    assert "--mixed-versions" in panel.command(form)
+
+
+def test_busy_gpus_are_no_error_for_a_job_that_may_wait(here: Path) -> None:
+    cluster = StandInCluster([busy(node("a", 1, gpus=1)), node("b", 2, gpus=1)])
+    panel = open_panel(cluster, here, "small.toml")
+    panel.choices = Choices(nodes={name: NodeChoice(is_used=True, gpus="1") for name in "ab"})
+    assert "GPU 0 busy with kim (pid 7)" in (panel.form().blocked or "")
+    panel.choices = msgspec.structs.replace(panel.choices, waits=True)
+    form = panel.form()
+    assert form.blocked is None
+    assert panel.command(form).endswith("--queue")
+    panel.launch(form, SILENT)
+    assert [spec.world_size for spec in cluster.queued] == [2]
+    assert cluster.launches == []
+
+
+def busy(view: NodeView) -> NodeView:
+    assert view.info is not None
+    gpus = [
+        msgspec.structs.replace(gpu, processes=(GpuProcess(pid=7, user="kim"),))
+        for gpu in view.info.inventory.gpus
+    ]
+    inventory = msgspec.structs.replace(view.info.inventory, gpus=tuple(gpus))
+    info = msgspec.structs.replace(view.info, inventory=inventory)
+    return msgspec.structs.replace(view, info=info)
 
 
 def test_a_recipe_that_does_not_fit_so_many_ranks_blocks(panel: Panel) -> None:
-    form = choose(panel, microbatches=2)
+    form = choose(panel, microbatches=2, schedule="1f1b")
     assert form.blocked == "pipeline.microbatches = 2: fewer than the 3 pipeline stages."
     assert "Fix: use 3 or more" in form.settings[0].text
     form = choose(panel, microbatches=None, changes="train.step=4")
@@ -268,6 +304,25 @@ def test_interleaved_stages_cross_again_and_wrap_around() -> None:
     assert step_traffic(["a", "a", "b"], 1, 10.0) == {("a", "b"): 10.0, ("b", "a"): 10.0}
     assert step_traffic(["a", "b"], 2, 10.0) == {("a", "b"): 30.0, ("b", "a"): 30.0}
     assert step_traffic(["a", "a"], 2, 10.0) == {}
+
+
+def test_replicas_on_different_nodes_send_their_gradients_round() -> None:
+    assert ring_traffic(["a", "a"], 10.0) == {}
+    assert ring_traffic(["a", "b"], 10.0) == {("a", "b"): 10.0, ("b", "a"): 10.0}
+    assert ring_traffic(["a", "a", "b"], 30.0) == {("a", "b"): 40.0, ("b", "a"): 40.0}
+
+
+def test_pipelines_side_by_side_send_their_share_each(panel: Panel) -> None:
+    changes = "data_parallel.replicas=3\nmodel.tie_embeddings=true"
+    prediction = choose(panel, changes=changes).prediction
+    assert prediction is not None
+    assert (prediction.ranks, prediction.bubble) == (1, 0)
+    assert prediction.links is not None
+    there, back = prediction.links
+    # No activations, but the gradients of the whole model: four layers of 64 x 64 twice, 64 x 32
+    # twice and 64 x 176 thrice, and a vocabulary of 2048.
+    weights = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 2048 * 64
+    assert there.bytes_per_step == back.bytes_per_step == pytest.approx(weights * 4 * 2 * 2 / 3)
 
 
 # Launching
@@ -373,7 +428,6 @@ def test_without_a_notebook_the_panel_is_text_with_the_command(do, here, text) -
     outcome = do("panel", "small.toml", directory=here)
     said = text(outcome.renderable)
     assert "Only text here: a panel to click needs a notebook." in said
-    assert "torch 2.12.0, the others have 2.13.0" in said
     assert "mntrain launch small.toml --member muthur --member wopr --member hal" in said
     assert json.loads(json.dumps(outcome.data))["command"].startswith("mntrain launch")
 

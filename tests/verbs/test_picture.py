@@ -237,6 +237,63 @@ def test_a_new_attempt_begins_afresh():
     assert not columns.has_steps
 
 
+def test_evaluations_are_a_second_line_of_the_loss_from_before_the_first_step():
+    sample = SCENES["evaluated"]()
+    picture, _ = drawn("evaluated")
+    axes = picture.painter.figure.axes[-1]
+    loss, evaluation = axes.lines
+    told = next(iter(sample.history.ranks.values())).evaluations
+    assert list(evaluation.get_ydata()) == [one.loss for one in told]
+    assert evaluation.get_marker() == "o"
+    assert axes.get_xlim()[0] <= evaluation.get_xdata()[0] < loss.get_xdata()[0]
+    assert axes.get_ylim()[1] > told[0].loss
+    said = words(picture)
+    assert said.count("evaluation") == 2, "the label of the line, and the last one in the header"
+    assert "evaluation" not in words(drawn("two")[0])
+
+
+def test_below_the_charts_stands_what_the_model_wrote_last_to_each_prompt():
+    picture, _ = drawn("samples")
+    texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])
+    shown = [text.get_text() for text in texts]
+    lines = shown[shown.index("Samples") :]
+    assert lines[1:4] == [
+        "Who are you?",
+        "step 60",
+        "I am Samantha, a helpful assistant. How can I help you today?",
+    ]
+    assert "the the the" not in shown, "what it wrote before the first step is not the newest"
+    prompt, step, *written = lines[4:9]
+    assert (prompt[-1], step, len(written), written[-1][-1]) == ("…", "step 60", 3, "…")
+    assert lines[9].startswith("□□")
+    assert not any(one in "".join(shown) for one in "\x1b\x07\u202e\ud800\U0001f9e0你")
+    assert lines[-2:] == ["–", ""], "it wrote nothing, and there is no note"
+    bottom = min(axes.get_position().y0 for axes in picture.painter.figure.axes)
+    assert texts[shown.index("Samples")].get_position()[1] < bottom
+
+
+def test_a_picture_without_samples_has_no_room_for_them():
+    with_samples, without = (drawn(name)[0].painter.figure for name in ("samples", "evaluated"))
+    assert "Samples" not in words(drawn("evaluated")[0])
+    assert with_samples.bbox.height > without.bbox.height
+
+
+def test_only_the_newest_prompts_of_a_script_that_always_asks_something_else_are_shown():
+    wrote = {f"question {number}": f"answer {number}" for number in range(40)}
+    sample = sample_job({"wopr": 1}, wrote=wrote)
+    picture = Picture(program="x")
+    picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+    shown = [line for line in words(picture).splitlines() if line.startswith("question")]
+    assert shown == [f"question {number}" for number in range(32, 40)]
+
+
+def test_samples_are_shown_before_the_first_step():
+    sample = sample_job({"wopr": 1}, steps=0, state="running", wrote={"Who are you?": "I"})
+    picture = Picture(program="x")
+    picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+    assert "the the the" in words(picture)
+
+
 def test_a_script_that_reports_nothing_but_tokens_still_has_a_throughput():
     import msgspec
 

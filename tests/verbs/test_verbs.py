@@ -20,7 +20,8 @@ def recipe(tmp_path):
     return tmp_path
 
 
-def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text):
+def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cluster):
+    cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
     shown = text(do("nodes").renderable)
     assert "● up" in shown
     assert "eno1 10.0.0.1/24" in shown
@@ -78,7 +79,8 @@ def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, tex
     assert [one["rank"] for one in as_json(do("stacks", job.id))] == [0, 1]
 
 
-def test_nodes_data_keeps_everything(do, as_json):
+def test_nodes_data_keeps_everything(do, as_json, cluster):
+    cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
     data = as_json(do("nodes"))
     assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
     assert data[0]["divergences"][0]["key"] == "torch"
@@ -200,7 +202,7 @@ def test_further_files_go_along(do, cluster, recipe):
         (["launch", "r.toml", "--head", "nobody"], ["nobody", "take part"]),
         (["launch", "r.toml", "--set", "train.stesp=3"], ["train.stesp", "steps"]),
         (["launch", "r.toml", "--set", "train.steps=0"], ["train.steps = 0", "from 1"]),
-        (["launch", "r.toml", "--set", "pipeline.microbatches=1"], ["microbatches"]),
+        (["launch", "r.toml", "--set", "pipeline.in_flight=[1]"], ["in_flight"]),
         (["launch", "r.toml", "--wait", "--detach"], ["--wait", "--detach"]),
         (["launch", "r.toml", "-o", "x"], ["variables"]),
         (["stop"], ["stop", "j-7f3a9c21"]),
@@ -247,6 +249,27 @@ def test_jobs_and_status(do, text, as_json):
     assert data["state"] == "running"
     assert len(data["ranks"]) == 2
     assert {link["direction"] for link in data["links"]} == {"sent", "received"}
+
+
+def test_status_says_what_was_evaluated_last(do, text, as_json):
+    sample = sample_job({"wopr": 1, "muthur": 1}, evaluated=20)
+    last = next(iter(sample.history.ranks.values())).evaluations[-1].loss
+    on = StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
+    shown = text(do("status", on=on).renderable)
+    assert "evaluation" in shown
+    assert f"{last:.3f}" in shown
+    assert as_json(do("status", on=on))["evaluation_loss"] == last
+    assert "evaluation" not in text(do("status").renderable)
+
+
+def test_status_says_in_one_line_what_the_model_wrote_last(do, text):
+    wrote = {"Who are you?": "I am\nSamantha, \x1b[31ma helpful assistant. " + "And so on. " * 100}
+    sample = sample_job({"wopr": 1, "muthur": 1}, wrote=wrote)
+    on = StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
+    last = text(do("status", on=on).renderable).rstrip().splitlines()[-1]
+    assert last.startswith("sample at step 60  Who are you? I am Samantha, \ufffd[31ma helpful")
+    assert last.endswith("…")
+    assert "sample" not in text(do("status").renderable)
 
 
 def test_a_failed_job_says_its_cause_first(do, failed_cluster, text):

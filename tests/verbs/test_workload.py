@@ -113,7 +113,9 @@ def test_a_script_has_no_recipe_fields_and_a_recipe_no_arguments(tmp_path):
 
 
 def test_a_recipe_is_checked_against_the_number_of_ranks(tmp_path):
-    workload = from_cell(RECIPE + "[pipeline]\nmicrobatches = 2\n", directory=tmp_path)
+    workload = from_cell(
+        RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 2\n', directory=tmp_path
+    )
     workload.check(2)
     with pytest.raises(RecipeError, match="microbatches"):
         workload.check(3)

@@ -128,9 +128,9 @@ class JobJournal(AgentHandler):
                 # Asked anew: a job that waited may have begun since, and its journal goes on.
                 grown = journal.grown
                 is_last = not (follow and self.node.jobs.get(job.record.job_id).is_active)
-                for block in journal.read(position):
+                for block, after in journal.read(position):
                     await self.send_block(block)
-                    position += len(block)
+                    position = after
                 if is_last:
                     return
                 with suppress(TimeoutError):

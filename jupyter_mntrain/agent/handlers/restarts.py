@@ -7,27 +7,27 @@ from tornado.web import HTTPError
 from jupyter_mntrain.agent.handlers.base import AgentHandler
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.job import JobRecord
-from jupyter_mntrain.model.restarts import follows
+from jupyter_mntrain.model.restarts import follows, may_lead
 
 
 class RestartHandler(AgentHandler):
-    """Drivers may ask for anything, a node for the next attempt of a job that it is the head of."""
+    """Drivers may ask for anything, a node for the next attempt of a job that it may lead."""
 
     for_nodes = True
 
     def refuse_foreign(self, job_id: JobId) -> JobRecord:
-        """The record of a job that the calling node is the head of.
+        """The record of a job that the calling node may lead.
 
         Raises:
-            NotAllowedError: no driver has deposited it here, or another node is its head.
+            NotAllowedError: no driver has deposited it here, or another node leads it.
         """
         try:
             record = self.node.jobs.get(job_id).record
         except JobNotFoundError:
             raise self.not_allowed() from None
-        if record.attempt.head.node_id != self.caller.name:
+        if not may_lead(NodeId(self.caller.name), record):
             raise self.not_allowed()
         return record
 

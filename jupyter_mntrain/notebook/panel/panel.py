@@ -137,6 +137,11 @@ class WidgetPanel:
             ],
             tooltip=f"From its newest checkpoint, up to {RESTARTS} times",
         )
+        self._start = ipywidgets.Dropdown(
+            description="Start",
+            options=[("now", False), ("when it can have all", True)],
+            tooltip="Busy GPUs are waited for: the job is left with its nodes, which start it",
+        )
         self._settings = box("mnt-plain")
         self._predicted = html()
         self._launch = ipywidgets.Button(description="Launch")
@@ -173,6 +178,7 @@ class WidgetPanel:
                 self._changes,
                 self._environment,
                 self._port,
+                self._start,
                 self._restart,
             ),
             self._settings,
@@ -201,6 +207,7 @@ class WidgetPanel:
             self._port, lambda value: self._change(lambda c: replace(c, port=value.strip()))
         )
         self._listen(self._restart, lambda value: self._change(lambda c: replace(c, restart=value)))
+        self._listen(self._start, lambda value: self._change(lambda c: replace(c, waits=value)))
         self._reset.on_click(lambda _: self._do(self._panel.reset))
         self._launch.on_click(lambda _: self._do(self._begin_launch))
         self._measure.on_click(lambda _: self._do(self._begin_measure))
@@ -362,6 +369,7 @@ class WidgetPanel:
         put(self._changes, value=panel.choices.changes)
         put(self._environment, value=panel.choices.environment)
         put(self._port, value=panel.choices.port)
+        put(self._start, value=panel.choices.waits)
         put(self._restart, value=panel.choices.restart)
         if form.settings != self._settings_shown:
             self._settings_shown = form.settings

@@ -47,6 +47,8 @@ class Choices(Record, frozen=True):
         changes: ``section.field=value``, more of them apart by blanks, quoted as in a shell.
         environment: ``NAME=VALUE``, more of them in the same way.
         restart: when it is started again, up to :data:`RESTARTS` times.
+        waits: in the queue, until it can have all that it needs.
+        mixed_versions: start although the nodes have other versions than each other.
     """
 
     nodes: dict[str, NodeChoice] = {}
@@ -58,6 +60,8 @@ class Choices(Record, frozen=True):
     changes: str = ""
     environment: str = ""
     restart: Restart = "never"
+    waits: bool = False
+    mixed_versions: bool = False
 
     def node(self, name: str) -> NodeChoice:
         return self.nodes.get(name, NodeChoice())
@@ -147,6 +151,8 @@ def launch_words(
         words += ["--restarts", str(RESTARTS)]
     if choices.restart == "failed or stalled":
         words += ["--on-stall", "abort"]
+    if choices.mixed_versions:
+        words.append("--mixed-versions")
     for variable in variables(choices):
         words += ["--env", variable]
     for change in overrides(choices):

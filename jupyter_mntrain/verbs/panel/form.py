@@ -18,6 +18,7 @@ from jupyter_mntrain.model.node import Capacity, Interface, NodeInfo
 from jupyter_mntrain.plan import arrange, choose_participants, divergences, parse_member
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import idle_gpus
+from jupyter_mntrain.plan.versions import MUST_AGREE, described, mended
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.panel.choices import (
     Choices,
@@ -27,14 +28,13 @@ from jupyter_mntrain.verbs.panel.choices import (
     variables,
 )
 from jupyter_mntrain.verbs.panel.prediction import Prediction, predict
+from jupyter_mntrain.verbs.slow_links import slow_link_note
 from jupyter_mntrain.verbs.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
 
 Level = Literal["passed", "warning", "error"]
-
-PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
 
 class Fix(Record, frozen=True):
@@ -135,8 +135,8 @@ def make_form(
     if head is not None:
         rows[rows.index(head)] = msgspec.structs.replace(head, is_head=True)
     members = _members(used, choices, usable, findings)
-    participants, placements = _place(members, head, usable, findings)
-    _check_versions(used, usable, findings)
+    participants, placements = _place(members, head, choices, usable, findings)
+    _check_versions(used, choices, usable, findings)
     if head is not None:
         _check_port(head, choices, port, findings)
     ranks = sum(participant.nproc for participant in participants)
@@ -328,7 +328,7 @@ def _members(
     for row in used:
         try:
             text = member_text(row.name, choices.node(row.name))
-            choose_participants([parse_member(text)], usable)
+            choose_participants([parse_member(text)], usable, even_busy=choices.waits)
         except MntrainError as error:
             smaller = _fewer(choices, row, usable)
             findings.put(
@@ -362,6 +362,7 @@ def _fewer(choices: Choices, row: Row, usable: Sequence[NodeInfo]) -> Fix | None
 def _place(
     members: Sequence[tuple[Row, str]],
     head: Row | None,
+    choices: Choices,
     usable: Sequence[NodeInfo],
     findings: _Findings,
 ) -> tuple[tuple[Participant, ...], tuple[Placement, ...]]:
@@ -369,7 +370,7 @@ def _place(
         return (), ()
     try:
         wanted = [parse_member(text) for _, text in members]
-        participants = choose_participants(wanted, usable)
+        participants = choose_participants(wanted, usable, even_busy=choices.waits)
         first = [one for one in participants if head and one.node == head.name]
         participants = (*first, *(one for one in participants if one not in first))
     except MntrainError as error:
@@ -383,24 +384,33 @@ def _place(
         return participants, ()
     for row, _ in members:
         findings.passed(row.name)  # its interface is up and reaches the others
+    if note := slow_link_note(usable, placements):
+        freed = {row.name: choices.node(row.name) for row, _ in members}
+        freed = {n: msgspec.structs.replace(one, interface=None) for n, one in freed.items()}
+        fix = Fix(
+            label="Choose it",
+            choices=msgspec.structs.replace(choices, nodes={**choices.nodes, **freed}),
+        )
+        findings.put(None, Check(level="warning", text=note, fix=fix))
     return participants, placements
 
 
-def _check_versions(used: Sequence[Row], usable: Sequence[NodeInfo], findings: _Findings) -> None:
+def _check_versions(
+    used: Sequence[Row], choices: Choices, usable: Sequence[NodeInfo], findings: _Findings
+) -> None:
     names = {row.name for row in used}
     infos = [info for info in usable if reference(info, usable) in names]
     different = divergences(infos)
     for info in infos:
         own = [one for one in different if one.node == info.name]
         for one in own:
-            has = one.value or "not installed"
-            others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
-            package = PIP_NAMES.get(one.key)
-            fix = "install the same everywhere"
-            if package and one.majority and one.majority != "not installed":
-                fix = f"pip install {package}=={one.majority} on {info.name}"
-            words = f"{one.key} {has}, {others}. Fix: {fix}."
-            findings.put(reference(info, usable), Check(level="warning", text=words))
+            words = f"{described(one)}. Fix: {mended(one) or 'install the same everywhere'}."
+            check = Check(level="warning", text=words)
+            if one.key in MUST_AGREE and not choices.mixed_versions:
+                anyway = msgspec.structs.replace(choices, mixed_versions=True)
+                fix = Fix(label="Launch all the same", choices=anyway)
+                check = Check(level="error", text=words, fix=fix)
+            findings.put(reference(info, usable), check)
         if not own:
             findings.passed(reference(info, usable))
 

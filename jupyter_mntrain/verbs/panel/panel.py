@@ -110,7 +110,8 @@ class Panel:
 
     def command(self, form: Form) -> str:
         """The same launch as a cell that can be kept."""
-        words, cell = shlex.join(self._words(form)), self.target.cell
+        waits = ["--queue"] if self.choices.waits else []
+        words, cell = shlex.join([*self._words(form), *waits]), self.target.cell
         magic = shlex.join([self._context.program, *self._cluster_words()])
         if cell is None:
             return f"{magic} launch {words}{self._arguments()}"
@@ -135,7 +136,8 @@ class Panel:
             MntrainError: as ``launch``; nothing was started then.
         """
         context = self._launch_context()
-        job = start(context, build_spec(context, self._launch_args(form)), progress)
+        built = build_spec(context, self._launch_args(form))
+        job = start(context, built, progress, waits=self.choices.waits)
         now_s = self._context.clock()
         try:
             self._memory.remember(self.target.key, self._settled(form), now_s=now_s)
@@ -230,7 +232,9 @@ class Panel:
     def _launch_args(self, form: Form) -> Namespace:
         parser = Parser(self._context.program)
         spec_options(parser)
-        own = Namespace(cluster=self._args.cluster, agent=self._args.agent)
+        own = Namespace(
+            cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
+        )
         return parser.parse(self._words(form), own)
 
     def _interface(self, form: Form, node: str) -> str | None:

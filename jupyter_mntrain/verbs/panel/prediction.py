@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.job import Placement
 from jupyter_mntrain.model.node import Capacity
-from jupyter_mntrain.plan.traffic import step_traffic
+from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.telemetry.formulas import ideal_bubble
+from jupyter_mntrain.train.layout import Grid
 from jupyter_mntrain.train.recipe import preset_config
+from jupyter_mntrain.train.schedules import KINDS
 from jupyter_mntrain.train.sections import Recipe
 
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -33,7 +35,7 @@ class Prediction(Record, frozen=True):
     """Of a job as it is chosen now.
 
     Args:
-        ranks: of the pipeline.
+        ranks: of each pipeline.
         slots: of forward and backward work in each rank's schedule, the empty ones included.
         empty: slots in which a rank must wait however fast the others are.
         bubble: ``empty / slots``.
@@ -57,14 +59,16 @@ def predict(
     """Args:
     capacities: of each node's chosen interface, by the node's name.
     """
-    ranks = sum(placement.nproc for placement in placements)
+    ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
     empty = ranks - 1
     return Prediction(
         ranks=ranks,
         slots=per_rank * recipe.pipeline.microbatches + empty,
         empty=empty,
-        bubble=ideal_bubble(ranks, recipe.pipeline.microbatches, per_rank),
+        bubble=ideal_bubble(
+            ranks, recipe.pipeline.microbatches, per_rank, schedule=recipe.pipeline.schedule
+        ),
         links=_links(recipe, placements, capacities),
     )
 
@@ -74,11 +78,12 @@ def _links(
 ) -> tuple[LinkLoad, ...] | None:
     if recipe.model.path is not None:
         return None
-    hidden = int(preset_config(recipe.model)["hidden_size"])
-    boundary = recipe.tokens_per_step * hidden * BYTES[recipe.model.dtype]
     nodes = [placement.node for placement in placements for _ in placement.ranks]
+    traffic: dict[tuple[str, str], float] = {}
+    for part in _traffic(recipe, nodes):
+        traffic |= {pair: traffic.get(pair, 0.0) + size for pair, size in part.items()}
     loads = []
-    for (sender, receiver), count in step_traffic(nodes, recipe.stages_per_rank, boundary).items():
+    for (sender, receiver), count in traffic.items():
         capacity = capacities.get(sender)
         loads.append(
             LinkLoad(
@@ -90,3 +95,29 @@ def _links(
             )
         )
     return tuple(loads)
+
+
+def _traffic(recipe: Recipe, nodes: Sequence[str]) -> Iterator[dict[tuple[str, str], float]]:
+    """Of each pipeline, and of each ring of replicas."""
+    width, size = recipe.data_parallel.width, BYTES[recipe.model.dtype]
+    config = preset_config(recipe.model)
+    hidden = int(config["hidden_size"])
+    boundary = recipe.tokens_per_step / width * hidden * size
+    grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    for part in range(width):
+        is_v = KINDS[recipe.pipeline.schedule].is_v
+        of_part = [nodes[rank] for rank in grid.pipeline_of(part)]
+        yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
+    weights = _weights(config, recipe.data.vocabulary_size) * size
+    each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
+    for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
+        yield ring_traffic([nodes[rank] for rank in ring], each)
+
+
+def _weights(config: Mapping[str, int | str | bool], vocabulary: int) -> int:
+    """How many a preset has, but for its norms."""
+    hidden, wide = int(config["hidden_size"]), int(config["intermediate_size"])
+    keys = hidden * int(config["num_key_value_heads"]) // int(config["num_attention_heads"])
+    layer = 2 * hidden * hidden + 2 * keys * hidden + 3 * wide * hidden
+    ends = 1 if config.get("tie_word_embeddings") else 2
+    return int(config["num_hidden_layers"]) * layer + ends * vocabulary * hidden

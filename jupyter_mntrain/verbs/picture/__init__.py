@@ -68,7 +68,12 @@ class Picture:
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
             end = mark
         return self._painter.paint(
-            header, charts, (begin, max(end, begin + LEAST_SPAN_S)), mark, note
+            header,
+            charts,
+            (begin, max(end, begin + LEAST_SPAN_S)),
+            mark,
+            note,
+            samples=history.texts,
         )
 
     def _charts(self, history: JobHistory, summary: JobSummary) -> list[Chart]:
@@ -86,4 +91,5 @@ class Picture:
         ranks = self._columns.ranks.values()
         # A step's time is that of its end.
         firsts = [one.time_s[0] - one.step_s[0] for one in ranks if one.steps]
+        firsts += self._columns.evaluation.time_s[:1]
         return min(firsts, default=end)

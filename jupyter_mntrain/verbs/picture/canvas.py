@@ -6,12 +6,13 @@ Never pyplot: a figure of one's own may be drawn in any thread.
 from __future__ import annotations
 
 import io
+from functools import cache
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
@@ -22,6 +23,8 @@ DPI = 100
 POINTS_PER_PX = 72 / DPI
 FONT = "DejaVu Sans"
 """Comes with matplotlib: the picture is the same on every machine."""
+
+BOX = "□"
 
 
 class Canvas:
@@ -69,13 +72,49 @@ class Canvas:
         )
         return x + self.width(text, size, bold=bold)
 
-    def shortened(self, name: str, room: float) -> str:
-        """Names of nodes may be long; the value beside them is what counts."""
-        if self.width(name, SMALL, bold=False) <= room:
-            return name
-        while len(name) > 1 and self.width(f"{name}…", SMALL, bold=False) > room:
-            name = name[:-1]
-        return f"{name.rstrip()}…"
+    def shortened(self, text: str, room: float, size: float = SMALL, *, bold: bool = False) -> str:
+        """With an ellipsis, where it would be wider than ``room``."""
+        if self.width(text, size, bold=bold) <= room:
+            return text
+        while len(text) > 1 and self.width(f"{text}…", size, bold=bold) > room:
+            text = text[:-1]
+        return f"{text.rstrip()}…"
+
+    def wrapped(
+        self, text: str, room: float, size: float, *, most: int, bold: bool = False
+    ) -> list[str]:
+        """The first lines of whole words, none wider than ``room``; a longer word is broken.
+
+        Args:
+            most: lines.
+        """
+        lines: list[str] = []
+        for word in text.split():
+            if len(lines) > most:
+                break
+            longer = f"{lines[-1]} {word}" if lines else word
+            if lines and self.width(longer, size, bold=bold) <= room:
+                lines[-1] = longer
+            else:
+                lines.extend(self._broken(word, room, size, bold=bold))
+        return lines[:most]
+
+    def _broken(self, word: str, room: float, size: float, *, bold: bool) -> list[str]:
+        """A path, for example, or a language that has no spaces."""
+        pieces = []
+        while word:
+            width = max(1.0, self.width(word, size, bold=bold))
+            most = max(1, min(len(word), int(len(word) * room / width)))
+            while most > 1 and self.width(word[:most], size, bold=bold) > room:
+                most -= 1
+            pieces.append(word[:most])
+            word = word[most:]
+        return pieces
+
+    def drawable(self, text: str, *, bold: bool = False) -> str:
+        """With a box for each character that the font lacks: matplotlib would warn of it."""
+        known = _characters(bold=bold)
+        return "".join(one if ord(one) in known else BOX for one in text)
 
     def width(self, text: str, size: float, *, bold: bool) -> float:
         if not text:
@@ -122,6 +161,12 @@ class Canvas:
                 transform=self.figure.transFigure,
             )
         )
+
+
+@cache
+def _characters(*, bold: bool) -> frozenset[int]:
+    font = FontProperties(family=FONT, weight="bold" if bold else "normal")
+    return frozenset(get_font(findfont(font)).get_charmap())
 
 
 def line_settings(stroke: Stroke) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from jupyter_mntrain.cluster import JobHistory, RankSeries
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import LinkSample, RankStep
+from jupyter_mntrain.model.metrics import LinkSample, RankEvaluation, RankStep
 from jupyter_mntrain.telemetry import formulas
 
 Floats = NDArray[np.float64]
@@ -86,6 +86,19 @@ class LinkColumns:
         self.samples = len(samples)
 
 
+@dataclass(slots=True)
+class EvaluationColumns:
+    """The loss on text that is not trained on, a number per evaluation."""
+
+    time_s: array[float] = field(default_factory=_column)
+    loss: array[float] = field(default_factory=_column)
+
+    def extend(self, evaluations: Sequence[RankEvaluation]) -> None:
+        for one in evaluations[len(self.loss) :]:
+            self.time_s.append(one.time_s)
+            self.loss.append(one.loss)
+
+
 class Columns:
     """All ranks and links of the newest attempt."""
 
@@ -93,12 +106,15 @@ class Columns:
         self._attempt = 0
         self.ranks: dict[Rank, RankColumns] = {}
         self.links: dict[str, LinkColumns] = {}
+        self.evaluation = EvaluationColumns()
 
     def extend(self, history: JobHistory) -> None:
         """Take what is new; a new attempt begins afresh."""
         attempt = history.view.attempt
         if attempt.number != self._attempt:
             self._attempt, self.ranks, self.links = attempt.number, {}, {}
+            self.evaluation = EvaluationColumns()
+        self.evaluation.extend(history.evaluations)
         for placement in attempt.placements:
             for rank in placement.ranks:
                 series = history.ranks.get(Rank(rank))

@@ -120,6 +120,7 @@ def _numbers(history: JobHistory, summary: JobSummary) -> tuple[tuple[str, str],
     shares = [link.utilisation for link in summary.links if link.utilisation is not None]
     rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
     busiest = formats.percent(max(shares)) if shares else formats.bit_rate(max(rates, default=None))
+    evaluation = (("evaluation", formats.loss(summary.evaluation_loss)),)
     return (
         ("tok/s", formats.count(summary.tokens_per_s)),
         ("job MFU", formats.percent(summary.mfu)),
@@ -127,6 +128,7 @@ def _numbers(history: JobHistory, summary: JobSummary) -> tuple[tuple[str, str],
         ("bubble", formats.percent(summary.bubble)),
         ("busiest link", busiest if summary.links else formats.ABSENT),
         ("loss", formats.loss(summary.last_loss)),
+        *(evaluation if summary.evaluation_loss is not None else ()),
     )
 
 

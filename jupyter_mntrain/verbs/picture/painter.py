@@ -5,6 +5,7 @@ All lengths are pixels of the page, from the top left corner.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import numpy as np
@@ -14,9 +15,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from jupyter_mntrain.model.metrics import RankText
 from jupyter_mntrain.verbs.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.verbs.picture.chart import Chart, Curve
 from jupyter_mntrain.verbs.picture.header import Header
+from jupyter_mntrain.verbs.picture.samples import (
+    Written,
+    block_height,
+    lay_out,
+    newest_texts,
+    paint_samples,
+)
 from jupyter_mntrain.verbs.picture.spread import spread
 from jupyter_mntrain.verbs.picture.theme import (
     EDGE_PX,
@@ -54,6 +63,8 @@ class Painter:
         self._shape: tuple[object, ...] | None = None
         self._canvas = Canvas()
         self._axes: dict[str, Axes] = {}
+        self._shown: list[RankText] = []
+        self._samples: list[Written] = []
 
     @property
     def figure(self) -> Figure:
@@ -66,6 +77,7 @@ class Painter:
         span: tuple[float, float],
         mark_s: float | None,
         note: str = "",
+        samples: Sequence[RankText] = (),
     ) -> bytes:
         """One frame as PNG.
 
@@ -73,10 +85,13 @@ class Painter:
             span: Unix times at both ends of the time axis.
             mark_s: when the job failed.
             note: small, below everything.
+            samples: below the charts.
         """
         heights = [_height(chart) for chart in charts]
         top = self._header_height(header)
         height = top + sum(h + TITLE_PX + GAP_PX for h in heights) + (FOOT_PX if charts else 0)
+        below = height
+        height += block_height(self._lay_out(samples))
         height += NOTE_PX if note else 0
         shape = (height, tuple((chart.key, h) for chart, h in zip(charts, heights, strict=True)))
         if shape != self._shape:
@@ -86,8 +101,16 @@ class Painter:
         self._paint_header(header)
         for chart in charts:
             self._paint_chart(chart, span, mark_s, is_last=chart is charts[-1])
+        paint_samples(self._canvas, self._theme, self._samples, below)
         self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
         return self._canvas.png()
+
+    def _lay_out(self, samples: Sequence[RankText]) -> list[Written]:
+        """Only when there are others: measuring takes longer than drawing."""
+        shown = newest_texts(samples)
+        if shown != self._shown:
+            self._shown, self._samples = shown, lay_out(self._canvas, shown)
+        return self._samples
 
     def _reshape(self, charts: list[Chart], heights: list[int], top: float, height: float) -> None:
         self._canvas.resize(height, self._theme.background)
@@ -165,20 +188,7 @@ class Painter:
     def _cause_lines(self, header: Header) -> list[str]:
         """Wrapped by measured width; nothing is cut off but what no one would read."""
         room = WIDTH_PX - 2 * EDGE_PX - 36
-        lines: list[str] = []
-        for word in (header.cause or "").split():
-            longer = f"{lines[-1]} {word}" if lines else word
-            if lines and self._canvas.width(longer, LARGE, bold=True) <= room:
-                lines[-1] = longer
-            else:
-                lines.extend(self._broken(word, room))
-        return lines[:6]
-
-    def _broken(self, word: str, room: float) -> list[str]:
-        """A path longer than the picture is wide."""
-        width = max(1.0, self._canvas.width(word, LARGE, bold=True))
-        most = max(1, int(len(word) * room / width))
-        return [word[at : at + most] for at in range(0, len(word), most)]
+        return self._canvas.wrapped(header.cause or "", room, LARGE, most=6, bold=True)
 
     def _bar(self, y: float, share: float) -> None:
         width = WIDTH_PX - 2 * EDGE_PX

@@ -11,7 +11,13 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry import formulas
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.picture.chart import Band, Chart, Curve, scale, thin
-from jupyter_mntrain.verbs.picture.columns import Columns, Floats, RankColumns, floats
+from jupyter_mntrain.verbs.picture.columns import (
+    Columns,
+    EvaluationColumns,
+    Floats,
+    RankColumns,
+    floats,
+)
 from jupyter_mntrain.verbs.picture.theme import MANY_RANKS, Stroke, Theme
 
 Spell = Callable[[float], str]
@@ -82,7 +88,7 @@ def compute_chart(
 
 
 def loss_chart(columns: Columns, theme: Theme) -> Chart:
-    """The loss that the lowest reporting rank writes; all see the same one."""
+    """The loss that the lowest reporting rank writes, and what it evaluated; all see the same."""
     one = next((c for c in columns.ranks.values() if np.isfinite(floats(c.loss)).any()), None)
     if one is None:
         note = "no loss reported: recorder.step(loss=…) would show it"
@@ -90,8 +96,11 @@ def loss_chart(columns: Columns, theme: Theme) -> Chart:
     y = floats(one.loss)
     known = np.isfinite(y)
     x, y = thin(floats(one.time_s)[known], y[known])
-    curve = Curve("loss", formats.loss(float(y[-1])), x, y, Stroke(theme.strong, width=1.8))
+    curves = [Curve("loss", formats.loss(float(y[-1])), x, y, Stroke(theme.strong, width=1.8))]
+    if columns.evaluation.loss:
+        curves.append(_evaluation_curve(columns.evaluation, theme))
     # Training begins high: what happens first belongs into the scale here.
+    y = np.concatenate([curve.y for curve in curves])
     room = max((y.max() - y.min()) * 0.12, 1e-3)
     limits = (float(y.min() - room), float(y.max() + room))
     return Chart(
@@ -99,9 +108,15 @@ def loss_chart(columns: Columns, theme: Theme) -> Chart:
         title="Loss",
         subtitle="",
         spell=_loss_tick(limits),
-        curves=(curve,),
+        curves=tuple(curves),
         limits=limits,
     )
+
+
+def _evaluation_curve(columns: EvaluationColumns, theme: Theme) -> Curve:
+    x, y = thin(floats(columns.time_s), floats(columns.loss))
+    stroke = Stroke(theme.fill, dash=(6, 4), marker="o")
+    return Curve("evaluation", formats.loss(float(y[-1])), x, y, stroke)
 
 
 def _loss_tick(limits: tuple[float, float]) -> Spell:

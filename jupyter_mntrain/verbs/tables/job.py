@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jupyter_mntrain.model.job import Diagnosis, JobState, JobView, Restart
+from jupyter_mntrain.model.metrics import RankText
 from jupyter_mntrain.verbs import formats
 from jupyter_mntrain.verbs.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.verbs.tables._plain import plain_table
@@ -30,6 +31,9 @@ NARROW_WIDTH = 78
 FULL_WIDTH = 120
 """Columns that most of the rank table takes with short names, and all of it."""
 
+SAMPLE_CHARACTERS = 500
+"""More than a line has."""
+
 RECENT_STEPS = 50
 """What a step takes now, not what it took when the job began."""
 
@@ -45,7 +49,8 @@ def status_view(
     """The whole table.
 
     Args:
-        history: for what a step takes, why the job was stopped, and what would not die.
+        history: for what a step takes, why the job was stopped, what would not die, and what the
+            model wrote last.
         with_detail: the end of the traceback, too.
         now_s: Unix time, for how long it has stalled.
     """
@@ -71,6 +76,8 @@ def status_view(
     parts += [Text(), RankTable(summary.ranks)]
     if any(link.bytes_per_s is not None for link in summary.links):
         parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
+    if history is not None and history.texts:
+        parts += [Text(), sample_line(history.texts[-1])]
     return Group(*parts)
 
 
@@ -103,6 +110,17 @@ def restart_line(restart: Restart, now_s: float | None = None) -> Text:
     return text.append(f"attempt {restart.number} {what}", style="bold default")
 
 
+def sample_line(sample: RankText) -> Text:
+    """What the model wrote last, as far as it fits on a line."""
+    return Text.assemble(
+        (f"sample at step {count(sample.step)}  ", "dim"),
+        (formats.one_line(sample.prompt)[:SAMPLE_CHARACTERS], "bold"),
+        f" {formats.one_line(sample.text)[:SAMPLE_CHARACTERS]}",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
 def state_line(summary: JobSummary) -> Text:
     """Icon, state, name, id, step and time."""
     text = state_text(summary.state)
@@ -129,6 +147,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(f"{count(summary.tokens_per_s)}{formats.SPACE}tok/s")
         facts.append(f"MFU {percent(summary.mfu)}")
         facts.append(f"loss {formats.loss(summary.last_loss)}")
+        if summary.evaluation_loss is not None:
+            facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         facts.append(doing)
@@ -145,8 +165,12 @@ def state_text(state: JobState) -> Text:
 
 
 def _numbers(summary: JobSummary, step_s: float | None) -> Table:
-    right = ("tok/s", "job MFU", "step", "bubble", "busiest link", "loss")
-    table = plain_table(*right, right=right)
+    right = ["tok/s", "job MFU", "step", "bubble", "busiest link", "loss"]
+    evaluation = []
+    if summary.evaluation_loss is not None:
+        right.append("evaluation")
+        evaluation.append(formats.loss(summary.evaluation_loss))
+    table = plain_table(*right, right=tuple(right))
     links = [link.utilisation for link in summary.links if link.utilisation is not None]
     rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
     busiest = percent(max(links)) if links else formats.bit_rate(max(rates, default=None))
@@ -157,6 +181,7 @@ def _numbers(summary: JobSummary, step_s: float | None) -> Table:
         percent(summary.bubble),
         busiest,
         f"{formats.loss(summary.first_loss)} → {formats.loss(summary.last_loss)}",
+        *evaluation,
         style="bold",
     )
     return table

@@ -1,14 +1,18 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
+import { render, screen } from '@testing-library/react';
+import * as React from 'react';
 
 import { checkBundle } from '../liveview/bundle';
 import { charts, type IChoice, slowestRank } from '../liveview/chartdata';
 import { LiveController } from '../liveview/controller';
 import { align, valueRange } from '../liveview/plot';
+import { Samples } from '../liveview/samples';
 import { spread } from '../liveview/spread';
 import { csv } from '../liveview/tables';
+import type { WrittenText } from '../schema';
 import { SeriesStore } from '../series';
-import { bundle, job, JOB_ID, rank, series } from './samples';
+import { bundle, job, JOB_ID, rank, series, written } from './samples';
 
 const trans = nullTranslator.load('jupyter_mntrain');
 
@@ -44,6 +48,20 @@ describe('a bundle', () => {
     ['another id', bundle({ job: job({ job_id: '../etc' }) })],
     ['other rows', bundle({ series: series({ job_id: 'j-00000001' }) })],
     ['no ranks', bundle({ job: job({ ranks: undefined as any }) })],
+    [
+      'code for evaluations',
+      bundle({ series: series({ evaluation: { loss: [{}] as any } }) })
+    ],
+    [
+      'code for texts',
+      bundle({
+        series: series({ texts: [{ ...written(1), text: {} as any }] })
+      })
+    ],
+    [
+      'a text without end',
+      bundle({ series: series({ texts: [written(1, 'x'.repeat(20_000))] }) })
+    ],
     [
       'code for numbers',
       bundle({
@@ -99,6 +117,22 @@ describe('charts', () => {
     expect(made.find(chart => chart.key === 'mfu')?.note).toContain(
       'not known'
     );
+  });
+
+  it('draw evaluations as a second line of the loss, from before the first step', () => {
+    const lossOf = (store: SeriesStore) =>
+      charts(store, job(), THEME, ALL, trans).find(one => one.key === 'loss')!;
+    expect(lossOf(stored()).lines.map(line => line.label)).toEqual(['loss']);
+    const evaluation = { time_s: [1000, 1004], step: [0, 4], loss: [4.5, 2.5] };
+    const chart = lossOf(stored({ evaluation }));
+    const [, line] = chart.lines;
+    expect(line.label).toBe('evaluation');
+    expect(line.isMarked).toBe(true);
+    expect([...line.x]).toEqual([1000, 1004]);
+    expect([...line.y]).toEqual([4.5, 2.5]);
+    const [x, , drawn] = align(chart.lines);
+    expect([...x]).toEqual([1000, 1001, 1002, 1003, 1004]);
+    expect([drawn[0], drawn[4]]).toEqual([4.5, 2.5]);
   });
 
   it('mirror a link at zero, each direction by its sender', () => {
@@ -179,6 +213,60 @@ it('a row per rank and step is copied', () => {
   expect(lines[1]).toContain('0,"wopr",1001,1');
 });
 
+describe('samples', () => {
+  const shown = (texts: WrittenText[]) =>
+    render(<Samples texts={texts} trans={trans} />);
+  const words = (node: Element) =>
+    [...node.querySelectorAll('.mnt-text')].map(one => one.textContent);
+
+  it('are nothing where a job has none', () => {
+    expect(shown([]).container.innerHTML).toBe('');
+  });
+
+  it('show the newest for each prompt, and the ones before it folded, newest first', () => {
+    shown([
+      written(0, 'a', 'One'),
+      written(0, 'b', 'Two'),
+      written(5, 'c', 'One'),
+      written(5, 'd', 'Two'),
+      written(9, 'e', 'One')
+    ]);
+    const one = screen.getByRole('article', { name: 'One' });
+    expect(words(one)).toEqual(['e', 'c', 'a']);
+    expect(one.querySelector('.mnt-written')!.textContent).toContain('step 9');
+    const earlier = one.querySelector('details')!;
+    expect(earlier.open).toBe(false);
+    expect(earlier.querySelector('summary')!.textContent).toBe('Earlier: 2');
+    expect(words(earlier)).toEqual(['c', 'a']);
+    const two = screen.getByRole('article', { name: 'Two' });
+    expect(words(two)).toEqual(['d', 'b']);
+  });
+
+  it('stand in the order of the last evaluation, also when the first texts are gone', () => {
+    const { container } = shown([
+      written(0, 'b', 'Two'),
+      written(5, 'c', 'One'),
+      written(5, 'd', 'Two')
+    ]);
+    const prompts = [...container.querySelectorAll('.mnt-prompt')];
+    expect(prompts.map(one => one.textContent)).toEqual(['One', 'Two']);
+  });
+
+  it('are text, whatever the model writes', () => {
+    const evil = '<img src=x onerror="alert(1)"><script>alert(2)</script>';
+    const { container } = shown([written(3, evil, '<b>bold</b>')]);
+    expect(container.querySelector('img, script, b')).toBeNull();
+    expect(words(container)).toEqual([evil]);
+    expect(container.querySelector('.mnt-prompt')!.textContent).toBe(
+      '<b>bold</b>'
+    );
+  });
+
+  it('that are empty are a dash', () => {
+    expect(words(shown([written(3, '')]).container)).toEqual(['–']);
+  });
+});
+
 describe('a live view', () => {
   class FakeModel {
     connection = 'live';
@@ -219,6 +307,14 @@ describe('a live view', () => {
     const controller = new LiveController(JOB_ID, new FakeModel() as any);
     controller.takeBundle(bundle({ job: job({ state: 'failed' }) }));
     expect(controller.job?.state).toBe('running');
+    controller.dispose();
+  });
+
+  it('keeps what the server sent of samples before the first step', () => {
+    const controller = new LiveController(JOB_ID, new FakeModel() as any);
+    controller.store.take(series({ ranks: [], job: {}, texts: [written(0)] }));
+    controller.takeBundle(bundle({ series: series({ stream: 'kernel' }) }));
+    expect(controller.store.stream).toBe('s-1');
     controller.dispose();
   });
 

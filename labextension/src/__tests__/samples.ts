@@ -5,7 +5,8 @@ import type {
   JobEntry,
   JobSeries,
   NodeEntry,
-  RankColumns
+  RankColumns,
+  WrittenText
 } from '../schema';
 
 export const JOB_ID = 'j-0000abcd';
@@ -100,6 +101,14 @@ export function series(fields: Partial<JobSeries> = {}): JobSeries {
     },
     ...fields
   };
+}
+
+export function written(
+  step: number,
+  text = `I am ${step}.`,
+  prompt = 'Who are you?'
+): WrittenText {
+  return { time_s: 1000 + step, step, prompt, text };
 }
 
 export function bundle(fields: Partial<JobBundle> = {}): JobBundle {

@@ -1,5 +1,5 @@
-import { band, MOST_ROWS, SeriesStore, Table } from '../series';
-import { rank, series } from './samples';
+import { band, MOST_ROWS, MOST_TEXTS, SeriesStore, Table } from '../series';
+import { rank, series, written } from './samples';
 
 describe('the rows of a job', () => {
   it('are replaced by a whole series and go on with what is new', () => {
@@ -32,6 +32,50 @@ describe('the rows of a job', () => {
     store.take(series({ stream: 's-2', since: 8, seq: 9 }));
     expect(store.stream).toBe('s-2');
     expect(store.ranks.get(0)!.table.length).toBe(4);
+  });
+
+  it('of evaluations go on and are replaced like all others', () => {
+    const store = new SeriesStore();
+    store.take(
+      series({ evaluation: { time_s: [1000], step: [0], loss: [5] } })
+    );
+    store.take(
+      series({
+        since: 8,
+        seq: 9,
+        ranks: [],
+        job: {},
+        evaluation: { time_s: [1004], step: [4], loss: [3] }
+      })
+    );
+    expect([...store.evaluation.column('loss')]).toEqual([5, 3]);
+    store.take(series());
+    expect(store.evaluation.length).toBe(0);
+  });
+
+  it('of what the model wrote go on, are bounded, and are replaced', () => {
+    const store = new SeriesStore();
+    const steps = () => store.texts.map(one => one.step);
+    const more = (seq: number, step: number) =>
+      store.take(
+        series({
+          since: seq - 1,
+          seq,
+          ranks: [],
+          job: {},
+          texts: [written(step)]
+        })
+      );
+    store.take(series({ texts: [written(0)] }));
+    more(9, 4);
+    expect(steps()).toEqual([0, 4]);
+    for (let i = 1; i <= MOST_TEXTS; i++) {
+      more(9 + i, 4 + i);
+    }
+    expect(store.texts).toHaveLength(MOST_TEXTS);
+    expect([steps()[0], steps()[MOST_TEXTS - 1]]).toEqual([5, 4 + MOST_TEXTS]);
+    store.take(series());
+    expect(store.texts).toHaveLength(0);
   });
 
   it('hold NaN where nothing is said', () => {

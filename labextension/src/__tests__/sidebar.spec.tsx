@@ -209,3 +209,13 @@ it('the status bar counts nodes and jobs', () => {
   });
   expect(statusLine(props.model, trans)).toBe('1 of 2 nodes · 1 job 40\u202f%');
 });
+
+it('a job’s last evaluation stands beside its loss', () => {
+  const numbers = { step: 4, total_steps: 10, loss: 2.5 };
+  const evaluated = { ...numbers, evaluation_loss: 2.75 };
+  render(<Jobs {...context({ jobs: [job({ numbers })] }).props} />);
+  expect(screen.queryByText(/evaluation/)).toBeNull();
+  cleanup();
+  render(<Jobs {...context({ jobs: [job({ numbers: evaluated })] }).props} />);
+  expect(screen.getByText(/loss 2\.500, evaluation 2\.750/)).toBeTruthy();
+});

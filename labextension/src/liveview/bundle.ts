@@ -10,6 +10,7 @@ export const BUNDLE_VERSION = 1;
 const JOB_ID = /^j-[0-9a-f]{8}$/;
 const MOST_RANKS = 4096;
 const MOST_ROWS = 100_000;
+const MOST_CHARACTERS = 10_000;
 
 export type Checked =
   | { bundle: JobBundle; problem?: undefined }
@@ -37,9 +38,13 @@ export function checkBundle(data: unknown): Checked {
     typeof series === 'object' &&
     series !== null &&
     series.job_id === job.job_id &&
-    [series.job ?? {}, ...(series.ranks ?? []), ...(series.links ?? [])].every(
-      areColumns
-    );
+    [
+      series.job ?? {},
+      series.evaluation ?? {},
+      ...(series.ranks ?? []),
+      ...(series.links ?? [])
+    ].every(areColumns) &&
+    areTexts(series.texts ?? []);
   return isWhole ? { bundle } : { problem: 'damaged' };
 }
 
@@ -55,5 +60,23 @@ function areColumns(table: object): boolean {
             typeof value === 'number' ||
             typeof value === 'string'
         ))
+  );
+}
+
+/** What the model wrote, none of it too long to be shown. */
+function areTexts(texts: unknown): boolean {
+  const isShort = (text: unknown) =>
+    typeof text === 'string' && text.length <= MOST_CHARACTERS;
+  return (
+    Array.isArray(texts) &&
+    texts.length <= MOST_ROWS &&
+    texts.every(
+      one =>
+        typeof one === 'object' &&
+        one !== null &&
+        Number.isFinite(one.step) &&
+        isShort(one.prompt) &&
+        isShort(one.text)
+    )
   );
 }

@@ -31,7 +31,7 @@ export interface ILine {
   /** Filled up to this other line: plain, or hatched. */
   fillTo?: string;
   fillKind?: 'band' | 'hatch';
-  /** Points drawn on it: ranks 4 to 7 repeat colours. */
+  /** Points drawn on it: ranks 4 to 7 repeat colours, and evaluations are few. */
   isMarked?: boolean;
   /** Drawn, but without a label. */
   isQuiet?: boolean;
@@ -285,26 +285,38 @@ function lossChart(
   trans: TranslationBundle
 ): IChart {
   const y = store.job.column('loss');
+  const lines: ILine[] = [];
+  if (hasValues(y)) {
+    lines.push({
+      key: 'loss',
+      label: trans.__('loss'),
+      x: store.job.column('time_s'),
+      y,
+      colour: theme.job,
+      dash: [],
+      width: 2
+    });
+  }
+  if (store.evaluation.length) {
+    lines.push({
+      key: 'evaluation',
+      label: trans.__('evaluation'),
+      x: store.evaluation.column('time_s'),
+      y: store.evaluation.column('loss'),
+      colour: theme.fill,
+      dash: [6, 4],
+      width: 1.5,
+      isMarked: true
+    });
+  }
   return {
     key: 'loss',
     title: trans.__('Loss'),
     subtitle: '',
-    lines: hasValues(y)
-      ? [
-          {
-            key: 'loss',
-            label: trans.__('loss'),
-            x: store.job.column('time_s'),
-            y,
-            colour: theme.job,
-            dash: [],
-            width: 2
-          }
-        ]
-      : [],
+    lines,
     format: value => formats.loss(value),
     tick: value => value.toLocaleString('en-US', { maximumFractionDigits: 2 }),
-    note: hasValues(y) ? undefined : trans.__('No loss is reported.'),
+    note: lines.length ? undefined : trans.__('No loss is reported.'),
     height: 72
   };
 }

@@ -80,7 +80,8 @@ export class LiveController implements IDisposable {
     if (!this.isLive || !this.job) {
       this.job = bundle.job;
     }
-    if (!this.isLive || this.store.isEmpty) {
+    const { isEmpty, texts } = this.store;
+    if (!this.isLive || (isEmpty && !texts.length)) {
       this.store.take({ ...bundle.series, since: 0 });
     }
     this.tell();

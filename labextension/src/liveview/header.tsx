@@ -160,6 +160,9 @@ export function Numbers(props: {
     [trans.__('busiest link'), busiestLink(store)],
     [trans.__('loss'), formats.loss(numbers.loss)]
   ];
+  if (typeof numbers.evaluation_loss === 'number') {
+    shown.push([trans.__('evaluation'), formats.loss(numbers.evaluation_loss)]);
+  }
   return (
     <dl className="mnt-numbers">
       {shown.map(([label, value]) => (

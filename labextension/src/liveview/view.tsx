@@ -10,6 +10,7 @@ import type { LiveController } from './controller';
 import { charts, type IChoice } from './chartdata';
 import { FailureCard, Header, Numbers, StallCard, Starting } from './header';
 import { Plot, type Scale } from './plot';
+import { Samples } from './samples';
 import { HeatStrip, PipelineStrip } from './strip';
 import { csv, Tables } from './tables';
 import { readTheme, type ITheme } from './theme';
@@ -192,6 +193,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
           )}
         </>
       )}
+      <Samples texts={store.texts} trans={trans} />
     </>
   );
   return (
@@ -221,8 +223,12 @@ function Charts(props: {
   const { job, store } = controller;
   const shown = charts(store, job!, theme, choice, trans);
   let [begin, end] = [Infinity, -Infinity];
-  // From the first step on: links are counted before there is anything to see on them.
-  for (const table of [store.job, ...store.sorted.map(rows => rows.table)]) {
+  // From the first step or evaluation on: links are counted before there is anything to see on them.
+  for (const table of [
+    store.job,
+    store.evaluation,
+    ...store.sorted.map(rows => rows.table)
+  ]) {
     if (table.length) {
       begin = Math.min(begin, table.column('time_s')[0]);
       end = Math.max(end, table.last('time_s'));

@@ -135,6 +135,8 @@ function Job(props: IContext & { job: JobEntry }): JSX.Element {
             {formats.rate(numbers.tokens_per_s)} tok/s, MFU{' '}
             {formats.percent(numbers.mfu)}, {trans.__('loss')}{' '}
             {formats.loss(numbers.loss)}
+            {typeof numbers.evaluation_loss === 'number' &&
+              `, ${trans.__('evaluation')} ${formats.loss(numbers.evaluation_loss)}`}
           </p>
         )}
         {!isKnown && !isOver && !job.restart && (

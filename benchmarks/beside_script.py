@@ -1,0 +1,176 @@
+"""The built-in trainer beside a script that a person writes by hand, on the same two hosts.
+
+    python -m benchmarks.beside_script [--repeats 3] [--steps 14] [--case NAME]... [--json FILE]
+
+Needs root, as the simulated cluster does, and two cores. In each case both run in turn, a core per
+rank; what is compared is the median step after the links are known. Both ends of every cable are
+shaped. The shortest run that says anything: --repeats 1 --steps 8 --case "S2, 200 Mbit/s".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from benchmarks.schedules import steps_of
+from tests.netlab import DATA, Host, Lab, own_lab
+
+WARM_UP = 5
+LENGTH, BATCH, VOCABULARY = 256, 32, 512
+PORT = 29600
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, a link in Mbit/s (``None``: loopback), and how much faster ours is to be."""
+
+    name: str
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    mbit: int | None
+    limit: float
+
+
+Times = dict[str, list[float]]
+"""Seconds of a step of "script" and "ours", by repeat."""
+
+S1, S2 = (8, 256, 704, 8), (2, 768, 2048, 12)
+CASES = (
+    Case("S1, loopback", *S1, None, 0.98),
+    Case("S1, 1 Gbit/s", *S1, 1000, 0.99),
+    Case("S1, 200 Mbit/s", *S1, 200, 1.12),
+    Case("S2, loopback", *S2, None, 0.98),
+    Case("S2, 200 Mbit/s", *S2, 200, 1.30),
+)
+RECIPE = """
+[model]
+preset = "llama-tiny"
+layers = {layers}
+hidden_size = {hidden}
+intermediate_size = {intermediate}
+heads = {heads}
+key_value_heads = {heads}
+[data]
+sequence_length = {length}
+vocabulary_size = {vocabulary}
+[pipeline]
+microbatches = 8
+[train]
+steps = {steps}
+batch_size = {batch}
+[report]
+to = []
+"""
+
+
+def ours(case: Case, hosts: Sequence[Host], directory: Path, steps: int) -> float:
+    recipe = directory / "recipe.toml"
+    shape = {"length": LENGTH, "vocabulary": VOCABULARY, "steps": steps, "batch": BATCH}
+    recipe.write_text(RECIPE.format(**vars(case), **shape))
+    metrics = Path(tempfile.mkdtemp(dir=directory))
+    words = ["-m", "jupyter_mntrain.train", str(recipe)]
+    together(case, hosts, words, directory, {"MNTRAIN_METRICS_DIR": str(metrics)})
+    return median(step.step_s for step in steps_of(metrics / "rank-0.ndjson")[WARM_UP:])
+
+
+def theirs(case: Case, hosts: Sequence[Host], directory: Path, steps: int) -> float:
+    words = ["-m", "benchmarks.plain_script", "--layers", str(case.layers)]
+    words += ["--hidden", str(case.hidden), "--intermediate", str(case.intermediate)]
+    words += ["--heads", str(case.heads), "--vocabulary", str(VOCABULARY)]
+    words += ["--length", str(LENGTH), "--batch", str(BATCH), "--steps", str(steps)]
+    out = together(case, hosts, words, directory, {})
+    return median(json.loads(line) for line in out.splitlines()[WARM_UP:])
+
+
+def together(
+    case: Case, hosts: Sequence[Host], words: list[str], directory: Path, own: dict[str, str]
+) -> str:
+    """Both ranks to their end; what rank 0 printed."""
+    processes = []
+    for rank, host in enumerate(hosts):
+        here = hosts[0] if case.mbit is None else host
+        interface = "lo" if case.mbit is None else DATA
+        address = "127.0.0.1" if case.mbit is None else hosts[0].data_address
+        command = ["taskset", "-c", str(rank), sys.executable, "-m", "torch.distributed.run"]
+        command += ["--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
+        command += [f"--master-addr={address}", f"--master-port={PORT}", *words]
+        environment = {"GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"} | own
+        # Two nodes to the trainer also on loopback: it measures the link there, too.
+        environment["MNTRAIN_NODE"] = host.name
+        log = (directory / f"rank-{rank}.log").open("w+b")
+        processes.append(
+            (
+                here.popen(command, environment=environment, stdout=log, stderr=subprocess.STDOUT),
+                log,
+            )
+        )
+    for process, log in processes:
+        if process.wait(900) != 0:
+            log.seek(0)
+            raise SystemExit(f"{case.name}: a rank failed:\n{log.read().decode()[-2000:]}")
+    log = processes[0][1]
+    log.seek(0)
+    lines = log.read().decode().splitlines()
+    return "\n".join(line for line in lines if line.replace(".", "", 1).replace("e-", "").isdigit())
+
+
+def measured(case: Case, lab: Lab, directory: Path, arguments: argparse.Namespace) -> Times:
+    if case.mbit is not None:
+        lab.reshape(DATA, f"rate {case.mbit}mbit burst 256kb latency 20ms")
+    times: Times = {"script": [], "ours": []}
+    for _ in range(arguments.repeats):
+        times["script"].append(theirs(case, lab.hosts, directory, arguments.steps))
+        times["ours"].append(ours(case, lab.hosts, directory, arguments.steps))
+    return times
+
+
+def main() -> int:
+    arguments = _arguments()
+    if os.geteuid() != 0 or len(os.sched_getaffinity(0)) < 2:
+        print("beside_script: needs root, for network namespaces, and two cores", file=sys.stderr)
+        return 2
+    found: dict[str, Times] = {}
+    missed = 0
+    with tempfile.TemporaryDirectory() as directory, own_lab(2) as lab:
+        for case in CASES:
+            if arguments.case and case.name not in arguments.case:
+                continue
+            found[case.name] = times = measured(case, lab, Path(directory), arguments)
+            script, mine = (median(times[name]) for name in ("script", "ours"))
+            ratio = script / mine
+            missed += ratio < case.limit
+            print(
+                f"{case.name:15} script {script:.3f} s, ours {mine:.3f} s: {ratio:.3f} x "
+                f"(limit {case.limit}{'' if ratio >= case.limit else ', NOT met'})",
+                flush=True,
+            )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found))
+    return int(missed > 0)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3, help="of each, in turn; their median")
+    parser.add_argument("--steps", type=int, default=14, help=f"of each; {WARM_UP} do not count")
+    names = [case.name for case in CASES]
+    parser.add_argument("--case", choices=names, action="append", help="may be repeated; else all")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    if arguments.steps <= WARM_UP:
+        parser.error(f"--steps {arguments.steps}: the first {WARM_UP} do not count")
+    return arguments
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Where ranks wait for one another, and what it means that they do. Pure.
+
+A rank that waits sits in one of few places of torch.distributed. Which one, and whether the others
+sit in the same, tells what went wrong: the table that people otherwise learn by heart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from jupyter_mntrain.model.ids import Rank
+
+Site = Literal[
+    "rendezvous",
+    "new group",
+    "barrier",
+    "gather",
+    "collective",
+    "pipeline",
+    "receive",
+    "send",
+    "exchange",
+    "gpu",
+]
+
+Frame = tuple[str, int, str]
+"""File, line, function."""
+
+
+class Meaning(NamedTuple):
+    """What a rank there is at, and what to do when others sit elsewhere, or all sit there while
+    data gets through between them.
+    """
+
+    is_in: str
+    differ: str
+    together: str
+
+
+_ORDER = "every rank must make the same calls in the same order: look for an `if rank == …` around"
+
+MEANINGS: dict[Site, Meaning] = {
+    "rendezvous": Meaning(
+        "waits for the others to join (init_process_group)",
+        "have every rank call init_process_group, with the same backend, before anything else",
+        "see that no rank was started with another WORLD_SIZE or MASTER_ADDR",
+    ),
+    "new group": Meaning(
+        "creates a process group (new_group)",
+        "have every rank call new_group for every group, in the same order, members or not; code "
+        "that counts on the same number of GPUs on every node does this",
+        "create all groups in the same order on every rank",
+    ),
+    "barrier": Meaning(
+        "is in a barrier",
+        f"{_ORDER} the barrier, and for an error that one rank caught",
+        "see that all call the same barrier, of the same group",
+    ),
+    "gather": Meaning(
+        "gathers from all ranks (all_gather)",
+        "see why the others have not come there: fewer batches, or another branch of the code",
+        "gather tensors of the same shape, of the same group, on every rank",
+    ),
+    "collective": Meaning(
+        "is in a collective (all_reduce, broadcast, …)",
+        f"{_ORDER} it",
+        "see that shapes, types and groups of the call are the same on every rank",
+    ),
+    "pipeline": Meaning(
+        "waits for what a neighbouring stage sends",
+        "see the rank that is not in its schedule: the others wait for its stage",
+        "give every rank the same schedule, with the same number and size of microbatches",
+    ),
+    "receive": Meaning(
+        "waits to receive",
+        "see that whom it waits for sends, with the same tag, and as often",
+        "have one of two ranks send while the other one receives, and not both receive first",
+    ),
+    "send": Meaning(
+        "waits to send",
+        "see that whom it sends to receives, with the same tag, and as often",
+        "have one of two ranks receive while the other one sends, and not both send first",
+    ),
+    "exchange": Meaning(
+        "waits for an exchange with another rank to end",
+        "see that whom it exchanges with has begun the same one",
+        "see that every send has its receive, of the same size",
+    ),
+    "gpu": Meaning(
+        "waits for its GPU, which may wait for other ranks in NCCL",
+        "see what the others are at: NCCL waits on the GPU until all have come to the same call",
+        "set NCCL_DEBUG=INFO and see which call of which rank is missing; the wrong "
+        "NCCL_SOCKET_IFNAME on one node does this, too",
+    ),
+}
+
+_FUNCTIONS: tuple[tuple[str, Site], ...] = (
+    ("init_process_group|_rendezvous.*|rendezvous", "rendezvous"),
+    ("new_group|_new_group_with_tag|new_subgroups.*|_new_process_group_helper", "new group"),
+    ("barrier|monitored_barrier", "barrier"),
+    ("all_gather.*|gather|gather_object|_all_gather_base", "gather"),
+    (
+        "all_reduce.*|reduce|broadcast.*|scatter.*|reduce_scatter.*|all_to_all.*|_object_to_tensor",
+        "collective",
+    ),
+    ("recv|recv_object_list", "receive"),
+    ("send|send_object_list", "send"),
+    ("batch_isend_irecv|isend|irecv", "exchange"),
+)
+_SITES = tuple((re.compile(rf"(?:{names})\Z"), site) for names, site in _FUNCTIONS)
+_PIPELINE = re.compile(r"_wait_batch_p2p|_batch_p2p|_step_microbatches|_get_recv_ops|step\Z")
+_WAIT_CALL = re.compile(r"\.wait(_stream)?\(")
+_GPU_CALL = re.compile(r"\.(item|tolist|cpu|numpy|synchronize)\(")
+
+
+def site_of(frames: Sequence[Frame], innermost_line: str = "") -> Site | None:
+    """Where a rank waits for another one; ``None`` if it does not.
+
+    Args:
+        frames: of its main thread, the innermost first.
+        innermost_line: the innermost frame's line of source, if it can be read: a call into C++
+            has no frame of its own.
+    """
+    of_torch = [frame for frame in frames if "/torch/distributed/" in frame[0]]
+    if any("/pipelining/" in file and _PIPELINE.match(name) for file, _, name in of_torch):
+        return "pipeline"
+    # From the outside in: all_gather_object calls all_gather, and new_group a barrier.
+    for _, _, name in reversed(of_torch):
+        for names, site in _SITES:
+            if names.match(name):
+                return site
+    if of_torch or _WAIT_CALL.search(innermost_line):
+        return "exchange"
+    is_sync = bool(frames) and "/torch/cuda/" in frames[0][0] and frames[0][2] == "synchronize"
+    return "gpu" if is_sync or _GPU_CALL.search(innermost_line) else None
+
+
+class Waiting(NamedTuple):
+    """A rank that waits for others."""
+
+    rank: Rank
+    node: str
+    site: Site
+    where: str = ""
+    """The line of its own that it waits in."""
+
+
+def doing_there(one: Waiting) -> str:
+    """Like ``rank 1 on node2 is in a barrier, in save (train.py:12)``."""
+    at = f", in {one.where}" if one.where else ""
+    return f"rank {one.rank} on {one.node} {MEANINGS[one.site].is_in}{at}"
+
+
+def why_all_wait(ranks: Sequence[Waiting]) -> tuple[str, str]:
+    """Of ranks that all wait for each other while data gets through between them: what is wrong,
+    and what to do.
+    """
+    first = ranks[0]
+    other = next((one for one in ranks if one.site != first.site), None)
+    if other is None:
+        other = next((one for one in ranks if one.where != first.where), None)
+    if other is None:
+        summary = f"all ranks wait for each other: each {MEANINGS[first.site].is_in}"
+        where = f", in {first.where}" if first.where else ""
+        return summary + where, MEANINGS[first.site].together
+    # Of two different calls the rarer one is the one that should not be there.
+    rare = min(ranks, key=lambda one: sum(_same(one, another) for another in ranks))
+    common = next(one for one in ranks if not _same(one, rare))
+    odd = min((rare, common), key=lambda one: _BY_BLAME.index(one.site))
+    summary = f"{doing_there(rare)}, but {doing_there(common)}: they wait for each other for ever"
+    return summary, MEANINGS[odd.site].differ
+
+
+_BY_BLAME: tuple[Site, ...] = (
+    "new group",
+    "rendezvous",
+    "barrier",
+    "gather",
+    "collective",
+    "receive",
+    "send",
+    "exchange",
+    "pipeline",
+    "gpu",
+)
+"""Whose explanation says most, where ranks sit in different places."""
+
+
+def _same(one: Waiting, other: Waiting) -> bool:
+    return (one.site, one.where) == (other.site, other.where)

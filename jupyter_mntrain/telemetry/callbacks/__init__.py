@@ -1,0 +1,1 @@
+"""Recorders for other people's training loops; each imports its own library, and torch."""

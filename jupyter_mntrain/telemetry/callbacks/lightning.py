@@ -1,0 +1,132 @@
+"""The callback of Lightning's Trainer, by either of its names."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from jupyter_mntrain.model.errors import MissingLibraryError
+from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
+
+try:
+    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+        from pytorch_lightning import Callback  # both may be installed: the one that is used
+    else:
+        from lightning.pytorch import Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback
+    except ImportError as error:
+        raise MissingLibraryError(
+            "MntrainLightningCallback is a callback of Lightning, which is not installed here",
+            fix="pip install lightning",
+        ) from error
+
+_WHOLE_GRADIENTS = ("SingleDevice", "DDP")
+"""Strategies, by the start of their names, under which each rank holds all gradients."""
+
+
+class MntrainLightningCallback(Callback):
+    """Records a Lightning Trainer's steps on every rank; saves and stops when somebody asks for it.
+
+    Used like this::
+
+        Trainer(callbacks=[MntrainLightningCallback()]).fit(module, batches)
+
+    The loss is what ``training_step`` returns, on each rank its own; tokens are those of the batch,
+    FLOPs those of the transformers decoder that the module holds. Outside of an mntrain job it does
+    nothing.
+
+    Args:
+        evaluation_metric: under which name the module logs its loss in validation.
+        checkpoint_directory: for saves that somebody asked for; ``None`` = the job's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        evaluation_metric: str = "val_loss",
+        checkpoint_directory: str | Path | None = None,
+    ) -> None:
+        super().__init__()
+        self._loop = LoopRecorder()
+        self._metric = evaluation_metric
+        self._directory = None if checkpoint_directory is None else Path(checkpoint_directory)
+        self._loss: float | None = None
+        self._update: dict[str, float | None] = {}
+        self._step = 0
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        steps = trainer.estimated_stepping_batches
+        self._step, self._loss = trainer.global_step, None
+        self._loop.begin(
+            pl_module,
+            pl_module.device,
+            precision=str(trainer.precision),
+            total_steps=int(steps) if 0 < steps < float("inf") else None,
+        )
+
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._loop.flush()
+        self._loop.batch(batch)
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        if self._loop.is_on:
+            self._update = {
+                "learning_rate": float(optimizer.param_groups[0]["lr"]),
+                "grad_norm": _gradient_norm(trainer, pl_module),
+            }
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if not self._loop.is_on:
+            return
+        # Lightning has divided it by the batches of a step.
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:
+            self._loss = (self._loss or 0.0) + float(loss.detach())
+        if trainer.global_step == self._step:
+            return
+        self._step = trainer.global_step
+        self._loop.step(self._step, loss=self._loss, **self._update)
+        self._loss, self._update = None, {}
+        self._obey(trainer)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        loss = trainer.callback_metrics.get(self._metric)
+        if not trainer.sanity_checking:
+            self._loop.leave_out()
+            if loss is not None:
+                self._loop.evaluated(float(loss))
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._loop.end()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._loop.end(False, f"{type(exception).__name__}: {exception}")  # noqa: FBT003
+
+    def _obey(self, trainer: Any) -> None:
+        wish = self._loop.ask()
+        if wish.save:
+            directory = self._directory or self._loop.checkpoint_directory
+            trainer.save_checkpoint(directory / f"step-{self._step}.ckpt")
+            self._loop.saved(self._step)
+        if wish.stop:
+            trainer.should_stop = True
+
+
+def _gradient_norm(trainer: Any, pl_module: Any) -> float | None:
+    """Before clipping; ``None`` where a rank holds only a part of the gradients."""
+    if not type(trainer.strategy).__name__.startswith(_WHOLE_GRADIENTS):
+        return None
+    gradients = [one.grad for one in pl_module.parameters() if one.grad is not None]
+    if not gradients or any(isinstance(one, DTensor) for one in gradients):
+        return None
+    return float(torch.nn.utils.get_total_norm(gradients))

@@ -1,0 +1,148 @@
+"""``python -m jupyter_mntrain.train.generate``: what a job's newest checkpoint makes of a text.
+
+Runs beside the job, on the CPUs of its nodes: whoever holds a shard sends what rank 0 needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
+from jupyter_mntrain.model.errors import MntrainError, RecipeError
+from jupyter_mntrain.telemetry.progress import Progress
+from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.chat import ChatWriter
+from jupyter_mntrain.train.checkpointing import directory_of
+from jupyter_mntrain.train.checkpoints import CheckpointDirectory
+from jupyter_mntrain.train.decoder import StageModule, materialise
+from jupyter_mntrain.train.output import DESCRIPTION
+from jupyter_mntrain.train.recipe import load_recipe
+from jupyter_mntrain.train.resuming import find_newest, load
+from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.world import Report, World, agree, join_world
+
+TIMEOUT_S = 600.0
+
+
+@record
+def main(argv: list[str] | None = None) -> None:
+    """Records what was written; see :class:`~jupyter_mntrain.model.metrics.RankText`."""
+    arguments = _parser().parse_args(argv)
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
+        directory = checkpoints_of(arguments.job, recipe, os.environ)
+        step, model = load_newest(world, directory, arguments.job, recorder.progress)
+        if model is None:
+            return
+        written = write(model, directory / DESCRIPTION, arguments)
+        recorder.wrote(step, arguments.prompt, written)
+        print(written, flush=True)  # noqa: T201 - the job's log is this process's output
+
+
+def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> Path:
+    """Where another job's checkpoints lie on this node.
+
+    Raises:
+        RecipeError: nowhere that this job could know of.
+    """
+    own = environment.get(CHECKPOINT_VARIABLE)
+    theirs: dict[str, str] = {}
+    if own is not None:
+        jobs, name = Path(own).parents[1], Path(own).name
+        theirs[CHECKPOINT_VARIABLE] = str(jobs / job / name)
+    found = directory_of(recipe, {**environment, **theirs, JOB_VARIABLE: job})
+    if found is None:
+        raise RecipeError("no checkpoint.directory is known", fix="launch it with mntrain")
+    return found
+
+
+def load_newest(world: World, directory: Path, job: str, progress: Progress) -> tuple[int, Any]:
+    """Steps that are done, and on rank 0 the model.
+
+    Raises:
+        RecipeError: there is no checkpoint.
+    """
+    found = find_newest(world, CheckpointDirectory(directory), finishes=False)
+    if found is None:
+        raise RecipeError(f"job {job} has no checkpoint yet", fix=f"save one: mntrain save {job}")
+    here = (directory / DESCRIPTION / "config.json").is_file()
+    problem = None if here or not world.is_head else f"{directory / DESCRIPTION} is gone"
+    agree(world, Report(host=world.host, problem=problem, fix="launch the job again"))
+    stage = _whole_model(directory / DESCRIPTION) if world.is_head else None
+    names = [] if stage is None else list(stage.weights())
+    loaded = load(
+        world,
+        CheckpointDirectory(directory),
+        found,
+        [f"model/{name}" for name in names],
+        progress=progress,
+    )
+    if stage is None:
+        return found.manifest.step, None
+    weights = {name: loaded[f"model/{name}"] for name in names}
+    return found.manifest.step, materialise(stage, weights, world.device).causal.eval()
+
+
+def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
+    """What the model says next: to the prompt as it stands, or as the user's turn in a chat."""
+    tokenizer = AutoTokenizer.from_pretrained(description, local_files_only=True)
+    prompt = arguments.prompt
+    if arguments.chat:
+        if tokenizer.chat_template is None:
+            raise RecipeError("this model has no chat template", fix="ask without --chat")
+        prompt = ChatWriter(tokenizer, None, answers_only=False).asks(prompt, "the text")
+    given = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+    torch.manual_seed(arguments.seed)
+    samples = arguments.temperature > 0
+    with torch.no_grad():
+        ids = model.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            max_new_tokens=arguments.tokens,
+            do_sample=samples,
+            temperature=arguments.temperature if samples else None,
+            top_p=arguments.top_p if samples else None,
+            top_k=0 if samples else None,
+            pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
+        )
+    return str(tokenizer.decode(ids[0, given.shape[1] :], skip_special_tokens=True))
+
+
+def _whole_model(description: Path) -> StageModule:
+    config = AutoConfig.from_pretrained(description, local_files_only=True)
+    with torch.device("meta"):
+        causal = AutoModelForCausalLM.from_config(config, dtype=config.dtype)
+    return StageModule(causal, range(config.num_hidden_layers), first=True, last=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.generate")
+    parser.add_argument("job", help="whose newest checkpoint")
+    parser.add_argument("recipe", help="that job's recipe")
+    parser.add_argument("prompt")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
+    parser.add_argument("--tokens", type=int, default=100)
+    parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--top-p", type=float, default=0.95)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--chat", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MntrainError as error:
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            raise SystemExit(f"mntrain: {error}") from None
+        raise SystemExit(error.exit_code) from None

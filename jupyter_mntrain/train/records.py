@@ -1,0 +1,105 @@
+"""Rows of files: text, JSON lines, Parquet, and what Hugging Face datasets saves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jupyter_mntrain.model.errors import RecipeError
+
+TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
+_TABLES = frozenset({".parquet", ".arrow"})
+DATA_FILES = TEXT_FILES | _TABLES | {".jsonl", ".json"}
+
+
+class Row(NamedTuple):
+    """One record of a file.
+
+    Args:
+        where: file and line or row, for people.
+        size_bytes: of the file, about; all rows of a file add up to it.
+    """
+
+    fields: Mapping[str, Any]
+    where: str
+    size_bytes: float
+
+
+def read_rows(path: Path, text_field: str) -> Iterator[Row]:
+    """All records of a file, in their order.
+
+    Args:
+        text_field: what the one field of a text file is called.
+
+    Raises:
+        RecipeError: it is not what its name says.
+    """
+    if path.suffix in TEXT_FILES:
+        size = path.stat().st_size
+        yield Row({text_field: path.read_text(encoding="utf-8")}, str(path), size)
+        return
+    readers: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _lines, ".json": _list}
+    yield from readers.get(path.suffix, _table)(path)
+
+
+def is_text(path: Path) -> bool:
+    """Whether what it holds is to be UTF-8."""
+    return path.suffix not in _TABLES
+
+
+def _lines(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            where, size = f"{path} line {number}", len(line.encode())
+            if line.strip():
+                yield Row(_object(_decoded(line, where), where), where, size)
+
+
+def _list(path: Path) -> Iterator[Row]:
+    content = path.read_text(encoding="utf-8")
+    values = _decoded(content, str(path))
+    if not isinstance(values, list):
+        raise RecipeError(f"{path} is no list of objects", fix="write [{…}, {…}], or .jsonl")
+    for number, value in enumerate(values, start=1):
+        where = f"{path} entry {number}"
+        yield Row(_object(value, where), where, path.stat().st_size / len(values))
+
+
+def _decoded(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise RecipeError(f"{where}: not JSON: {error.msg}", fix="repair it") from None
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise RecipeError(f"{where}: no object with fields", fix='write {"text": "…"}')
+    return value
+
+
+def _table(path: Path) -> Iterator[Row]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise RecipeError(
+            f"{path}: reading it needs pyarrow", fix='pip install "jupyter-mntrain[data]"'
+        ) from None
+    number, size = 0, path.stat().st_size
+    try:
+        if path.suffix == ".parquet":
+            table = pq.ParquetFile(path)
+            batches, rows = table.iter_batches(), table.metadata.num_rows
+        else:
+            with pa.memory_map(str(path)) as mapped:
+                opened = pa.ipc.open_stream(mapped).read_all()
+            batches, rows = opened.to_batches(), opened.num_rows
+        for batch in batches:
+            for fields in batch.to_pylist():
+                number += 1
+                yield Row(fields, f"{path} row {number}", size / max(1, rows))
+    except pa.ArrowInvalid as error:
+        raise RecipeError(f"{path} cannot be read: {error}", fix="copy the file again") from None

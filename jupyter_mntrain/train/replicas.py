@@ -1,0 +1,43 @@
+"""Gradients of the pipelines that train side by side, added up stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+
+BUCKET_BYTES = 32 << 20
+"""Sent at once: small ones cost a round trip each, large ones memory."""
+
+
+def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
+    """Leave the sum over all replicas in each gradient; the same bits on all of them.
+
+    Args:
+        gradients: in the same order on every rank of the group; of one dtype.
+
+    Returns:
+        Bytes that this rank has sent, and received: what a ring needs.
+    """
+    count, total = dist.get_world_size(group), 0
+    for bucket in _buckets(gradients):
+        flat = torch.cat([one.reshape(-1) for one in bucket])
+        dist.all_reduce(flat, group=group)
+        sums = torch.split(flat, [one.numel() for one in bucket])
+        torch._foreach_copy_(
+            bucket, [part.view_as(one) for part, one in zip(sums, bucket, strict=True)]
+        )
+        total += flat.nbytes
+    return 2 * total * (count - 1) // count
+
+
+def _buckets(gradients: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    bucket: list[torch.Tensor] = []
+    for one in gradients:
+        if bucket and sum(other.nbytes for other in bucket) + one.nbytes > BUCKET_BYTES:
+            yield bucket
+            bucket = []
+        bucket.append(one)
+    if bucket:
+        yield bucket

@@ -1,0 +1,170 @@
+"""How training goes, told to whoever draws it: TensorBoard, W&B, Trackio, Prometheus.
+
+Rank 0 alone speaks: all ranks have the same loss and norm. Imports none of those libraries
+before a run begins.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, assert_never
+
+from jupyter_mntrain.model.environment import JOB_VARIABLE
+from jupyter_mntrain.train.reports.background import (
+    BEGIN_S,
+    CLOSE_S,
+    FAILED_CLOSE_S,
+    Background,
+)
+from jupyter_mntrain.train.reports.base import Reporter, Run
+from jupyter_mntrain.train.reports.prometheus import Prometheus
+from jupyter_mntrain.train.reports.tensorboard import FOLDER, TensorBoard
+from jupyter_mntrain.train.reports.trackio import Trackio
+from jupyter_mntrain.train.reports.wandb import WandB
+from jupyter_mntrain.train.sections import Recipe, ReportKind
+from jupyter_mntrain.train.world import Report, World, agree
+
+__all__ = ["Reports", "open_reports", "refuse_missing"]
+
+_LIBRARIES: dict[ReportKind, str] = {
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "trackio": "trackio",
+    "prometheus": "prometheus_client",
+}
+
+_Has = Callable[[str], bool]
+
+
+class Reports:
+    """Tells every report the same; with none, does nothing. Leaving it keeps what was told."""
+
+    def __init__(self, reports: Sequence[Background] = ()) -> None:
+        self._reports = tuple(reports)
+
+    def step(
+        self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
+    ) -> None:
+        """One optimiser step, counted from 1, of which the loop has recorded ``sample``."""
+        values = {
+            "train/loss": sample["loss"],
+            "train/learning_rate": learning_rate,
+            "train/grad_norm": sample["grad_norm"],
+            "train/tokens_per_s": sample["tokens"] / step_s,
+            "train/step_s": step_s,
+            "train/tokens": float(step * sample["tokens"]),
+        }
+        self._log(step, values)
+
+    def evaluated(self, step: int, loss: float) -> None:
+        """The loss on text that is not trained on, after so many steps."""
+        self._log(step, {"evaluation/loss": loss})
+
+    def _log(self, step: int, values: Mapping[str, float]) -> None:
+        for report in self._reports:
+            report.log(step, values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        until = time.monotonic() + (CLOSE_S if error is None else FAILED_CLOSE_S)
+        for report in self._reports:
+            report.stop()
+        for report in self._reports:
+            report.join(max(0.0, until - time.monotonic()))
+
+
+def is_installed(library: str) -> bool:
+    """Not so for a mere folder of that name: W&B leaves one behind wherever it ran."""
+    spec = find_spec(library)
+    return spec is not None and spec.origin is not None
+
+
+def refuse_missing(recipe: Recipe, world: World, has: _Has = is_installed) -> None:
+    """Before anything is read or sent.
+
+    Raises:
+        RecipeError: rank 0's node lacks a library of a report that the recipe asks for.
+    """
+    if recipe.report.to is None:
+        return
+    libraries = [_LIBRARIES[kind] for kind in recipe.report.to]
+    missing = [one for one in libraries if not has(one)] if world.is_head else []
+    problem = fix = None
+    if missing:
+        packages = " ".join(one.replace("_", "-") for one in missing)
+        problem = f"report.to = {list(recipe.report.to)}: {missing[0]} is not installed"
+        fix = f"pip install {packages}, or take it out of report.to"
+    agree(world, Report(host=world.host, problem=problem, fix=fix))
+
+
+def open_reports(
+    recipe: Recipe,
+    world: World,
+    *,
+    directory: Path | None,
+    first_step: int,
+    say: Callable[[str], None],
+    has: _Has = is_installed,
+    environment: Mapping[str, str] = os.environ,
+) -> Reports:
+    """The reports of this rank, once all have begun or :data:`BEGIN_S` are over.
+
+    Args:
+        directory: of the checkpoints of this run, if it has one.
+        first_step: steps that were done before.
+        say: prints a line.
+    """
+    if not world.is_head:
+        return Reports()
+    run = Run(recipe, environment.get(JOB_VARIABLE), directory, first_step)
+    kinds = _kinds(recipe, directory, say, has)
+    reports = [Background(kind, _reporter(kind, run), say) for kind in kinds]
+    until = time.monotonic() + BEGIN_S
+    for report in reports:
+        report.wait(max(0.0, until - time.monotonic()))
+    return Reports(reports)
+
+
+def _kinds(
+    recipe: Recipe, directory: Path | None, say: Callable[[str], None], has: _Has
+) -> list[ReportKind]:
+    asked = recipe.report.to
+    if asked is None:
+        if directory is None:
+            return []
+        if not has("tensorboard"):
+            say(f"report: pip install tensorboard for curves in {directory / FOLDER}")
+            return []
+        return ["tensorboard"]
+    kinds = list(dict.fromkeys(asked))
+    if directory is None and "tensorboard" in kinds:
+        say("report: no tensorboard: this run has no checkpoint.directory to keep it in")
+        kinds.remove("tensorboard")
+    return kinds
+
+
+def _reporter(kind: ReportKind, run: Run) -> Reporter:
+    match kind:
+        case "tensorboard":
+            assert run.directory is not None  # noqa: S101 - see _kinds
+            return TensorBoard(run, run.directory)
+        case "wandb":
+            return WandB(run)
+        case "trackio":
+            return Trackio(run)
+        case "prometheus":
+            return Prometheus(run)
+        case _:
+            assert_never(kind)

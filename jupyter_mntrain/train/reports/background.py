@@ -1,0 +1,93 @@
+"""A thread between the training loop and a reporter: neither a disk nor a network slows a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+
+from jupyter_mntrain.train.reports.base import Reporter
+
+MOST_WAITING = 10_000
+"""Entries: a few MB. A reporter that is further behind hangs, and loses what comes then."""
+
+BEGIN_S = 10.0
+"""How long the first step waits for reporters: they import and connect, which slows steps."""
+
+CLOSE_S = 30.0
+"""How long the end of a run waits for what is not kept yet."""
+
+FAILED_CLOSE_S = 3.0
+"""The same after an error: the others wait to hear of it, and it is to be tried again."""
+
+
+class Background:
+    """Hands numbers to a reporter, in order, from a thread of its own.
+
+    What goes wrong there is said once, and ends this report, never the training.
+
+    Args:
+        name: of the reporter, for people.
+        say: prints a line.
+    """
+
+    def __init__(self, name: str, reporter: Reporter, say: Callable[[str], None]) -> None:
+        self._name = name
+        self._reporter = reporter
+        self._say = say
+        self._queue: Queue[tuple[int, Mapping[str, float]] | None] = Queue(MOST_WAITING)
+        self._is_ready = Event()
+        self._has_lost = False
+        self._is_left = False
+        self._thread = Thread(target=self._run, name=f"report-{name}", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has begun, or has failed to."""
+        self._is_ready.wait(timeout_s)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Returns at once."""
+        if not self._thread.is_alive():
+            return
+        try:
+            self._queue.put_nowait((step, values))
+        except Full:
+            if not self._has_lost:
+                self._has_lost = True
+                self._say(f"report: {self._name} does not keep up: it misses steps from {step} on")
+
+    def stop(self) -> None:
+        """Say that there is no more to come. Returns at once."""
+        if self._queue.full():
+            self._forget_one()
+        self._queue.put(None)  # only this thread puts, and there is room
+
+    def join(self, timeout_s: float) -> None:
+        """Let it keep what it was told, but never wait for it for longer than this."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._is_left = True
+            self._say(f"report: {self._name} does not end; its last steps may be missing")
+
+    def _forget_one(self) -> None:
+        try:
+            self._queue.get_nowait()
+        except Empty:
+            return
+
+    def _run(self) -> None:
+        try:
+            self._reporter.begin()
+            self._is_ready.set()
+            while (told := self._queue.get()) is not None:
+                self._reporter.log(*told)
+            self._reporter.close()
+        except BaseException as error:  # noqa: BLE001 - other people's code, and some of it exits
+            if self._is_left:
+                return
+            said = " ".join(str(error).split())
+            what = f"{type(error).__name__}: {said}" if said else type(error).__name__
+            self._say(f"report: no more {self._name}: {what}. Training goes on")
+        finally:
+            self._is_ready.set()

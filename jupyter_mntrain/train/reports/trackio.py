@@ -1,0 +1,33 @@
+"""Trackio: like Weights & Biases, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_mntrain.train.reports.base import Run
+
+
+class Trackio:
+    """A run per job, which later attempts of the job go on with."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._theirs: Any = None
+
+    def begin(self) -> None:
+        import trackio
+
+        run = self._run
+        self._theirs = trackio.init(
+            project=run.project,
+            name=run.name,
+            config=run.hyperparameters,
+            resume="allow" if run.job else "never",
+        )
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        self._theirs.log(dict(values), step=step)
+
+    def close(self) -> None:
+        self._theirs.finish()

@@ -1,0 +1,75 @@
+/** What the model wrote at its evaluations: the newest for each prompt, and those before it. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import * as formats from '../formats';
+import type { WrittenText } from '../schema';
+
+export interface IPromptTexts {
+  prompt: string;
+  newest: WrittenText;
+  /** Newest first. */
+  earlier: WrittenText[];
+}
+
+/** By prompt, in the order in which the newest were written. */
+export function byPrompt(texts: ReadonlyArray<WrittenText>): IPromptTexts[] {
+  const found = new Map<string, WrittenText[]>();
+  for (const one of texts) {
+    const earlier = found.get(one.prompt) ?? [];
+    found.delete(one.prompt);
+    found.set(one.prompt, [one, ...earlier]);
+  }
+  return [...found].map(([prompt, [newest, ...earlier]]) => ({
+    prompt,
+    newest,
+    earlier
+  }));
+}
+
+export function Samples(props: {
+  texts: ReadonlyArray<WrittenText>;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { texts, trans } = props;
+  if (!texts.length) {
+    return null;
+  }
+  return (
+    <section className="mnt-samples" aria-label={trans.__('Samples')}>
+      <h4>{trans.__('Samples')}</h4>
+      {byPrompt(texts).map(({ prompt, newest, earlier }) => (
+        <article key={prompt} aria-label={prompt}>
+          <p className="mnt-prompt" dir="auto">
+            {prompt}
+          </p>
+          <Written one={newest} trans={trans} />
+          {earlier.length > 0 && (
+            <details>
+              <summary>{trans.__('Earlier: %1', earlier.length)}</summary>
+              {earlier.map((one, i) => (
+                <Written key={earlier.length - i} one={one} trans={trans} />
+              ))}
+            </details>
+          )}
+        </article>
+      ))}
+    </section>
+  );
+}
+
+function Written(props: {
+  one: WrittenText;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { one, trans } = props;
+  return (
+    <p className="mnt-written">
+      <span className="s">{trans.__('step %1', formats.count(one.step))}</span>
+      <span className="mnt-text" dir="auto">
+        {one.text || formats.ABSENT}
+      </span>
+    </p>
+  );
+}

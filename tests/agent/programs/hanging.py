@@ -1,0 +1,83 @@
+"""Pairs of ranks that wait for each other for ever, each pair in another place of torch.
+
+``python hanging.py DIRECTORY NAME …``: one process imports torch, and forks two ranks per name.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.telemetry.stacks import arm
+
+
+def group(rank: int) -> None:
+    dist.new_group([0, 1]) if rank == 1 else dist.barrier()
+
+
+def gather(rank: int) -> None:
+    if rank == 0:
+        dist.all_gather([torch.zeros(1), torch.zeros(1)], torch.zeros(1))
+    time.sleep(1000)
+
+
+def objects(rank: int) -> None:
+    dist.all_gather_object([None, None], "mine") if rank == 0 else dist.barrier()
+
+
+def barrier(rank: int) -> None:
+    # A barrier of Gloo's is an all-reduce: another group, or the two would meet.
+    dist.barrier() if rank == 0 else dist.all_reduce(torch.zeros(1), group=other)
+
+
+def pipeline(rank: int) -> None:
+    stage = PipelineStage(
+        torch.nn.Linear(4, 4), rank, 2, torch.device("cpu"), input_args=(torch.zeros(1, 4),)
+    )
+    schedule = Schedule1F1B(stage, 2, loss_fn=torch.nn.functional.mse_loss)
+    if rank == 0:
+        time.sleep(1000)
+    schedule.step(target=torch.zeros(2, 4))
+
+
+def receive(rank: int) -> None:
+    dist.recv(torch.zeros(1), 1 - rank)
+
+
+def wait(rank: int) -> None:
+    work = dist.irecv(torch.zeros(1), 1 - rank)
+    assert work is not None
+    work.wait()
+
+
+def rendezvous(rank: int) -> None:
+    if rank == 0:
+        join(directory, rank)
+    time.sleep(1000)
+
+
+def join(where: Path, rank: int) -> None:
+    dist.init_process_group("gloo", f"file://{where}/store", world_size=2, rank=rank)
+
+
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+other = None
+for name in sys.argv[2:]:
+    directory = Path(sys.argv[1]) / name
+    for rank in (0, 1):
+        if os.fork() == 0:
+            arm(directory / "metrics", Rank(rank))
+            beside = directory / f"pid-{rank}.new"
+            beside.write_text(str(os.getpid()))
+            beside.rename(directory / f"pid-{rank}")
+            if name != "rendezvous":
+                join(directory, rank)
+                other = dist.new_group([0, 1])
+            globals()[name](rank)
+            os._exit(1)
+time.sleep(1000)

@@ -1,0 +1,369 @@
+"""The fault table, continued: what goes wrong around a job: disks, clocks, names, versions."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from jupyter_mntrain.launch.spec_file import write_spec
+from jupyter_mntrain.model.job import JobSpec, Participant
+from tests.e2e.conftest import start
+from tests.faults.bench import Bench
+from tests.faults.table import Outcome, measured
+from tests.netlab import Host
+from tests.server.live_server import server_command
+from tests.waiting import until
+
+pytestmark = [pytest.mark.netlab, pytest.mark.slow]
+
+PATIENCE_S = 60.0
+CLOCK = Path(__file__).parents[1] / "netlab" / "clock.c"
+BOTH = ("--member", "node1:1", "--member", "node2:1")
+TRAINER = (
+    *BOTH,
+    *("--env", "OMP_NUM_THREADS=1"),
+    *("--set", "data.sequence_length=32", "--set", "train.batch_size=4"),
+    *("--set", "pipeline.microbatches=4", "--set", "train.steps=12"),
+    *("--set", "checkpoint.interval_steps=4"),
+)
+
+# Ports
+
+THIEF = """
+import os, socket, sys
+words = sys.orig_argv
+if "--node-rank=0" in words and os.environ.get("MNTRAIN_ATTEMPT") == "1":
+    options = dict(word[2:].split("=", 1) for word in words if word.startswith("--master"))
+    sys.stolen = socket.socket()
+    sys.stolen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sys.stolen.bind((options["master-addr"], int(options["master-port"])))
+    sys.stolen.listen()
+"""
+
+
+def test_a_port_that_is_stolen_between_lease_and_start_costs_an_attempt(bench: Bench) -> None:
+    folder = bench.first.home / "thief"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text(THIEF)
+    with bench.cleaned_up():
+        since_s = time.time()
+        bench.launch(*BOTH, "--restarts", "1", "--env", f"PYTHONPATH={folder}")
+        took_s, seen = bench.first_time(
+            since_s, lambda o: "EADDRINUSE" in (o.get("cause") or ""), 2 * PATIENCE_S
+        )
+        assert seen["node"] == "node1"
+        assert re.search("another program has taken it: launch it again", seen["cause_fix"])
+        measured.append(
+            Outcome(
+                "another program takes the port between lease and start",
+                took_s,
+                f"{seen['node']}: {seen['cause']}; with --restarts it then runs on another port",
+                seen["cause_fix"],
+                "one node fails, the others wait 10 minutes for it",
+            )
+        )
+        until(lambda: bench.has_stepped(bench.second), "the second attempt to run", 2 * PATIENCE_S)
+        assert bench.latest["attempt"] == 2
+
+
+# Disks
+
+
+@contextmanager
+def mounted(host: Host, where: Path, options: str) -> Iterator[None]:
+    """A file system of memory on one host alone."""
+    where.mkdir(parents=True, exist_ok=True)
+    done = host.run(["mount", "-t", "tmpfs", "-o", options, "none", str(where)])
+    assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        # The agent keeps a job's journal open.
+        host.run(["umount", "--lazy", str(where)])
+
+
+def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "train.py"
+    script.parent.mkdir()
+    script.write_text("import time; time.sleep(600)")
+    spec = JobSpec(entry=(str(script),), participants=(Participant("node1"), Participant("node2")))
+    job = tmp_path / "job.toml"
+    job.write_text(write_spec(spec))
+    with bench.cleaned_up(), mounted(bench.second, script.parent, "size=1m"):
+        since_s = time.time()
+        bench.job = bench.run("launch", str(job), "--detach")["job_id"]
+        took_s, seen = bench.first_time(
+            since_s, lambda o: "there is no script train.py" in (o.get("cause") or ""), PATIENCE_S
+        )
+        assert seen["node"] == "node2"
+        measured.append(
+            Outcome(
+                "a script is missing on one node",
+                took_s,
+                f"{seen['node']}: {seen['cause']}",
+                "what it says",
+                "one node fails, the others wait 10 minutes for it",
+            )
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_step(
+    bench: Bench, tmp_path: Path
+) -> None:
+    where = tmp_path / "kept"
+    with bench.cleaned_up(), mounted(bench.second, where, "ro"):
+        since_s = time.time()
+        train(bench, where)
+        took_s, seen = bench.first_time(
+            since_s,
+            lambda o: "no checkpoints can be saved here" in (o.get("cause") or ""),
+            2 * PATIENCE_S,
+        )
+        assert "node2" in seen["cause"]
+        assert "Read-only file system" in seen["cause"]
+        measured.append(
+            Outcome(
+                "the directory for checkpoints is read-only on a node",
+                took_s,
+                seen["cause"],
+                "what it says",
+                "an error at the first save, hours later",
+            )
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
+    bench: Bench, tmp_path: Path
+) -> None:
+    where = tmp_path / "kept"
+    with bench.cleaned_up(), mounted(bench.second, where, "size=1m"):
+        since_s = time.time()
+        train(bench, where)
+        until(
+            lambda: "could not be saved: node2: " in bench.log(bench.first),
+            "it to be told",
+            2 * PATIENCE_S,
+        )
+        took_s = time.time() - since_s
+        until(lambda: bench.latest["state"] == "succeeded", "its success", 2 * PATIENCE_S)
+        line = next(
+            line for line in bench.log(bench.first).splitlines() if "could not be saved" in line
+        )
+        measured.append(
+            Outcome(
+                "the disk for checkpoints is full on a node; the job goes on",
+                took_s,
+                line.partition("] ")[2],
+                "what it says",
+                "an exception in the middle of a save, and half a checkpoint",
+            )
+        )
+        assert not list(where.glob(".step-*")), "no half of one is left"
+        bench.nothing_is_left()
+
+
+def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench) -> None:
+    with bench.cleaned_up(), mounted(bench.second, bench.jobs_directory(bench.second), "size=4m"):
+        bench.launch_and_step()
+        since_s = time.time()
+        bench.inject(bench.second, "for _ in range(400): print('x' * 100_000)")
+        took_s, seen = bench.first_time(
+            since_s,
+            lambda o: o.get("job") == bench.job and "No space left" in (o.get("cause") or ""),
+            PATIENCE_S,
+        )
+        assert seen["node"] == "node2"
+        assert seen["cause_fix"] == "free some space on that node"
+        measured.append(
+            Outcome(
+                "a rank's output fills the disk",
+                took_s,
+                f"{seen['node']}: {seen['cause']}",
+                seen["cause_fix"],
+                "a traceback, if there is room for it",
+            )
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def train(bench: Bench, where: Path) -> None:
+    """With the built-in trainer, which saves its checkpoints there."""
+    recipe = bench.driver.home / "recipe.toml"
+    recipe.write_text('[model]\npreset = "llama-tiny"\n')
+    place = f"checkpoint.directory={where}"
+    said = bench.run("launch", str(recipe), *TRAINER, "--set", place, "--detach")
+    bench.job = said["job_id"]
+
+
+# Clocks and names
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+def test_a_clock_that_jumps_changes_nothing(bench: Bench, tmp_path: Path, jump_s: int) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("no C compiler. Fix: apt-get install gcc libc6-dev")
+    library, ahead = tmp_path / "clock.so", tmp_path / "ahead"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, CLOCK, "-ldl"], check=True)
+    ahead.write_text("0")
+    preloaded = {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
+    with bench.cleaned_up(), bench.agent_with(bench.second, **preloaded):
+        bench.launch_and_step("--restarts", "1")
+        ahead.write_text(str(jump_s))
+        before = bench.steps(bench.second)
+        until(lambda: bench.steps(bench.second) > before + 50, "the job to go on", PATIENCE_S)
+        assert bench.node(bench.second)["liveness"] == "up"
+        assert bench.latest["state"] == "running"
+        assert bench.latest["stall"] is None
+        # Who was first is known, although the guilty node's clock says otherwise.
+        since_s = time.time()
+        bench.signal(bench.rank(bench.second), signal.SIGKILL)
+        _, seen = bench.first_time(
+            since_s,
+            lambda o: o.get("job") == bench.job and "rank 1: killed" in (o["cause"] or ""),
+            PATIENCE_S,
+        )
+        assert seen["node"] == "node2"
+        assert abs(seen["cause_time_s"] - since_s) < 30
+        until(lambda: bench.latest["attempt"] == 2, "the next attempt", PATIENCE_S)
+        bench.run("stop", bench.job)
+        until(lambda: bench.latest["state"] == "cancelled", "the end", PATIENCE_S)
+        bench.nothing_is_left()
+    said = "nothing; steps, heartbeats, restart and the order of causes are as without"
+    measured.append(
+        Outcome(
+            f"a node's clock jumps by {jump_s / 3600:+.0f} h",
+            None,
+            said,
+            "",
+            "logs in the wrong order",
+        )
+    )
+
+
+def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> None:
+    files = [Path("/etc/netns") / host.namespace / "resolv.conf" for host in bench.lab.hosts[:2]]
+    before = [path.read_text() for path in files]
+    try:
+        for path in files:
+            path.write_text("nameserver 10.77.1.250\n")
+        with bench.cleaned_up():
+            since_s = time.time()
+            bench.launch_and_step()
+            took_s = time.time() - since_s
+            bench.run("stop", bench.job)
+            until(lambda: bench.latest["state"] == "cancelled", "the end", PATIENCE_S)
+            bench.nothing_is_left()
+    finally:
+        for path, text in zip(files, before, strict=True):
+            path.write_text(text)
+    said = f"nothing; the first step comes {took_s:.0f} s after the launch, timeouts included"
+    alone = "6 s for each rendezvous; with a host name in it, it fails"
+    measured.append(Outcome("the name server does not answer", None, said, "", alone))
+
+
+# Versions
+
+
+def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench) -> None:
+    other = bench.second.home / "other" / "torch-2.9.1.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.1\n")
+    with bench.cleaned_up(), bench.agent_with(bench.second, PYTHONPATH=str(other.parent)):
+        said = bench.launch(*BOTH, code=2)
+        assert "torch is not the same everywhere: " in said["error"]
+        assert "2.9.1 on node2" in said["error"]
+        assert "--mixed-versions" in said["error"]
+        measured.append(
+            Outcome(
+                "a node has another version of torch",
+                0.0,
+                " ".join(said["error"].partition(" Fix:")[0].split()).removeprefix("mntrain: "),
+                "install the same, or --mixed-versions",
+                "works or hangs, as luck has it",
+            )
+        )
+
+
+def test_the_slow_network_is_taken_if_it_is_named_and_that_is_told(bench: Bench) -> None:
+    with bench.cleaned_up():
+        said = bench.launch("--member", "node1:1:eth0", "--member", "node2:1:eth0")
+        assert "The ranks talk over eth0 (100" in said["note"]
+        assert "eth1, which all of these nodes have, carries 1" in said["note"]
+        note, _, fix = said["note"].partition(" Fix: ")
+        measured.append(Outcome("the management network is named", 0.0, note, fix, "a slow job"))
+
+
+# Who drives
+
+KERNEL = """
+import sys, time
+from jupyter_client.manager import start_new_kernel
+manager, client = start_new_kernel()
+def run(code):
+    said = []
+    client.execute_interactive(code, timeout=120, output_hook=lambda m: said.append(m["content"]))
+    return "".join(one.get("text", "") for one in said)
+run("%load_ext jupyter_mntrain")
+run("%mntrain --cluster lab status")
+run("%mntrain --cluster lab launch SCRIPT --member node1:1 --member node2:1")
+time.sleep(600)
+"""
+
+
+def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
+    script = Path(__file__).with_name("training.py")
+    program = bench.driver.home / "kernel.py"
+    program.write_text(KERNEL.replace("SCRIPT", str(script)))
+    known = {one.get("job") for one in bench.seen()}
+    start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")
+    with bench.cleaned_up():
+        _, seen = bench.first_time(0, lambda o: o.get("job", None) not in known, 2 * PATIENCE_S)
+        bench.job = seen["job"]
+        until(lambda: bench.has_stepped(bench.first), "the first steps", 120)
+        kernels = [pid for pid in bench.driver.pids() if "ipykernel_launcher" in words(pid)]
+        assert kernels
+        for pid in kernels:
+            bench.signal(pid, signal.SIGKILL)
+        goes_on(bench)
+
+
+def test_a_jupyter_server_that_is_killed_harms_nothing(bench: Bench) -> None:
+    log = bench.driver.home / "server.log"
+    server = start(bench.driver, server_command(8899), log)
+    until(lambda: "is running at" in log.read_text(), "the server")
+    with bench.cleaned_up():
+        bench.launch_and_step()
+        pids = [pid for pid in bench.driver.pids() if "jupyter_server" in words(pid)]
+        assert pids
+        for pid in pids:
+            bench.signal(pid, signal.SIGKILL)
+        server.wait(PATIENCE_S)
+        goes_on(bench)
+
+
+def goes_on(bench: Bench) -> None:
+    before = bench.steps(bench.second)
+    until(lambda: bench.steps(bench.second) > before + 20, "the job to go on")
+    assert bench.latest["state"] == "running"
+
+
+def words(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return ""

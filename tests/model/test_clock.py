@@ -1,0 +1,39 @@
+"""Times that do not jump, whatever is done to the machine's clock."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jupyter_mntrain.model.clock import clock_of, epoch_s
+from jupyter_mntrain.model.environment import CLOCK_VARIABLE
+from jupyter_mntrain.telemetry import Recorder
+
+
+def test_a_clock_goes_by_what_the_sender_said_and_on_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = clock_of({CLOCK_VARIABLE: str(epoch_s(sent_s=5000.0))})
+    before_s = clock()
+    assert 5000.0 <= before_s < 5010.0
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert before_s <= clock() < 5010.0
+
+
+@pytest.mark.parametrize("environment", [{}, {CLOCK_VARIABLE: "noon"}])
+def test_outside_of_an_attempt_it_is_the_machines_own(environment: dict[str, str]) -> None:
+    assert clock_of(environment) is time.time
+
+
+def test_without_a_word_of_the_sender_it_begins_with_the_machines_own() -> None:
+    assert abs(epoch_s(None) + time.monotonic() - time.time()) < 1
+
+
+def test_ranks_tell_the_time_of_their_attempt(tmp_path) -> None:
+    environment = {CLOCK_VARIABLE: str(epoch_s(sent_s=5000.0)), "RANK": "0"}
+    with Recorder(tmp_path, environment=environment) as recorder:
+        recorder.step()
+    assert all(
+        b'"time_s":50' in line for line in (tmp_path / "rank-0.ndjson").read_bytes().splitlines()
+    )

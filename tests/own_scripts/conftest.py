@@ -1,0 +1,55 @@
+"""A cluster of two real agents, and jobs on it whose ranks say what they found."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.cluster import Cluster, Job
+from jupyter_mntrain.model.job import JobSpec
+from tests.agent.live import LiveAgent, two_agents
+from tests.waiting import until
+
+JOB_S = 150.0
+"""For a small job from launch to end: three processes that import torch and a library anew."""
+
+MARK = "found "
+
+Launch = Callable[..., Job]
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    network = f"127.{100 + os.getpid() % 50}.{secrets.randbelow(250)}"
+    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
+        yield made
+
+
+@pytest.fixture
+def launch(agents: list[LiveAgent]) -> Iterator[Launch]:
+    with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as cluster:
+        until(lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"], "the nodes")
+
+        def start(script: str, members: Sequence[str]) -> Job:
+            spec = JobSpec(
+                entry=("script.py",),
+                files={"script.py": script},
+                participants=cluster.participants(list(members)),
+                environment={"OMP_NUM_THREADS": "1"},
+            )
+            return cluster.launch(spec)
+
+        yield start
+
+
+def found(job: Job) -> list[dict[str, Any]]:
+    """What each rank printed behind :data:`MARK`, by rank."""
+    assert job.wait(JOB_S).state == "succeeded", job.logs()
+    said = {line.rank: line.text for line in job.logs() if line.text.startswith(MARK)}
+    assert set(said) == set(range(len(said)))
+    return [json.loads(said[rank].removeprefix(MARK)) for rank in range(len(said))]

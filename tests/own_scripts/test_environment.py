@@ -1,0 +1,146 @@
+"""What scripts written for other launchers find on every rank: two on one node, one on another."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.cluster import Job
+from tests.agent.live import LiveAgent
+from tests.own_scripts.conftest import Launch, found
+
+pytestmark = pytest.mark.slow
+
+MEMBERS = ("node1:2", "node2:1")
+
+RANKS = [  # rank, local rank, local size, node rank
+    (0, 0, 2, 0),
+    (1, 1, 2, 0),
+    (2, 0, 1, 1),
+]
+
+# DeepSpeed's init_distributed wants the first five and looks for MPI if one is missing. Its own
+# launcher sets the others, too.
+DEEPSPEED = """
+import json, os
+import torch
+import torch.distributed as dist
+
+wanted = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK"]
+wanted += ["CROSS_RANK", "CROSS_SIZE", "LOCAL_SIZE"]
+missing = [name for name in wanted if name not in os.environ]
+assert not missing, missing
+dist.init_process_group("gloo", init_method="env://")
+ranks = [None] * dist.get_world_size()
+dist.all_gather_object(ranks, dist.get_rank())
+told = {name: os.environ[name] for name in wanted}
+print("found", json.dumps({**told, "ranks": ranks}), flush=True)
+dist.destroy_process_group()
+"""
+
+ACCELERATE = """
+import json, os
+import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import gather_object
+
+Accelerator()
+state = PartialState()
+told = {
+    "process_index": state.process_index,
+    "local_process_index": state.local_process_index,
+    "num_processes": state.num_processes,
+    "device": state.device.type,
+    "backend": state.backend,
+    "is_main": state.is_main_process,
+    "is_local_main": state.is_local_main_process,
+    "gathered": gather_object([state.process_index]),
+    "address": os.environ["MASTER_ADDR"],
+}
+print("found", json.dumps(told), flush=True)
+state.destroy_process_group()
+"""
+
+# Megatron reads RANK, WORLD_SIZE and LOCAL_RANK as its arguments and hands them to torch itself.
+MEGATRON = """
+import json, os
+import torch
+import torch.distributed as dist
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, False)
+dist.init_process_group("gloo", store=store, world_size=size, rank=rank)
+total = torch.tensor([float(rank + 1)])
+dist.all_reduce(total)
+told = {
+    "rank": rank,
+    "local_rank": local_rank,
+    "size": size,
+    "local_size": local_size,
+    "node": int(os.environ["GROUP_RANK"]),
+    "node_rank": int(os.environ["NODE_RANK"]),
+    "nodes": int(os.environ["NNODES"]),
+    "groups": int(os.environ["GROUP_WORLD_SIZE"]),
+    "interface": os.environ["GLOO_SOCKET_IFNAME"],
+    "nccl": os.environ["NCCL_SOCKET_IFNAME"],
+    "address": os.environ["MASTER_ADDR"],
+    "total": total.item(),
+}
+print("found", json.dumps(told), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def where(job: Job) -> tuple[str, str]:
+    attempt = job.view().attempt
+    return attempt.master_address, str(attempt.master_port)
+
+
+def test_deepspeed_style(launch: Launch, agents: list[LiveAgent]) -> None:
+    job = launch(DEEPSPEED, MEMBERS)
+    told = found(job)
+    address, port = where(job)
+    assert address == agents[0].address
+    assert told == [
+        {
+            "RANK": str(rank),
+            "WORLD_SIZE": "3",
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
+            "LOCAL_RANK": str(local_rank),
+            "CROSS_RANK": str(node),
+            "CROSS_SIZE": "2",
+            "LOCAL_SIZE": str(local_size),
+            "ranks": [0, 1, 2],
+        }
+        for rank, local_rank, local_size, node in RANKS
+    ]
+
+
+def test_accelerate_style(launch: Launch, agents: list[LiveAgent]) -> None:
+    told = found(launch(ACCELERATE, MEMBERS))
+    assert told == [
+        {
+            "process_index": rank,
+            "local_process_index": local_rank,
+            "num_processes": 3,
+            "device": "cpu",
+            "backend": "gloo",
+            "is_main": rank == 0,
+            "is_local_main": local_rank == 0,
+            "gathered": [0, 1, 2],
+            "address": agents[0].address,
+        }
+        for rank, local_rank, _, _ in RANKS
+    ]
+
+
+def test_megatron_style(launch: Launch, agents: list[LiveAgent]) -> None:
+    told = found(launch(MEGATRON, MEMBERS))
+    for (rank, local_rank, local_size, node), one in zip(RANKS, told, strict=True):
+        assert (one["rank"], one["local_rank"], one["size"]) == (rank, local_rank, 3)
+        assert (one["local_size"], one["node"], one["groups"]) == (local_size, node, 2)
+        assert (one["node_rank"], one["nodes"]) == (node, 2)
+        assert one["address"] == agents[0].address
+        assert one["nccl"] == f"={one['interface']}"
+        assert one["total"] == 6.0

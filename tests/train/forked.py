@@ -1,0 +1,95 @@
+"""Processes that begin at once: forked from one that has imported torch and the trainer already.
+
+They are real ones, with a pid of their own to kill; only the seconds of importing are saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from jupyter_mntrain.agent.ports import PortHolder
+from jupyter_mntrain.model.environment import (
+    ATTEMPT_VARIABLE,
+    CHECKPOINT_VARIABLE,
+    METRICS_VARIABLE,
+    NODE_VARIABLE,
+)
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["jupyter_mntrain.train.loop"])
+
+
+def begin(
+    function: Callable[..., None], *arguments: Any, environment: Mapping[str, str], log: Path
+) -> BaseProcess:
+    """Call a function of a module in a process of its own.
+
+    Args:
+        environment: all of it.
+        log: gets what the process says.
+    """
+    process = CONTEXT.Process(
+        target=_call, args=(function, arguments, dict(environment), log), daemon=True
+    )
+    process.start()
+    return process
+
+
+@contextlib.contextmanager
+def two_ranks(words: Sequence[str], directory: Path, attempt: int) -> Iterator[list[BaseProcess]]:
+    """Two ranks of the trainer, each a node with a disk in ``directory``; none is left behind.
+
+    Args:
+        words: after ``python -m jupyter_mntrain.train``.
+        directory: gets ``rank-0.ndjson`` and so on in ``attempt-N``.
+    """
+    metrics = directory / f"attempt-{attempt}"
+    metrics.mkdir(parents=True)
+    held = PortHolder.hold("127.0.0.1", 0, "here")
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port), "WORLD_SIZE": "2"}
+    shared |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "LOCAL_RANK": "0"}
+    shared |= {METRICS_VARIABLE: str(metrics), ATTEMPT_VARIABLE: str(attempt)}
+    ranks = []
+    for rank, node in enumerate("ab"):
+        own = {"RANK": str(rank), NODE_VARIABLE: node}
+        own |= {CHECKPOINT_VARIABLE: str(directory / f"disk-{node}")}
+        log = metrics / f"rank-{rank}.log"
+        ranks.append(begin(_train, list(words), environment=os.environ | shared | own, log=log))
+    try:
+        yield ranks
+    finally:
+        for process in ranks:
+            process.kill()
+            process.join()
+        held.close()
+
+
+def kill(process: BaseProcess) -> None:
+    """SIGKILL, by pid, and gone."""
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+
+
+def _train(words: list[str]) -> None:
+    from jupyter_mntrain.train.__main__ import _leave, main
+
+    _leave(main(words))
+
+
+def _call(
+    function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], log: Path
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    function(*arguments)
