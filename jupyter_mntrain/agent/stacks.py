@@ -23,6 +23,9 @@ LOOK_EVERY_S = 0.02
 MOST_TEXT = 8_000
 """Characters of all threads' stacks that are kept of a rank."""
 
+MOST_READ = 10 * MOST_TEXT
+"""Bytes from the end of an answer, where the main thread is, that are looked at."""
+
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 _LIBRARIES = ("/torch/", "/jupyter_mntrain/", "/lib/python3", "<frozen ")
 """Whose lines are not "own code" to a person who looks for his own."""
@@ -43,6 +46,7 @@ class StackRequest:
         self._started = start_time(pid)
         self._state = kernel_state(pid)
         self._will_answer = False
+        self._blocked_before = threads_that_block(pid, STACK_SIGNAL)
         if self._state not in ("T", "t", "Z", "") and answers_to(pid, STACK_SIGNAL):
             try:
                 os.kill(pid, STACK_SIGNAL)
@@ -52,16 +56,25 @@ class StackRequest:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing more is to be waited for."""
-        return not self._will_answer or _size(self._path) > self._before
+        """Whether nothing more is to be waited for.
+
+        faulthandler writes its answer piece by piece, and the kernel blocks the signal in the
+        thread that does so until it is done.
+        """
+        if not self._will_answer:
+            return True
+        # In this order: who has begun to write does block it.
+        return _size(self._path) > self._before and not (
+            threads_that_block(self.pid, STACK_SIGNAL) - self._blocked_before
+        )
 
     def result(self) -> RankStack:
         """What is known by now."""
         text = ""
-        if _size(self._path) > self._before:
+        if (size := _size(self._path)) > self._before:
             with self._path.open("rb") as file:
-                file.seek(self._before)
-                text = file.read(10 * MOST_TEXT).decode(errors="replace")
+                file.seek(max(self._before, size - MOST_READ))
+                text = file.read(MOST_READ).decode(errors="replace")
         frames = main_thread(text)
         site = site_of(frames, source_line(frames, self.pid))
         doing = judge(self._state, frames, site)
@@ -140,13 +153,29 @@ def kernel_state(pid: int) -> str:
 
 def answers_to(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal: without one it would be killed by it."""
-    caught = _status(pid, "SigCgt:")
-    return bool(caught) and bool(int(caught, 16) >> (number - 1) & 1)
+    return _is_in(_status(pid, "SigCgt:"), number)
+
+
+def threads_that_block(pid: int, number: int) -> set[str]:
+    """Ids of a process's threads to which a signal is not delivered at present."""
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return set()
+    return {thread.name for thread in threads if _is_in(_line(thread, "SigBlk:"), number)}
+
+
+def _is_in(mask: str, number: int) -> bool:
+    return bool(mask) and bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def _status(pid: int, name: str) -> str:
+    return _line(Path(f"/proc/{pid}"), name)
+
+
+def _line(process: Path, name: str) -> str:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = (process / "status").read_text().splitlines()
     except OSError:
         return ""
     return next((line[len(name) :].strip() for line in lines if line.startswith(name)), "")

@@ -169,14 +169,22 @@ def test_what_anybody_may_have_written_into_the_file_is_no_error(text: str) -> N
 
 
 RANK = """
-import sys, time
+import sys, threading, time
 from pathlib import Path
 from jupyter_mntrain.telemetry.stacks import arm
+
+def deep(levels):
+    if levels:
+        deep(levels - 1)
+    else:
+        time.sleep(600)
 
 def busy_in_here():
     print("ready", flush=True)
     time.sleep(600)
 
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=deep, args=(90,), daemon=True).start()
 if sys.argv[1]:
     arm(Path(sys.argv[1]), 3)
 busy_in_here()
@@ -187,9 +195,9 @@ busy_in_here()
 def start(tmp_path: Path) -> Iterator[object]:
     started: list[subprocess.Popen[str]] = []
 
-    def begin(directory: str) -> int:
+    def begin(directory: str, threads: int = 0) -> int:
         process = subprocess.Popen(
-            [sys.executable, "-c", RANK, directory], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", RANK, directory, str(threads)], stdout=subprocess.PIPE, text=True
         )
         started.append(process)
         assert process.stdout is not None
@@ -216,6 +224,15 @@ def test_a_rank_that_is_armed_tells_and_goes_on(tmp_path: Path, start) -> None: 
     os.kill(pid, signal.SIGSTOP)
     until(lambda: StackRequest(tmp_path, Rank(3), pid).result().doing == "stopped", "it to stop")
     os.kill(pid, signal.SIGCONT)
+
+
+def test_an_answer_is_waited_for_to_its_end(tmp_path: Path, start) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "metrics").mkdir()
+    pid = start(str(tmp_path / "metrics"), threads=60)
+    for _ in range(20):
+        request = StackRequest(tmp_path, Rank(3), pid)
+        assert any(request.is_answered for _ in range(100_000))
+        assert request.result().where.startswith("busy_in_here (")
 
 
 def test_one_that_is_not_would_be_killed_and_is_not_asked(tmp_path: Path, start) -> None:  # type: ignore[no-untyped-def]
