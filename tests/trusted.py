@@ -104,12 +104,27 @@ def become_driver(directory: Path, *, of: Authority | None = None) -> None:
 def install_drivers(configuration: Path, *, of: Authority | None = None) -> None:
     """Make whoever has this configuration directory a driver of every cluster of tests."""
     directory = configuration / "mntrain" / "clusters"
+    if of is None:
+        shutil.copytree(_clusters(), directory, symlinks=True, dirs_exist_ok=True)
+    else:
+        _make_clusters(directory, of)
+
+
+@cache
+def _clusters() -> Path:
+    """To copy from: writing them durably anew would take longer than most tests do."""
+    path = Path(tempfile.mkdtemp(prefix="mntrain-test-clusters-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    _make_clusters(path, authority())
+    return path
+
+
+def _make_clusters(directory: Path, of: Authority) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    first = directory / CLUSTERS[0]
-    become_driver(first, of=of)
+    become_driver(directory / CLUSTERS[0], of=of)
     for name in CLUSTERS[1:]:
         # One identity under many names; whoever changes one makes a cluster of its own.
-        (directory / name).symlink_to(first)
+        (directory / name).symlink_to(CLUSTERS[0])
 
 
 def join(state: Path, settings: Settings, cluster: str) -> NodeId:

@@ -111,7 +111,7 @@ class Job:
         progress.report("waiting for the checkpoint", 0, 1)
 
         def newest() -> int | None:
-            step = self.view().parts[0].saved_step
+            step = self.view().saved_step
             return step if step is not None and step > (after or 0) else None
 
         self._driver.wait_until(lambda: newest() or self.state in TERMINAL, timeout_s)

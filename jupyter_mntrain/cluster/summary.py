@@ -130,7 +130,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,
-        saved_step=max((part.saved_step or 0 for part in view.parts), default=0) or None,
+        saved_step=view.saved_step,
     )
 
 

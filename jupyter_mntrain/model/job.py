@@ -298,3 +298,8 @@ class JobView(Record, frozen=True):
     submitted_by: str = ""
     stall: Diagnosis | None = None
     restart: Restart | None = None
+
+    @property
+    def saved_step(self) -> int | None:
+        """Of the newest checkpoint; no part tells of one before all ranks have written theirs."""
+        return max((part.saved_step or 0 for part in self.parts), default=0) or None

@@ -100,7 +100,7 @@ class Trainer:
         self.pipeline.measure()
         self.sampler = Sampler(
             recipe,
-            self.pipeline,
+            self.pipeline.forwards,
             ready.prompts,
             ready.tokens,
             ends_of(ready.config.eos_token_id, ready.tokens),
@@ -230,7 +230,7 @@ class Trainer:
 
     def evaluate(self, step: int, held_out: Batch) -> float:
         """The mean loss per token after so many steps, on every rank."""
-        total = torch.tensor(self.pipeline.evaluate(held_out, self.recorder.progress))
+        total = torch.tensor(self.pipeline.forwards.evaluate(held_out, self.recorder.progress))
         total = total.double().to(self.world.device)
         dist.all_reduce(total)
         loss = total.item() / max(1, held_out.counted)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.pipelining import PipelineStage
 
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.batches import Batch
 from jupyter_mntrain.train.decoder import EMBEDDING, HEAD, StageModule
 from jupyter_mntrain.train.estimate import StageShape
+from jupyter_mntrain.train.forwards import Forwards, run
 from jupyter_mntrain.train.layout import Layout
 from jupyter_mntrain.train.links import measure_links
 from jupyter_mntrain.train.losses import Loss, choose_loss, from_logits, make_loss
@@ -23,14 +21,13 @@ from jupyter_mntrain.train.replicas import add_up
 from jupyter_mntrain.train.runtime import (
     RuntimeChangedError,
     make_eager,
-    make_forward_only,
     make_schedule,
     most_held,
 )
 from jupyter_mntrain.train.schedules import in_flight
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.sharding import Shards
-from jupyter_mntrain.train.stages import DTYPES
+from jupyter_mntrain.train.stages import DTYPES, make_stages
 from jupyter_mntrain.train.stopwatch import StageMeter
 from jupyter_mntrain.train.world import Groups
 
@@ -38,12 +35,13 @@ from jupyter_mntrain.train.world import Groups
 class Pipeline:
     """Runs a recipe's schedule over the stages of this rank.
 
-    Shapes are static: torch would otherwise run an extra forward and backward to find them.
-
     Args:
         groups: the ranks of this pipeline, and of its replicas.
         modules: from :func:`~jupyter_mntrain.train.stages.build_modules`.
         meter: told of every second computed and every byte exchanged, once attached.
+
+    Attributes:
+        forwards: the same stages, forward alone.
     """
 
     def __init__(
@@ -67,16 +65,23 @@ class Pipeline:
             else None
         )
         self._config = config
-        self._evaluator: Any = None
-        self._sampler: Any = None
         self._is_tied = bool(config.tie_word_embeddings)
         self._hidden_size = int(config.hidden_size)
         self._has_first = 0 in modules
         self._has_last = layout.last_stage in modules
-        self._shape = (recipe.microbatch_size, recipe.data.sequence_length)
-        self._stages = [self._stage(index, config, self._shape) for index in modules]
+        shape = (recipe.microbatch_size, recipe.data.sequence_length)
+        self._stages = make_stages(recipe, config, layout, self._world, modules, shape)
         self._sum_of_losses = self._make_loss()
         self._timed_loss = self._sum_of_losses
+        self.forwards = Forwards(
+            recipe,
+            config,
+            layout,
+            groups,
+            modules,
+            renew=self._renew,
+            loss=self._sum_of_losses,
+        )
         self._counted = 1.0
         """Tokens of the step under way whose loss counts."""
         self.note = ""
@@ -156,15 +161,15 @@ class Pipeline:
             stage, zero elsewhere: a scalar.
         """
         total = torch.zeros((), device=self._world.device)
+        grid = self._groups.grid
         # FSDP2 takes the mean of the gradients of its ranks, where we want the sum.
-        shards = self._groups.grid.shards
-        self._counted = max(1, batch.counted) / shards
-        mine = self._share_of(batch)
+        self._counted = max(1, batch.counted) / grid.shards
+        mine = batch.share(grid.part_of(self._groups.rank), grid.width)
         self._renew()
         for part in mine.parts(len(mine) // self._recipe.train.accumulation):
             for loss in self._run_schedule(part.to(self._world.device)):
                 total += loss
-        return total / shards
+        return total / grid.shards
 
     def share_gradients(self) -> None:
         """Add up what others have of the same gradients; all get the sum."""
@@ -173,10 +178,6 @@ class Pipeline:
         self._add_up_over_replicas()
         # Afterwards: the replicas' sums are the same to the last bit, so the copies stay equal.
         self._share_tied_gradient()
-
-    def _share_of(self, batch: Batch) -> Batch:
-        grid = self._groups.grid
-        return batch.share(grid.part_of(self._groups.rank), grid.width)
 
     def _renew(self) -> None:
         """Before anything is computed: the optimizer knows nothing of what was gathered."""
@@ -253,109 +254,10 @@ class Pipeline:
             f"{max(links.transfer_s) * 1e3:.0f} ms"
         )
 
-    def evaluate(self, batch: Batch, progress: Progress = unwatched) -> float:
-        """The sum of the losses of some sequences, on the ranks of last stages; zero elsewhere.
-
-        Gradients are left as they are. Every rank calls it with the same batch, of which each
-        pipeline takes its share.
-
-        Args:
-            batch: any number of sequences.
-            progress: hears how far it is.
-        """
-        count = self._recipe.pipeline.microbatches
-        each = count * self._recipe.microbatch_size
-        # As many rounds on every rank: shards gather their weights together in each.
-        rounds = -(-len(batch) // (each * self._groups.grid.width))
-        batch = self._share_of(batch)
-        tally = Tally(progress, "evaluating", len(batch), "sequences")
-        if self._evaluator is None:
-            self._evaluator = self._forward_only(self._shape, count, self._sum_of_losses)
-        total = 0.0
-        with self._not_training():
-            for part in batch.parts(each, at_least=rounds):
-                filled = part.filled(each).to(self._world.device)
-                losses: list[torch.Tensor] | None = [] if self._has_last else None
-                self._evaluator.eval(*self._inputs(filled), **self._keywords(filled, losses))
-                total += sum(loss.item() for loss in losses or [])
-                tally.add(len(part))
-        tally.end()
-        return total
-
-    def likeliest(self, ids: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """The likeliest next token of some texts, the same on every rank: (b,), on the CPU.
-
-        Gradients are left as they are. Every rank calls it with the same texts, and always with
-        the same shape.
-
-        Args:
-            ids: (b, T); what stands behind a text does not matter.
-            last: (b,), the place of each text's last token.
-        """
-        device = self._world.device
-        ids, last = ids.to(device), last.to(device)
-        if self._sampler is None:
-            self._sampler = self._forward_only((ids.shape[0], ids.shape[1]), 1, self._choose)
-        chosen: list[torch.Tensor] | None = [] if self._has_last else None
-        with self._not_training(), _as_written(self._recipe):
-            self._sampler.eval(
-                *((ids,) if self._has_first else ()),
-                target=last if self._has_last else None,
-                losses=chosen,
-                position_ids=torch.arange(ids.shape[1], device=device).expand_as(ids),
-                return_outputs=False,
-            )
-        found = chosen[0] if chosen else torch.empty_like(last)
-        source = self._world.in_job(self._layout.last_rank)
-        dist.broadcast(found, source, group=self._world.group)
-        return found.cpu()
-
-    def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """Of what the last stage hands out, (b, T, d) or (b, T, V): ids, (b,)."""
-        module = self._modules[self._layout.last_stage]
-        here = output[torch.arange(len(last), device=last.device), last]
-        logits = module.causal.lm_head(here) if module.leaves_head else here
-        return logits.float().argmax(-1)
-
-    def _forward_only(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:
-        """Stages of its own over the same modules: what trains knows nothing of it.
-
-        Args:
-            shape: sequences of a microbatch, and their length.
-        """
-        return make_forward_only(
-            [self._stage(index, self._config, shape, trains=False) for index in self._modules],
-            [self._layout.stages_of(rank) for rank in range(self._world.size)],
-            microbatches,
-            loss,
-        )
-
-    @contextmanager
-    def _not_training(self) -> Iterator[None]:
-        self._renew()
-        for module in self._modules.values():
-            module.eval()
-        with torch.no_grad():
-            yield
-        for module in self._modules.values():
-            module.train()
-
     def _run_schedule(self, batch: Batch) -> list[torch.Tensor]:
         losses: list[torch.Tensor] | None = [] if self._has_last else None
-        self._schedule.step(*self._inputs(batch), **self._keywords(batch, losses))
+        run(self._schedule.step, self._modules, batch, losses)
         return [loss.detach() for loss in losses or []]
-
-    def _inputs(self, batch: Batch) -> tuple[torch.Tensor, ...]:
-        return (batch.inputs,) if self._has_first else ()
-
-    def _keywords(self, batch: Batch, losses: list[torch.Tensor] | None) -> dict[str, Any]:
-        return {
-            "target": batch.labels if self._has_last else None,
-            "losses": losses,
-            # On every rank: without them gradients are wrong, silently (measured).
-            "position_ids": batch.positions,
-            "return_outputs": False,
-        }
 
     def _make_loss(self) -> Loss:
         last = self._modules.get(self._layout.last_stage)
@@ -368,29 +270,6 @@ class Pipeline:
         """This microbatch's part of the mean over all tokens that count in the optimiser step."""
         return self._timed_loss(output, labels) / self._counted
 
-    def _stage(
-        self, index: int, config: Any, shape: tuple[int, int], *, trains: bool = True
-    ) -> PipelineStage:
-        module = self._modules[index]
-        dtype = DTYPES[self._recipe.model.dtype]
-        ids = torch.empty(shape, dtype=torch.int64, device="meta")
-        # Without requires_grad torch would take the stage before to want no gradient.
-        hidden = torch.empty(
-            (*shape, config.hidden_size), dtype=dtype, device="meta", requires_grad=trains
-        )
-        logits = torch.empty(
-            (*shape, config.vocab_size), dtype=dtype, device="meta", requires_grad=trains
-        )
-        return PipelineStage(
-            module,
-            index,
-            len(self._layout.stages),
-            self._world.device,
-            input_args=ids if module.first else hidden,
-            output_args=logits if module.last and not module.leaves_head else hidden,
-            group=self._world.group,
-        )
-
     def _make_schedule(self) -> Any:
         count, name = self._recipe.pipeline.microbatches, self._recipe.pipeline.schedule
         if name == "eager-1f1b" and len(self._layout.stages) > 1:
@@ -400,8 +279,3 @@ class Pipeline:
                 self.note = f"this torch knows no eager 1F1B ({error}): 1f1b is taken instead"
                 name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
         return make_schedule(name, self._stages, count, self._loss)
-
-
-def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
-    """Compiled for one more shape, layers would be compiled for any shape from then on."""
-    return torch.compiler.set_stance("force_eager") if recipe.memory.compile else nullcontext()

@@ -13,7 +13,7 @@ import torch
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.chat import ChatWriter
-from jupyter_mntrain.train.pipeline import Pipeline
+from jupyter_mntrain.train.forwards import Forwards
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.tokens import Tokens
 
@@ -69,7 +69,7 @@ class Sampler:
     """Has the model go on from each prompt. Changes neither weights nor any random state.
 
     Args:
-        pipeline: of the model.
+        forwards: of the model.
         prompts: the same on every rank.
         tokens: whose tokenizer decodes what is written.
         ends: ids that end a text.
@@ -78,12 +78,12 @@ class Sampler:
     def __init__(
         self,
         recipe: Recipe,
-        pipeline: Pipeline,
+        forwards: Forwards,
         prompts: Sequence[Prompt],
         tokens: Tokens,
         ends: frozenset[int],
     ) -> None:
-        self._pipeline = pipeline
+        self._forwards = forwards
         self._tokenizer = tokens.tokenizer
         self._ends = ends
         self._most = recipe.evaluation.prompt_tokens
@@ -118,7 +118,7 @@ class Sampler:
         written: list[list[int]] = [[] for _ in prompts]
         unfinished = set(range(len(prompts)))
         for _ in range(self._most):
-            chosen = self._pipeline.likeliest(ids, last).tolist()
+            chosen = self._forwards.likeliest(ids, last).tolist()
             tally.add(1)
             unfinished = {row for row in unfinished if chosen[row] not in self._ends}
             if not unfinished:

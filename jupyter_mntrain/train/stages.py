@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
 from jupyter_mntrain.train.activations import keep_less
@@ -14,6 +15,7 @@ from jupyter_mntrain.train.layout import Layout
 from jupyter_mntrain.train.losses import choose_loss
 from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.weights import load_weights, seeded_weights
+from jupyter_mntrain.train.world import World
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -51,6 +53,45 @@ def build_modules(
         stage.leaves_head = loss != "plain"
         keep_less(stage, recipe.memory, device)
     return stages
+
+
+def make_stages(
+    recipe: Recipe,
+    config: Any,
+    layout: Layout,
+    world: World,
+    modules: Mapping[int, StageModule],
+    shape: tuple[int, int],
+    *,
+    trains: bool = True,
+) -> list[PipelineStage]:
+    """Torch's view of a rank's stages.
+
+    Shapes are static: torch would otherwise run an extra forward and backward to find them.
+
+    Args:
+        world: the ranks of the pipeline.
+        shape: sequences of a microbatch, and their length.
+        trains: without it torch takes the stages to want no gradient.
+    """
+    dtype = DTYPES[recipe.model.dtype]
+    ids = torch.empty(shape, dtype=torch.int64, device="meta")
+    hidden, logits = (
+        torch.empty((*shape, width), dtype=dtype, device="meta", requires_grad=trains)
+        for width in (config.hidden_size, config.vocab_size)
+    )
+    return [
+        PipelineStage(
+            module,
+            index,
+            len(layout.stages),
+            world.device,
+            input_args=ids if module.first else hidden,
+            output_args=logits if module.last and not module.leaves_head else hidden,
+            group=world.group,
+        )
+        for index, module in modules.items()
+    ]
 
 
 def _weights(

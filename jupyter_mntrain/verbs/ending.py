@@ -72,7 +72,7 @@ class Save(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = _named(context, args, self.name)
-        before = _saved_step(job.view())
+        before = job.view().saved_step
         job.save()
         with context.screen.progress() as progress:
             saved = job.wait_for_save(after=before, timeout_s=SAVED_WITHIN_S, progress=progress)
@@ -104,10 +104,6 @@ def _job_argument(parser: Parser) -> None:
     parser.argument(
         "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or its beginning"
     )
-
-
-def _saved_step(view: JobView) -> int | None:
-    return view.parts[0].saved_step
 
 
 def _named(context: Context, args: Namespace, verb: str) -> Job:

@@ -242,8 +242,13 @@ export class SeriesStore implements ISeriesSink {
     return [...this.ranks.values()].sort((a, b) => a.who.rank - b.who.rank);
   }
 
+  get hasSteps(): boolean {
+    return [...this.ranks.values()].some(rows => rows.table.length > 0);
+  }
+
+  /** Nothing at all: what was evaluated or written before the first step counts, too. */
   get isEmpty(): boolean {
-    return ![...this.ranks.values()].some(rows => rows.table.length > 0);
+    return !(this.hasSteps || this.evaluation.length || this.texts.length);
   }
 }
 

@@ -178,7 +178,7 @@ def _backward(pipeline: Pipeline, optimiser: Optimiser, batch: Batch) -> tuple[f
 
 
 def _evaluation_error(pipeline: Pipeline, reference: OneProcess, batch: Batch) -> float:
-    total = torch.tensor(pipeline.evaluate(batch), dtype=torch.float64)
+    total = torch.tensor(pipeline.forwards.evaluate(batch), dtype=torch.float64)
     dist.all_reduce(total)
     return abs(total.item() / batch.counted - reference.evaluate(batch))
 
@@ -189,7 +189,7 @@ def _choice_error(pipeline: Pipeline, reference: OneProcess) -> float:
     last = torch.tensor([0, 3, 8])
     worst = 0.0
     for _ in range(3):
-        chosen = pipeline.likeliest(ids, last)
+        chosen = pipeline.forwards.likeliest(ids, last)
         for text, end, one in zip(ids, last, chosen, strict=True):
             logits = reference.next_logits(text[: end + 1])
             worst = max(worst, (logits.max() - logits[one]).item())

@@ -132,10 +132,12 @@ class Canvas:
         return self._fonts[key]
 
     def stroke(self, xs: tuple[float, float], ys: tuple[float, float], stroke: Stroke) -> None:
+        """A straight line; its marker, if it has one, is in the middle."""
         self.figure.add_artist(
             Line2D(
-                [x / WIDTH_PX for x in xs],
-                [1 - y / self.height for y in ys],
+                [x / WIDTH_PX for x in (xs[0], sum(xs) / 2, xs[1])],
+                [1 - y / self.height for y in (ys[0], sum(ys) / 2, ys[1])],
+                markevery=[1],
                 **line_settings(stroke),
             )
         )

@@ -310,9 +310,12 @@ describe('a live view', () => {
     controller.dispose();
   });
 
-  it('keeps what the server sent of samples before the first step', () => {
+  it.each([
+    ['samples', { texts: [written(0)] }],
+    ['an evaluation', { evaluation: { time_s: [1], step: [0], loss: [5.5] } }]
+  ])('keeps what the server sent of %s before the first step', (_, sent) => {
     const controller = new LiveController(JOB_ID, new FakeModel() as any);
-    controller.store.take(series({ ranks: [], job: {}, texts: [written(0)] }));
+    controller.store.take(series({ ranks: [], job: {}, ...sent }));
     controller.takeBundle(bundle({ series: series({ stream: 'kernel' }) }));
     expect(controller.store.stream).toBe('s-1');
     controller.dispose();

@@ -80,8 +80,7 @@ export class LiveController implements IDisposable {
     if (!this.isLive || !this.job) {
       this.job = bundle.job;
     }
-    const { isEmpty, texts } = this.store;
-    if (!this.isLive || (isEmpty && !texts.length)) {
+    if (!this.isLive || this.store.isEmpty) {
       this.store.take({ ...bundle.series, since: 0 });
     }
     this.tell();

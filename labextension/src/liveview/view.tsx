@@ -107,7 +107,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
       />
       <Numbers job={job} store={store} trans={trans} />
       <Starting job={job} trans={trans} />
-      {!store.isEmpty && (
+      {store.hasSteps && (
         <>
           <HeatStrip {...{ store, theme, choice, pick, trans }} />
           <PipelineStrip {...{ store, theme, choice, pick, trans }} />
