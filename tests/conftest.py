@@ -13,6 +13,9 @@ from tests.trusted import install_drivers
 
 _next_host = itertools.count(1)
 
+# Several tests run at once, each on its own: threads of torch would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # What a shell starts in the background ignores Ctrl-C, and so would everything that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -44,6 +44,7 @@ def test_an_unknown_name_is_an_attribute_error():
         jupyter_mntrain.Clutser  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "libraries", "fix"),
     [

@@ -152,6 +152,7 @@ def test_plot_is_a_picture_under_the_cell(notebook):
     assert "image/png" in output.data
 
 
+@pytest.mark.slow
 def test_unloading_takes_everything_away(cluster):
     book = Notebook(cluster)
     shell = book.shell

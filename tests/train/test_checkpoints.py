@@ -57,6 +57,7 @@ def forget(kept: Path, *steps: int) -> None:
         shutil.rmtree(CheckpointDirectory(kept).of(step))
 
 
+@pytest.mark.slow
 def test_what_is_cut_off_goes_on_with_the_same_losses(text: Path, kept: Path) -> None:
     whole = run(text, kept)
     assert sorted(CheckpointDirectory(kept).manifests()) == [3, 6, 9]
@@ -117,6 +118,7 @@ def test_nothing_is_saved_that_nobody_wants(text: Path, kept: Path) -> None:
     assert not saves(kept)
 
 
+@pytest.mark.slow
 def test_a_half_of_a_checkpoint_is_none(text: Path, kept: Path) -> None:
     whole = run(text, kept)
     newest, before = CheckpointDirectory(kept).of(9), CheckpointDirectory(kept).of(6)
@@ -307,6 +309,7 @@ def test_halves_of_two_saves_of_one_step_are_no_whole() -> None:
     assert choose([[Held(first, (0,))], [Held(second, (1,))]]) is None
 
 
+@pytest.mark.slow
 def test_any_interruption_leaves_the_one_before(tmp_path: Path) -> None:
     """Every prefix of what a save does to the disk, on either of two nodes."""
     chance = random.Random(4)
@@ -371,6 +374,7 @@ def test_what_is_asked_reaches_a_rank(tmp_path: Path) -> None:
     assert not ControlReader(environment={}).wants_stop()
 
 
+@pytest.mark.slow
 def test_a_run_saves_when_asked_and_ends_when_asked(
     text: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,20 +76,17 @@ def test_weights_gradients_and_optimizer_are_exact(dtype: str, precision: str, k
     assert estimate.optimizer == sum(one.nbytes for one in optimiser.state().values())
 
 
-def _tensors() -> list[torch.Tensor]:
-    # isinstance would ask objects that warn of being deprecated.
-    return [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
-
-
 def held_bytes(module: StageModule, forward: Any) -> int:
     """What autograd and checkpoints hold after a forward pass, beside weights and its result."""
     weights = {one.untyped_storage().data_ptr() for one in module.weights().values()}
-    gc.collect()
-    before = {id(one) for one in _tensors()}
     saved: list[torch.Tensor] = []
+    gc.freeze()  # so that only what is new is listed
     with saved_tensors_hooks(lambda one: saved.append(one) or one, lambda one: one):  # type: ignore[func-returns-value]
         result = forward()
-    mine = [one for one in _tensors() if id(one) not in before and one is not result]
+    # isinstance would ask objects that warn of being deprecated.
+    new = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
+    gc.unfreeze()
+    mine = [one for one in new if one is not result]
     storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in mine + saved}
     storages.pop(result.untyped_storage().data_ptr(), None)
     return sum(one.nbytes() for place, one in storages.items() if place not in weights)

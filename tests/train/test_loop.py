@@ -34,6 +34,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_a_second_run_is_the_same(text: Path) -> None:
     first = result(text)
     assert (first.rank, first.world_size, first.tokens_per_step) == (0, 1, 64)
@@ -56,6 +57,7 @@ def test_seeds_change_model_and_data_apart(text: Path) -> None:
     assert len({run.losses for run in runs}) == 3
 
 
+@pytest.mark.slow
 def test_it_evaluates_first_between_steps_and_at_the_end_and_trains_the_same(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +85,7 @@ def test_attention_that_cannot_be_trained_here_is_one_line(text: Path, attention
         result(text, f"model.attention={attention}")
 
 
+@pytest.mark.slow
 def test_conversations_are_learned_and_the_model_brings_its_template(
     tmp_path: Path,
 ) -> None:
@@ -107,6 +110,7 @@ def test_bfloat16_trains(text: Path) -> None:
     assert losses[-1] < losses[0] - 0.3
 
 
+@pytest.mark.slow
 def test_clipping_limits_the_step(text: Path) -> None:
     # The reported norm is the one before clipping.
     free, clipped = result(text), result(text, "optimizer.clip_norm=1e-6")

@@ -34,6 +34,7 @@ def text(tmp_path: Path) -> Path:
     return write_text(tmp_path / "text")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [

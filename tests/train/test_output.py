@@ -107,6 +107,7 @@ def test_shards_are_cut_in_order_and_a_large_tensor_has_one_of_its_own() -> None
     assert shards_of({}, 6) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", list(FIELDS))
 def test_a_directory_that_is_trained_with_no_rate_comes_out_as_it_went_in(
@@ -137,6 +138,7 @@ def rows_held_out(text: Path) -> Batch:
     return sample_of(rows_of(held, section), 64)
 
 
+@pytest.mark.slow
 def test_transformers_has_the_loss_that_training_ended_with(text: Path, tmp_path: Path) -> None:
     result = alone(text, *EVALUATE, f"output.directory={tmp_path / 'out'}")
     assert result.evaluations[3] < result.evaluations[0]
@@ -189,6 +191,7 @@ def test_ranks_write_their_own_tensors_each(
     assert f"{loss:.4f}" in said
 
 
+@pytest.mark.slow
 def test_a_directory_in_use_is_refused_before_the_first_step(text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -206,6 +209,7 @@ def test_a_directory_in_use_is_refused_before_the_first_step(text: Path, tmp_pat
         alone(text, "model.preset=llama-tiny", f"output.directory={tmp_path / 'file' / 'out'}")
 
 
+@pytest.mark.slow
 def test_beside_the_checkpoints_where_no_directory_is_named(text: Path, tmp_path: Path) -> None:
     words = ("model.preset=llama-tiny", f"checkpoint.directory={tmp_path / 'saves'}")
     alone(text, *words)

@@ -83,6 +83,7 @@ def curve(events: Any, name: str) -> dict[int, float]:
 # TensorBoard
 
 
+@pytest.mark.slow
 def test_tensorboard_is_beside_the_checkpoints_without_being_asked_for(
     text: Path, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_tensorboard_has_the_recipe_as_text_and_as_hyperparameters(tmp_path: Pat
     assert hparams["model.dtype"].string_value == "float32"
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_replaces_the_steps_it_makes_again(text: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     where = [f"checkpoint.directory={kept}", "checkpoint.interval_steps=4"]
@@ -145,6 +147,7 @@ def test_what_was_told_is_on_disk_although_the_rank_is_killed(tmp_path: Path) ->
     writer.close()
 
 
+@pytest.mark.slow
 def test_without_a_directory_there_is_no_tensorboard(
     text: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,6 +237,7 @@ def test_a_port_that_is_taken_is_said_once_and_training_goes_on(
 # Weights & Biases, Trackio
 
 
+@pytest.mark.slow
 def test_wandb_offline_keeps_the_run_beside_the_checkpoints(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

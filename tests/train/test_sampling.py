@@ -73,6 +73,7 @@ def samples_of(metrics: Path, kind: str = "text", rank: int = 0) -> list[dict[st
     return [one for one in map(json.loads, lines) if one["kind"] == kind]
 
 
+@pytest.mark.slow
 def test_every_evaluation_has_a_text_for_each_prompt(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,6 +93,7 @@ def test_every_evaluation_has_a_text_for_each_prompt(
     assert logged[-1] == f"sample after step {STEPS}: 'each' → {run.samples[STEPS][1]!r}"
 
 
+@pytest.mark.slow
 def test_asking_changes_nothing_of_the_training(text: Path) -> None:
     few = ("train.steps=8", "evaluation.interval_steps=2")
     torch.manual_seed(0)
@@ -155,6 +157,7 @@ def trained(text: Path, metrics: Path, ranks: int, *more: str) -> list[Ended]:
     return ended
 
 
+@pytest.mark.slow
 def test_a_prompt_for_chat_is_the_users_turn_and_the_answer_ends_by_itself(tmp_path: Path) -> None:
     rows = [{"prompt": f"Who are you? {n % 3}", "completion": "I am Samantha."} for n in range(300)]
     data = tmp_path / "chat.jsonl"

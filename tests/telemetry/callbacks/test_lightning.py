@@ -22,6 +22,7 @@ from jupyter_mntrain.train.decoder import model_shape
 from tests.telemetry.callbacks.conftest import Read, evaluations
 
 pytestmark = [
+    pytest.mark.slow,
     # Lightning's words about a small run on a machine of few cores, and what its parts are made of.
     pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*The number of training batches:UserWarning"),

@@ -18,6 +18,8 @@ from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.decoder import model_shape
 from tests.telemetry.callbacks.conftest import Read, evaluations
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 8
 
 
