@@ -45,6 +45,8 @@ export function Plot(props: IPlotProps): JSX.Element {
   const latest = React.useRef(props);
   latest.current = props;
   const [pointed, setPointed] = React.useState<number | null>(null);
+  // uPlot scales its axis when it draws, after this: labels then have their places.
+  const [, setScaled] = React.useState('');
   const right = width < 720 ? 132 : 152;
   const height = chart.height + (showsTime ? 24 : 4);
   // A new plot only where lines come, go or change their looks: else the data is replaced.
@@ -66,7 +68,8 @@ export function Plot(props: IPlotProps): JSX.Element {
       options(
         () => latest.current,
         { width: width - right, height },
-        setPointed
+        setPointed,
+        setScaled
       ),
       data,
       host.current
@@ -86,7 +89,7 @@ export function Plot(props: IPlotProps): JSX.Element {
       }
       made.setData(data, true);
     }
-  });
+  }, [props]);
 
   const labelled = chart.lines.filter(line => !line.isQuiet);
   const values = labelled.map(line =>
@@ -150,7 +153,7 @@ function Labels(props: {
     if (!isReady) {
       return height / 2;
     }
-    const at = plot.valToPos(value, 'y');
+    const at = plot.bbox.top / devicePixelRatio + plot.valToPos(value, 'y');
     return Number.isFinite(at)
       ? Math.min(Math.max(at, 0), chart.height)
       : height / 2;
@@ -256,7 +259,8 @@ function isSame(a: Float64Array, b: Float64Array): boolean {
 function options(
   props: () => IPlotProps,
   size: { width: number; height: number },
-  point: (index: number | null) => void
+  point: (index: number | null) => void,
+  scaled: (axis: string) => void
 ): uPlot.Options {
   const { chart, theme, scale, syncKey, showsTime } = props();
   const index = (key: string) =>
@@ -347,6 +351,11 @@ function options(
       setCursor: [
         plot => {
           point(plot.cursor.left! >= 0 ? (plot.cursor.idx ?? null) : null);
+        }
+      ],
+      draw: [
+        ({ scales: { y }, bbox }) => {
+          scaled([y.min, y.max, bbox.top, bbox.height].join(' '));
         }
       ],
       drawClear: [
