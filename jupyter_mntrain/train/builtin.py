@@ -5,40 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.telemetry.formulas import ModelShape
-from jupyter_mntrain.train.estimate import (
-    MemoryEstimate,
-    StageShape,
-    fitting_loss,
-    memory_estimate,
-)
-from jupyter_mntrain.train.layout import Layout, lay_out
-from jupyter_mntrain.train.recipe import check, parse_recipe
+from jupyter_mntrain.train.estimate import MemoryEstimate
+from jupyter_mntrain.train.forecast import Config, forecast
+from jupyter_mntrain.train.recipe import parse_recipe
 from jupyter_mntrain.train.sections import Recipe
 
 MODEL_PLACE = "~/models/{size}"
 DATA_PLACE = "~/data/chat"
 
-SHAPES = {
+CONFIGS: dict[str, Config] = {
     # Llama 3.2 1B and Llama 2 7B, as their config.json has them.
-    "1b": ModelShape(
-        layers=16,
-        hidden_size=2048,
-        intermediate_size=8192,
-        heads=32,
-        key_value_heads=8,
-        head_dim=64,
-        vocabulary_size=128_256,
-    ),
-    "7b": ModelShape(
-        layers=32,
-        hidden_size=4096,
-        intermediate_size=11_008,
-        heads=32,
-        key_value_heads=32,
-        head_dim=128,
-        vocabulary_size=32_000,
-    ),
+    "1b": {
+        "model_type": "llama",
+        "num_hidden_layers": 16,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+        "tie_word_embeddings": True,
+    },
+    "7b": {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "intermediate_size": 11_008,
+        "num_attention_heads": 32,
+        "vocab_size": 32_000,
+    },
 }
 
 
@@ -48,7 +42,7 @@ class BuiltIn(Record, frozen=True):
     Args:
         about: one line, without a full stop.
         gpus: ranks it is made for.
-        size: of :data:`SHAPES`, that its memory is estimated for; ``None``: it fits anywhere.
+        size: of :data:`CONFIGS`, that its memory is estimated for; ``None``: it fits anywhere.
     """
 
     name: str
@@ -65,61 +59,12 @@ class BuiltIn(Record, frozen=True):
         """Of the rank that will hold most."""
         if self.size is None:
             return None
-        ranks = estimates(self.recipe, SHAPES[self.size], self.gpus)
+        ranks = forecast(self.recipe, CONFIGS[self.size], self.gpus)
         return max(ranks, key=lambda one: one.total)
 
 
 def built_in(name: str) -> BuiltIn | None:
     return next((one for one in BUILT_IN if one.name == name), None)
-
-
-def estimates(recipe: Recipe, shape: ModelShape, ranks: int) -> list[MemoryEstimate]:
-    """By rank, of an even split of a Llama with untied embeddings, on GPUs.
-
-    Raises:
-        RecipeError: the recipe does not fit so many ranks.
-    """
-    check(recipe, ranks, layers=shape.layers)
-    layout = lay_out(recipe, ranks, shape.layers)
-    return [
-        memory_estimate(
-            shape,
-            recipe,
-            [_stage(recipe, shape, layout, index) for index in layout.stages_of(rank)],
-        )
-        for rank in range(layout.world_size)
-    ]
-
-
-def _stage(recipe: Recipe, shape: ModelShape, layout: Layout, index: int) -> StageShape:
-    count, layers = len(layout.stages), len(layout.stages[index])
-    microbatches = recipe.pipeline.microbatches
-    is_first, is_last = index == 0, index == layout.last_stage
-    keeps_all = recipe.pipeline.schedule in {"gpipe", "looped-bfs"}
-    return StageShape(
-        parameters=_parameters(shape, layers, is_first=is_first, is_last=is_last),
-        layers=layers,
-        has_first=is_first,
-        has_last=is_last,
-        in_flight=microbatches if keeps_all else min(count - index, microbatches),
-        loss=fitting_loss(recipe, shape.vocabulary_size),
-        offloads=recipe.memory.offload_activations,
-    )
-
-
-def _parameters(
-    shape: ModelShape, layers: int, *, is_first: bool, is_last: bool
-) -> tuple[tuple[int, ...], ...]:
-    hidden = shape.hidden_size
-    queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    layer: list[tuple[int, ...]] = [
-        *((queries, hidden), (keys, hidden), (keys, hidden), (hidden, queries)),
-        *((shape.intermediate_size, hidden), (shape.intermediate_size, hidden)),
-        *((hidden, shape.intermediate_size), (hidden,), (hidden,)),
-    ]
-    vocabulary = (shape.vocabulary_size, hidden)
-    ends = [*([vocabulary] if is_first else []), *([(hidden,), vocabulary] if is_last else [])]
-    return (*layer * layers, *ends)
 
 
 def _quick_check() -> BuiltIn:

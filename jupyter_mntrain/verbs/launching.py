@@ -22,6 +22,7 @@ from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.train.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.following import follow
+from jupyter_mntrain.verbs.memory import memory_data, memory_of_ranks, memory_text
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
 from jupyter_mntrain.verbs.saved import Saved, find_saved, refuse_gone
 from jupyter_mntrain.verbs.slow_links import slow_link_note
@@ -74,7 +75,7 @@ class Launch(Verb):
         refuse_variable(context, args)
         built = build_spec(context, args)
         if args.dry_run:
-            return dry_run_outcome(built.cluster, built.spec)
+            return dry_run_outcome(built)
         with context.screen.progress() as progress:
             job = start(context, built, progress, waits=args.queue)
         workload = built.workload
@@ -102,7 +103,7 @@ class DryRun(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         built = build_spec(context, args)
-        return dry_run_outcome(built.cluster, built.spec)
+        return dry_run_outcome(built)
 
 
 def spec_options(parser: Parser) -> None:
@@ -265,10 +266,16 @@ def build_spec(context: Context, args: Namespace) -> Built:
     return Built(cluster, spec, workload)
 
 
-def dry_run_outcome(cluster: Cluster, spec: JobSpec) -> Outcome:
-    commands = cluster.dry_run(spec)
+def dry_run_outcome(built: Built) -> Outcome:
+    spec, recipe = built.spec, built.workload.recipe
+    commands = built.cluster.dry_run(spec)
     data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
-    return Outcome(dry_run_text(commands, spec), data)
+    shown = [dry_run_text(commands, spec)]
+    if recipe is not None:
+        memory = memory_of_ranks(recipe, spec, built.cluster.nodes())
+        data["memory"] = memory_data(memory)
+        shown.insert(0, Group(memory_text(memory, recipe), Text()))
+    return Outcome(Group(*shown), data)
 
 
 def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:

@@ -201,6 +201,7 @@ def _recipe(
 ) -> Workload:
     recipe = parse_recipe(text, overrides, name=name)
     every = [*overrides, *_absolute(recipe, directory)]
+    recipe = parse_recipe(text, every, name=name)
     model = Path(recipe.model.path).name if recipe.model.path else recipe.model.preset
     return Workload(
         entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in ("--set", one))),

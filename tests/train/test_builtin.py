@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.train.builtin import BUILT_IN, SHAPES, built_in, estimates
+from jupyter_mntrain.train.builtin import BUILT_IN, CONFIGS, built_in
+from jupyter_mntrain.train.forecast import forecast
 from jupyter_mntrain.train.recipe import check, parse_recipe
 
 GB = 1e9
@@ -13,7 +14,7 @@ GB = 1e9
 @pytest.mark.parametrize("one", BUILT_IN, ids=lambda one: one.name)
 def test_each_can_run_on_as_many_ranks_as_it_is_made_for(one) -> None:
     recipe = one.recipe
-    layers = SHAPES[one.size].layers if one.size else None
+    layers = CONFIGS[one.size]["num_hidden_layers"] if one.size else None
     check(recipe, one.gpus, layers=layers)
     assert f"{one.gpus}gpu" in one.name or one.name == "quick-check"
 
@@ -47,15 +48,14 @@ def test_they_fit_the_cards_that_people_have(name: str, most_gb: float) -> None:
 def test_shards_split_the_optimizer_and_add_their_rows() -> None:
     whole = parse_recipe("", ["model.dtype=bfloat16"])
     split = parse_recipe("", ["model.dtype=bfloat16", "data_parallel.shards=2"])
-    one, half = estimates(whole, SHAPES["1b"], 2)[0], estimates(split, SHAPES["1b"], 4)[0]
+    one, half = forecast(whole, CONFIGS["1b"], 2)[0], forecast(split, CONFIGS["1b"], 4)[0]
     assert half.optimizer == pytest.approx(one.optimizer / 2, rel=1e-6)
     assert half.weights == pytest.approx(one.weights * 1.5, rel=1e-6)
     assert half.gradients == pytest.approx(one.gradients * 1.5, rel=1e-6)
 
 
 def test_all_weights_are_somewhere_once() -> None:
-    shape = SHAPES["7b"]
     for ranks, schedule in ((1, "1f1b"), (2, "zbv"), (4, "interleaved-1f1b"), (4, "eager-1f1b")):
         recipe = parse_recipe(f'[pipeline]\nschedule = "{schedule}"\nmicrobatches = 16')
-        held = estimates(recipe, shape, ranks)
+        held = forecast(recipe, CONFIGS["7b"], ranks)
         assert sum(one.weights for one in held) == 4 * 6_738_415_616

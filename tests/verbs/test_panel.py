@@ -320,8 +320,8 @@ def test_pipelines_side_by_side_send_their_share_each(panel: Panel) -> None:
     assert prediction.links is not None
     there, back = prediction.links
     # No activations, but the gradients of the whole model: four layers of 64 x 64 twice, 64 x 32
-    # twice and 64 x 176 thrice, and a vocabulary of 2048.
-    weights = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 2048 * 64
+    # twice and 64 x 176 thrice, two norms each and one at the end, and a vocabulary of 2048.
+    weights = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 9 * 64 + 2048 * 64
     assert there.bytes_per_step == back.bytes_per_step == pytest.approx(weights * 4 * 2 * 2 / 3)
 
 

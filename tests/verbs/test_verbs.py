@@ -178,6 +178,29 @@ def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text,
     assert cluster.launches == []
 
 
+def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
+    cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
+    members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
+    small = do("dry-run", "r.toml", *members, directory=recipe)
+    assert "Memory, as estimated:\nrank 0 on gpu: weights " in text(small.renderable)
+    assert "too little" not in text(small.renderable)
+    assert [one["node"] for one in as_json(small)["memory"]] == ["gpu", "gpu", "wopr"]
+    changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
+    words = [word for one in changes for word in ("--set", one)]
+    large = do("dry-run", "r.toml", *members, *words, directory=recipe)
+    assert "; its GPU has 25.8 GB, too little beside what CUDA takes. Fix: use more ranks" in text(
+        large.renderable, width=1000
+    )
+    found = as_json(large)["memory"]
+    assert [one["fits"] for one in found] == [False, False, True]
+    assert found[0]["gpu_bytes"] == 24 << 30
+    (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
+    elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
+    gone = f"Memory: {recipe}/gone is not on this machine; each rank says before its first step."
+    assert gone in text(elsewhere.renderable)
+    assert as_json(elsewhere)["memory"] is None
+
+
 def test_a_cell_is_a_job(do, cluster, recipe):
     do("launch", "--set", "train.steps=7", cell="print(1)\n" if False else RECIPE, directory=recipe)
     (spec,) = cluster.launches

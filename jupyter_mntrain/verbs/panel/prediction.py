@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_mntrain.model._record import Record
@@ -9,8 +10,8 @@ from jupyter_mntrain.model.job import Placement
 from jupyter_mntrain.model.node import Capacity
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.telemetry.formulas import ideal_bubble
+from jupyter_mntrain.train.forecast import Config, model_config, parameters
 from jupyter_mntrain.train.layout import Grid
-from jupyter_mntrain.train.recipe import preset_config
 from jupyter_mntrain.train.schedules import KINDS
 from jupyter_mntrain.train.sections import Recipe
 
@@ -76,11 +77,12 @@ def predict(
 def _links(
     recipe: Recipe, placements: Sequence[Placement], capacities: Mapping[str, Capacity | None]
 ) -> tuple[LinkLoad, ...] | None:
-    if recipe.model.path is not None:
+    config = model_config(recipe)
+    if config is None:
         return None
     nodes = [placement.node for placement in placements for _ in placement.ranks]
     traffic: dict[tuple[str, str], float] = {}
-    for part in _traffic(recipe, nodes):
+    for part in _traffic(recipe, config, nodes):
         traffic |= {pair: traffic.get(pair, 0.0) + size for pair, size in part.items()}
     loads = []
     for (sender, receiver), count in traffic.items():
@@ -97,27 +99,19 @@ def _links(
     return tuple(loads)
 
 
-def _traffic(recipe: Recipe, nodes: Sequence[str]) -> Iterator[dict[tuple[str, str], float]]:
+def _traffic(
+    recipe: Recipe, config: Config, nodes: Sequence[str]
+) -> Iterator[dict[tuple[str, str], float]]:
     """Of each pipeline, and of each ring of replicas."""
     width, size = recipe.data_parallel.width, BYTES[recipe.model.dtype]
-    config = preset_config(recipe.model)
-    hidden = int(config["hidden_size"])
-    boundary = recipe.tokens_per_step / width * hidden * size
+    boundary = recipe.tokens_per_step / width * config["hidden_size"] * size
     grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)
     for part in range(width):
         is_v = KINDS[recipe.pipeline.schedule].is_v
         of_part = [nodes[rank] for rank in grid.pipeline_of(part)]
         yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
-    weights = _weights(config, recipe.data.vocabulary_size) * size
+    shapes = parameters(config, config["num_hidden_layers"], is_first=True, is_last=True)
+    weights = sum(map(math.prod, shapes)) * size
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)
-
-
-def _weights(config: Mapping[str, int | str | bool], vocabulary: int) -> int:
-    """How many a preset has, but for its norms."""
-    hidden, wide = int(config["hidden_size"]), int(config["intermediate_size"])
-    keys = hidden * int(config["num_key_value_heads"]) // int(config["num_attention_heads"])
-    layer = 2 * hidden * hidden + 2 * keys * hidden + 3 * wide * hidden
-    ends = 1 if config.get("tie_word_embeddings") else 2
-    return int(config["num_hidden_layers"]) * layer + ends * vocabulary * hidden
