@@ -42,7 +42,9 @@ def model_config(recipe: Recipe) -> Config | None:
     except (OSError, ValueError):
         return None
     is_known = isinstance(config, dict) and config.get("model_type") in FAMILIES
-    return config if is_known and all(isinstance(config.get(k), int) for k in _NEEDED) else None
+    if not is_known:
+        return None
+    return config if all(_is_count(config.get(name)) for name in _NEEDED) else None
 
 
 def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:
@@ -61,6 +63,10 @@ def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]
         memory_estimate(shape, recipe, [stages[index] for index in layout.stages_of(place)])
         for place in range(layout.world_size)
     ]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value > 0
 
 
 def shape_of(config: Config) -> ModelShape:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import shlex
 import socket
 from argparse import Namespace
 from collections.abc import Sequence
@@ -11,18 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.job import JobSpec, Participant
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.train.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.following import follow
-from jupyter_mntrain.verbs.memory import memory_data, memory_of_ranks, memory_text
+from jupyter_mntrain.verbs.memory import RankMemory, memory_note, memory_of_ranks
 from jupyter_mntrain.verbs.parser import Parser, closest, typed
 from jupyter_mntrain.verbs.saved import Saved, find_saved, refuse_gone
 from jupyter_mntrain.verbs.slow_links import slow_link_note
@@ -76,21 +74,23 @@ class Launch(Verb):
         built = build_spec(context, args)
         if args.dry_run:
             return dry_run_outcome(built)
+        memory = built.memory()
         with context.screen.progress() as progress:
             job = start(context, built, progress, waits=args.queue)
         workload = built.workload
         context.screen.say(started_line(job, workload))
         infos = [view.info for view in built.cluster.nodes() if view.info]
-        note = slow_link_note(infos, job.view().attempt.placements)
-        if note:
+        told = (slow_link_note(infos, job.view().attempt.placements), memory_note(memory or ()))
+        notes = [note for note in told if note]
+        for note in notes:
             context.screen.say(Text(f"! {note}", style="yellow"))
         if args.wait:
             return follow(context, args, job)
         if not args.detach and context.screen.in_background:
             context.screen.show(job)
-            return Outcome(data=started_data(job, note), job=job)
+            return Outcome(data=started_data(job, notes), job=job)
         hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
-        return Outcome(hint, started_data(job, note), job=job)
+        return Outcome(hint, started_data(job, notes), job=job)
 
 
 class DryRun(Verb):
@@ -214,6 +214,17 @@ class Built(NamedTuple):
     spec: JobSpec
     workload: Workload
 
+    def memory(self) -> list[RankMemory] | None:
+        """By rank; ``None`` for a script, and where the model is not on this machine.
+
+        Raises:
+            RecipeError: the recipe does not fit the model on so many ranks.
+        """
+        recipe = self.workload.recipe
+        if recipe is None:
+            return None
+        return memory_of_ranks(recipe, self.spec, self.cluster.nodes())
+
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
     """Start it on all of its participants or on none; or leave it with them until that is possible.
@@ -266,33 +277,6 @@ def build_spec(context: Context, args: Namespace) -> Built:
     return Built(cluster, spec, workload)
 
 
-def dry_run_outcome(built: Built) -> Outcome:
-    spec, recipe = built.spec, built.workload.recipe
-    commands = built.cluster.dry_run(spec)
-    data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
-    shown = [dry_run_text(commands, spec)]
-    if recipe is not None:
-        memory = memory_of_ranks(recipe, spec, built.cluster.nodes())
-        data["memory"] = memory_data(memory)
-        shown.insert(0, Group(memory_text(memory, recipe), Text()))
-    return Outcome(Group(*shown), data)
-
-
-def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
-    """Shell that a person could paste on each node, in node-rank order."""
-    parts = []
-    for command in commands:
-        text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")
-        text.append(f"cd {shlex.quote(command.directory)}\n", style="default")
-        for name, value in sorted(command.environment.items()):
-            text.append(f"export {name}={shlex.quote(value)}\n", style="default")
-        text.append(shlex.join(command.argv), style="default")
-        parts += [text, Text()]
-    files = ", ".join(spec.files) or "none"
-    parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
-    return Group(*parts)
-
-
 def started_line(job: Job, workload: Workload) -> Text:
     view = job.view()
     nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
@@ -300,12 +284,12 @@ def started_line(job: Job, workload: Workload) -> Text:
     return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
 
 
-def started_data(job: Job, note: str | None = None) -> dict[str, object]:
+def started_data(job: Job, notes: Sequence[str] = ()) -> dict[str, object]:
     view = job.view()
     nodes = [placement.node for placement in view.attempt.placements]
     data: dict[str, object] = {"job_id": job.id, "state": view.state, "nodes": nodes}
     data["name"] = view.spec.name
-    return data | ({"note": note} if note else {})
+    return data | ({"note": " ".join(notes)} if notes else {})
 
 
 def submitter(context: Context) -> str:

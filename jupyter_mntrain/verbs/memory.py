@@ -18,6 +18,11 @@ from jupyter_mntrain.train.sections import Recipe
 OWN_BYTES = 1 << 30
 """About what CUDA, NCCL and the layer that is just computed take beside the estimate."""
 
+FIX = (
+    'Fix: use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
+    "optimizer that keeps less."
+)
+
 
 class RankMemory(Record, frozen=True):
     """Of one rank.
@@ -67,6 +72,19 @@ def memory_of_ranks(
     return found
 
 
+def memory_note(found: Sequence[RankMemory]) -> str | None:
+    """One line, or ``None`` where all of it fits."""
+    tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
+    if not tight:
+        return None
+    worst = max(tight, key=lambda one: one.estimate.total)
+    others = f", and {len(tight) - 1} more" if len(tight) > 1 else ""
+    return (
+        f"rank {worst.rank} on {worst.node} will hold {worst.estimate.total / 1e9:.1f} GB beside "
+        f"what CUDA takes, and its GPU has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}. {FIX}"
+    )
+
+
 def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
     """A line per rank."""
     if found is None:
@@ -78,11 +96,7 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
         if one.gpu_bytes is not None:
             text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:
-            text.append(
-                ", too little beside what CUDA takes. Fix: use more ranks, more and smaller "
-                'microbatches, memory.checkpointing = "full", or an optimizer that keeps less.',
-                style="yellow",
-            )
+            text.append(f", too little beside what CUDA takes. {FIX}", style="yellow")
     return text
 
 

@@ -194,6 +194,10 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     found = as_json(large)["memory"]
     assert [one["fits"] for one in found] == [False, False, True]
     assert found[0]["gpu_bytes"] == 24 << 30
+    launched = do("launch", "r.toml", *members, *words, "--detach", directory=recipe)
+    note = as_json(launched)["note"]
+    assert note.startswith("rank 0 on gpu will hold 51.0 GB beside what CUDA takes, and its GPU ")
+    assert "25.8 GB, and 1 more. Fix: use more ranks" in note
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
     elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
     gone = f"Memory: {recipe}/gone is not on this machine; each rank says before its first step."

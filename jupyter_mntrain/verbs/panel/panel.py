@@ -20,7 +20,8 @@ from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.job import Participant
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.launching import build_spec, dry_run_text, spec_options, start
+from jupyter_mntrain.verbs.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching import build_spec, spec_options, start
 from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.memory import Memory
@@ -121,13 +122,13 @@ class Panel:
         return f"printf {shlex.quote(cell)} > {file}\n{magic} launch {file} {words}"
 
     def commands(self, form: Form) -> RenderableType:
-        """What every node would run.
+        """What every node would run, and what each rank would take.
 
         Raises:
             MntrainError: as ``launch``.
         """
         built = build_spec(self._launch_context(), self._launch_args(form))
-        return dry_run_text(built.cluster.dry_run(built.spec), built.spec)
+        return dry_run_outcome(built).renderable
 
     def launch(self, form: Form, progress: Progress) -> Job:
         """Start what is chosen on all nodes or on none, and remember the choices.
