@@ -26,6 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.formulas import ModelShape
+from jupyter_mntrain.train.forecast import shape_of
 from jupyter_mntrain.train.presets import FAMILIES
 from jupyter_mntrain.train.recipe import preset_config
 from jupyter_mntrain.train.sections import ModelSection
@@ -126,16 +127,7 @@ def model_directory(section: ModelSection) -> Path:
 
 def model_shape(config: Any) -> ModelShape:
     """What the FLOPs of this config depend on."""
-    heads = config.num_attention_heads
-    return ModelShape(
-        layers=config.num_hidden_layers,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        heads=heads,
-        key_value_heads=config.num_key_value_heads,
-        head_dim=getattr(config, "head_dim", None) or config.hidden_size // heads,
-        vocabulary_size=config.vocab_size,
-    )
+    return shape_of(config.to_dict())
 
 
 def published_config(config: Any, dtype: torch.dtype) -> Any:

@@ -70,7 +70,7 @@ def _is_count(value: object) -> bool:
 
 
 def shape_of(config: Config) -> ModelShape:
-    """As :func:`~jupyter_mntrain.train.decoder.model_shape` of a config of transformers."""
+    """What memory and FLOPs depend on."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     usual = _HEAD_DIMS.get(config.get("model_type", ""), hidden // heads)
     return ModelShape(

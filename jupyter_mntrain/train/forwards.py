@@ -51,7 +51,6 @@ class Forwards:
         self._modules = modules
         self._renew = renew
         self._loss = loss
-        self._has_last = layout.last_stage in modules
         self._evaluator: Any = None
         self._sampler: Any = None
 
@@ -77,9 +76,8 @@ class Forwards:
         with self._not_training():
             for part in batch.parts(each, at_least=rounds):
                 filled = part.filled(each).to(self._world.device)
-                losses: list[torch.Tensor] | None = [] if self._has_last else None
-                run(self._evaluator.eval, self._modules, filled, losses)
-                total += sum(loss.item() for loss in losses or [])
+                losses = run(self._evaluator.eval, self._modules, filled)
+                total += sum(loss.item() for loss in losses)
                 tally.add(len(part))
         tally.end()
         return total
@@ -97,11 +95,10 @@ class Forwards:
         ids, last = ids.to(device), last.to(device)
         if self._sampler is None:
             self._sampler = self._runtime((ids.shape[0], ids.shape[1]), 1, self._choose)
-        chosen: list[torch.Tensor] | None = [] if self._has_last else None
         positions = torch.arange(ids.shape[1], device=device).expand_as(ids)
         texts = Batch(ids, last, positions, len(last))
         with self._not_training(), _as_written(self._recipe):
-            run(self._sampler.eval, self._modules, texts, chosen)
+            chosen = run(self._sampler.eval, self._modules, texts)
         found = chosen[0] if chosen else torch.empty_like(last)
         source = self._world.in_job(self._layout.last_rank)
         dist.broadcast(found, source, group=self._world.group)
@@ -144,25 +141,27 @@ class Forwards:
 
 
 def run(
-    schedule: Callable[..., Any],
-    modules: Mapping[int, StageModule],
-    batch: Batch,
-    losses: list[torch.Tensor] | None,
-) -> None:
+    schedule: Callable[..., Any], modules: Mapping[int, StageModule], batch: Batch
+) -> list[torch.Tensor]:
     """Call a schedule of torch's with what the rank of these stages has for it.
 
     Args:
         batch: its labels are what the loss is handed; of any shape that begins with a sequence's.
-        losses: where the last stage is: filled with one of each microbatch.
+
+    Returns:
+        The loss of each microbatch, where the last stage is; none elsewhere.
     """
+    has_last = any(module.last for module in modules.values())
+    losses: list[torch.Tensor] | None = [] if has_last else None
     schedule(
         *((batch.inputs,) if any(module.first for module in modules.values()) else ()),
-        target=batch.labels if any(module.last for module in modules.values()) else None,
+        target=batch.labels if has_last else None,
         losses=losses,
         # On every rank: without them gradients are wrong, silently (measured).
         position_ids=batch.positions,
         return_outputs=False,
     )
+    return losses or []
 
 
 def _as_written(recipe: Recipe) -> AbstractContextManager[None]:

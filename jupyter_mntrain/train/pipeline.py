@@ -167,8 +167,9 @@ class Pipeline:
         mine = batch.share(grid.part_of(self._groups.rank), grid.width)
         self._renew()
         for part in mine.parts(len(mine) // self._recipe.train.accumulation):
-            for loss in self._run_schedule(part.to(self._world.device)):
-                total += loss
+            here = part.to(self._world.device)
+            for loss in run(self._schedule.step, self._modules, here):
+                total += loss.detach()
         return total / grid.shards
 
     def share_gradients(self) -> None:
@@ -253,11 +254,6 @@ class Pipeline:
             f"{max(links.compute_s) * 1e3:.0f} ms, sending one there and back "
             f"{max(links.transfer_s) * 1e3:.0f} ms"
         )
-
-    def _run_schedule(self, batch: Batch) -> list[torch.Tensor]:
-        losses: list[torch.Tensor] | None = [] if self._has_last else None
-        run(self._schedule.step, self._modules, batch, losses)
-        return [loss.detach() for loss in losses or []]
 
     def _make_loss(self) -> Loss:
         last = self._modules.get(self._layout.last_stage)

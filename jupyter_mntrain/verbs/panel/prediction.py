@@ -10,12 +10,11 @@ from jupyter_mntrain.model.job import Placement
 from jupyter_mntrain.model.node import Capacity
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.telemetry.formulas import ideal_bubble
+from jupyter_mntrain.train.estimate import WIDTHS
 from jupyter_mntrain.train.forecast import Config, model_config, parameters
 from jupyter_mntrain.train.layout import Grid
 from jupyter_mntrain.train.schedules import KINDS
 from jupyter_mntrain.train.sections import Recipe
-
-BYTES = {"float32": 4, "bfloat16": 2}
 
 
 class LinkLoad(Record, frozen=True):
@@ -103,7 +102,7 @@ def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
     """Of each pipeline, and of each ring of replicas."""
-    width, size = recipe.data_parallel.width, BYTES[recipe.model.dtype]
+    width, size = recipe.data_parallel.width, WIDTHS[recipe.model.dtype]
     boundary = recipe.tokens_per_step / width * config["hidden_size"] * size
     grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)
     for part in range(width):
