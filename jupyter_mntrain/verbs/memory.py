@@ -86,13 +86,15 @@ def memory_note(found: Sequence[RankMemory]) -> str | None:
 
 
 def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
-    """A line per rank."""
+    """Of each rank, its parts and their sum."""
     if found is None:
         where = f"{recipe.model.path} is not on this machine"
         return Text(f"Memory: {where}; each rank says before its first step.", style="dim")
     text = Text("Memory, as estimated:")
     for one in found:
-        text.append(f"\nrank {one.rank} on {one.node}: {one.estimate}")
+        # The sum on a line of its own: a notebook cuts long lines off at its right edge.
+        parts, _, total = str(one.estimate).rpartition(" = ")
+        text.append(f"\nrank {one.rank} on {one.node}: {parts}\n  = {total}")
         if one.gpu_bytes is not None:
             text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:
