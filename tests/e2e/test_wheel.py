@@ -47,6 +47,14 @@ def test_the_wheel_holds_no_tests_and_no_sources_of_the_extension(wheel):
     assert not any(name.startswith("jupyter_mntrain/labextension/") for name in wheel.namelist())
 
 
+def test_the_wheel_brings_its_license(wheel):
+    folder = "jupyter_mntrain-0.1.0.dist-info"
+    assert wheel.read(f"{folder}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
+    metadata = wheel.read(f"{folder}/METADATA").decode().splitlines()
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "License-File: LICENSE" in metadata
+
+
 def test_the_extension_is_small(wheel):
     scripts = [
         entry.file_size
