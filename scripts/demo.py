@@ -1,4 +1,4 @@
-"""Two agents as two nodes on this machine, and the quickstart notebook through a real kernel."""
+"""Run a notebook through a real kernel, with two agents on this machine as two nodes."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipy
 FIRST = "quickstart"
 NODES = {"node1": "127.0.0.2", "node2": "127.0.0.3"}
 READY_S = 30.0
-CELL_S = 240
+CELL_S = 1200
+"""Far more than any cell takes on two cores: a slow machine is no reason to give up."""
 STOP_S = 10.0
 HISTORY_S = 15.0
 INTERRUPTED = 130
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why."""
+    """The demo cannot continue; the message says why."""
 
 
 @dataclass
 class Node:
-    """One agent and where it keeps its things."""
+    """An agent's process and its state directory."""
 
     name: str
     address: str
@@ -65,11 +66,11 @@ def main() -> int:
     parser.add_argument(
         "--notebook", choices=NOTEBOOKS, default=FIRST, metavar="NAME", help=", ".join(NOTEBOOKS)
     )
-    parser.add_argument("--lab", action="store_true", help="open JupyterLab on the notebook")
+    parser.add_argument("--lab", action="store_true", help="open JupyterLab with the notebook")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     parser.add_argument("--output", type=Path, default=ROOT / "demo-output", metavar="FOLDER")
     arguments = parser.parse_args()
-    # A terminated demo unwinds like an interrupted one: everything it started is ended.
+    # SIGTERM unwinds like Ctrl-C, so everything that the demo started is ended.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def main() -> int:
     nodes: list[Node] = []
     os.environ |= {
         "MNTRAIN_CLUSTER": cluster,
-        # The cluster lives as long as the demo; its keys are nobody's business afterwards.
+        # The cluster exists only as long as the demo: its keys must not stay behind.
         "XDG_CONFIG_HOME": str(state / "config"),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
@@ -94,7 +95,7 @@ def main() -> int:
     except DemoError as error:
         print(f"scripts/demo: {error}", file=sys.stderr)
         for node in nodes:
-            print(f"── the end of {node.name}'s log\n{tail(node.log)}", file=sys.stderr)
+            print(f"── last lines of {node.name}'s log\n{tail(node.log)}", file=sys.stderr)
         return 1
     finally:
         # A second Ctrl-C must not leave half of it running.
@@ -105,7 +106,7 @@ def main() -> int:
 
 
 def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
-    """Both agents, each on a core of its own if there are two, joined; their addresses."""
+    """Start both agents, each on its own core if possible, and let them join; their addresses."""
     cores = sorted(os.sched_getaffinity(0))
     port = free_port(list(NODES.values()))
     addresses = [f"{address}:{port}" for address in NODES.values()]
@@ -118,7 +119,7 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
             if shutil.which("taskset"):
                 command = ["taskset", "-c", str(cores[index % len(cores)]), *command]
             with (state / f"{name}.log").open("wb") as log:
-                # A session of its own: Ctrl-C is for the demo, which then ends its nodes in order.
+                # In its own session: Ctrl-C reaches only the demo, which ends its nodes in order.
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -139,13 +140,13 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
 
 
 def are_up(cluster: Cluster) -> bool:
-    """Whether all nodes are, after half a second at the latest."""
+    """Whether all nodes are up; returns within half a second."""
     known = cluster.wait_for_nodes(len(NODES), 0.5)
     return [node.liveness for node in known] == ["up"] * len(NODES)
 
 
 def stop_nodes(nodes: list[Node]) -> None:
-    """The agents, and every process of every job: jobs outlive agents by design."""
+    """End the agents and all processes of all jobs: jobs outlive agents by design."""
     for node in nodes:
         node.process.terminate()
     for node in nodes:
@@ -159,28 +160,28 @@ def stop_nodes(nodes: list[Node]) -> None:
 
 
 def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -> int:
-    """Run the notebook, keep it, print and write the figures."""
+    """Run the notebook, keep it executed, print its last job and write the figures."""
     notebook = NOTEBOOKS[arguments.notebook]
     target = arguments.output.resolve() / notebook.name
-    print(f"running {notebook.relative_to(ROOT)}, about a minute and a half", flush=True)
+    print(f"running {notebook.relative_to(ROOT)}, which takes minutes; each cell:", flush=True)
     run_notebook(notebook, target)
     with Cluster(cluster, addresses=addresses) as watched:
         watched.wait_for_nodes(len(NODES), READY_S)
         job = last_job(watched)
         history = job.wait_for_history(HISTORY_S)
         summary = job.summary()
-        # A pipe has no width; rows must not fold there.
+        # A pipe has no width: rows must not wrap there.
         width = None if sys.stdout.isatty() else 140
         Console(width=width).print(status_view(summary, history))
-    print(f"\nthe executed notebook, with its plots: {target}")
+    print(f"\nthe executed notebook with its plots: {target}")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures(summary, target), indent=2) + "\n")
-    # Others end with jobs that are meant to fail; a cell that is not has raised by now.
+    # Other notebooks end with a job that is meant to fail. A cell that must not fail has raised.
     return 0 if summary.state == "succeeded" or arguments.notebook != FIRST else 1
 
 
 def last_job(cluster: Cluster) -> Job:
-    """The job the notebook launched, found from outside as any later driver would."""
+    """The job that the notebook launched last, found from outside like any later driver does."""
     jobs = cluster.jobs()
     if not jobs:
         raise DemoError("the notebook launched no job")
@@ -190,7 +191,7 @@ def last_job(cluster: Cluster) -> Job:
 def run_notebook(source: Path, target: Path) -> None:
     """Execute a notebook and write it to ``target``, also when a cell fails.
 
-    nbclient takes over signal handlers of the loop it runs in: it gets a thread of its own, and
+    nbclient replaces the signal handlers of its event loop, so it runs in a thread of its own and
     Ctrl-C stays with the demo.
     """
     notebook = nbformat.read(source, as_version=4)
@@ -228,14 +229,14 @@ def run_notebook(source: Path, target: Path) -> None:
 
 
 def _kernel() -> AsyncKernelManager:
-    """A kernel of this environment, whatever kernel specs the user has."""
+    """A kernel of this environment, independent of the user's kernel specs."""
     kernel = AsyncKernelManager()
     kernel.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     return kernel
 
 
 def _cancel(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    """Let nbclient end its kernel; then its thread ends."""
+    """Cancel nbclient, which ends its kernel, and wait for its thread."""
     with contextlib.suppress(RuntimeError):
         for task in asyncio.all_tasks(loop):
             loop.call_soon_threadsafe(task.cancel)
@@ -248,7 +249,7 @@ def _say(cell: Any, **_: Any) -> None:
 
 
 def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
-    """What ``--json`` writes."""
+    """The figures that ``--json`` writes."""
     return {
         "job_id": summary.job_id,
         "state": summary.state,
@@ -275,11 +276,19 @@ def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
 
 
 def open_lab(notebook: Path, output: Path) -> int:
-    """JupyterLab on a copy of the notebook, until it or the demo is ended."""
-    target = output.resolve() / notebook.name
-    shutil.copy(notebook, target)
-    print(f"JupyterLab on {target}; Ctrl-C ends it and both nodes", flush=True)
-    # As the default address, not as an argument: the printed one then leads to the notebook too.
+    """Run JupyterLab with a copy of the notebook until it or the demo is ended.
+
+    The copy has a folder of its own, beside notebooks that were executed, and keeps what was
+    changed in it last time.
+    """
+    target = output.resolve() / "lab" / notebook.name
+    if target.exists():
+        print(f"opening your copy of last time; delete {target} to start afresh", flush=True)
+    else:
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(notebook, target)
+    print(f"JupyterLab with {target}; Ctrl-C ends it and both nodes", flush=True)
+    # As the default URL, not as an argument: the printed URL then leads to the notebook, too.
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={target.parent}"]
     command.append(f"--LabApp.default_url=/lab/tree/{target.name}")
     if os.geteuid() == 0:
@@ -297,7 +306,7 @@ def open_lab(notebook: Path, output: Path) -> int:
 
 
 def free_port(addresses: list[str]) -> int:
-    """A port that is free on all of them, above the range that is given out by itself."""
+    """A port that is free on all addresses and outside the ephemeral range."""
     for _ in range(100):
         port = 10_000 + secrets.randbelow(20_000)
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

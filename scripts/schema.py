@@ -1,4 +1,4 @@
-"""Prints the JSON schema of everything the Jupyter server and the page say to each other."""
+"""Print the JSON schema of all messages between the Jupyter server and the page."""
 
 import json
 
@@ -27,9 +27,9 @@ RECORDS = (
 
 _, definitions = msgspec.json.schema_components(RECORDS, ref_template="#/definitions/{name}")
 for definition in definitions.values():
-    # A page may hear from a newer server; without this every type is open to any key.
+    # Without this the generator opens every type to arbitrary keys.
     definition["additionalProperties"] = False
-    # Columns, not tuples of one length: the generator spells 0..n items out otherwise.
+    # Defaults would make the generator enumerate tuples of every length instead of an array.
     for field in definition.get("properties", {}).values():
         field.pop("default", None)
 print(
