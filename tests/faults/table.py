@@ -1,6 +1,7 @@
-"""What was measured of each fault, and the page that says it.
+"""The page docs/faults.md: a table of measured faults, and one of the places where ranks wait.
 
-``MNTRAIN_WRITE_FAULTS=1`` writes it into docs/faults.md.
+``MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults`` measures every row and writes the page.
+``python -m tests.faults.table`` writes it with the rows that were measured last.
 """
 
 from __future__ import annotations
@@ -13,6 +14,30 @@ from jupyter_mntrain.model.sites import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 
+INTRODUCTION = """\
+# Faults and what the program reports
+
+Measured by `tests/faults` on simulated hosts that share two cores: two ranks on two nodes, Gloo,
+steps of 0.1 s. "Known after" is the time from the fault until a driver on a third node reports it.
+A job without progress is reported as stalled after 10 s or three steps, whichever is longer; before
+its first step, after 60 s if all ranks are waiting. The last column was measured separately, with
+torchrun alone on the same hosts. The GPU memory error is raised by the test, without a GPU.
+
+`MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this page.
+`python -m tests.faults.chaos` injects several of these faults at random, by seed.
+"""
+
+PLACES = """
+## Where ranks wait for each other
+
+When a job stalls, mntrain collects the stacks of its ranks and recognizes these places by their
+frames. The tests hang real ranks in all of them but two: waiting to send, and waiting for a GPU.
+
+| a rank … | fix if other ranks are elsewhere | fix if all ranks are there and the links work |
+| --- | --- | --- |"""
+
+HEADER = "| fault | known after | what is reported | fix | torchrun alone |"
+NOT_MEASURED = "–"
 
 _OF_THE_TEST = re.compile(r"/(tmp|run)/\S*?/(?=kept|jobs)")
 """Where the simulated hosts keep their files."""
@@ -23,7 +48,7 @@ class Outcome(NamedTuple):
 
     Args:
         detected_s: from the fault until a driver knows; ``None`` where nothing has to be known.
-        alone: what torchrun says of it by itself.
+        alone: what torchrun reports by itself.
     """
 
     fault: str
@@ -37,32 +62,26 @@ measured: list[Outcome] = []
 
 
 def page(rows: list[Outcome]) -> str:
-    lines = [
-        "# What goes wrong, and what is said of it",
-        "",
-        "Measured by `tests/faults` on simulated hosts, two ranks on two nodes with Gloo and steps",
-        "of 0.1 s, on two cores: from the fault until a driver on a third node knows it by name.",
-        "A job that does not get on is called stalled after 10 s or three steps, and after 60 s",
-        "before its first step. `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` writes this",
-        "page. What torchrun says by itself was measured before, with the same hosts.",
-        "`python -m tests.faults.chaos` lets several of them happen at random, by seed.",
-        "",
-        "| fault | known after | what is said | fix | torchrun alone |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    lines = [INTRODUCTION, HEADER, "| --- | --- | --- | --- | --- |"]
     for row in rows:
         says = _OF_THE_TEST.sub("…/", row.says)
-        took = "–" if row.detected_s is None else f"{row.detected_s:.1f} s"
+        took = NOT_MEASURED if row.detected_s is None else f"{row.detected_s:.1f} s"
         lines.append(f"| {row.fault} | {took} | {says} | {row.fix} | {row.alone} |")
-    lines += [
-        "",
-        "## Where ranks wait for each other for ever",
-        "",
-        "When a job stalls, its ranks are asked for their stacks. Each of these places is known by",
-        "its frames (`tests/agent/test_sites.py` has real ranks hang in them).",
-        "",
-        "| a rank … | if others are elsewhere | if all are there, and data gets through |",
-        "| --- | --- | --- |",
-    ]
+    lines += [PLACES]
     lines += [f"| {one.is_in} | {one.differ} | {one.together} |" for one in MEANINGS.values()]
     return "\n".join([*lines, ""])
+
+
+def rows_of(text: str) -> list[Outcome]:
+    """The measured rows of a page."""
+    table = text.partition(HEADER)[2].partition("\n\n")[0]
+    rows = []
+    for line in table.splitlines()[2:]:
+        fault, took, says, fix, alone = (cell.strip() for cell in line.split("|")[1:-1])
+        detected_s = None if took == NOT_MEASURED else float(took.removesuffix(" s"))
+        rows.append(Outcome(fault, detected_s, says, fix, alone))
+    return rows
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(rows_of(PAGE.read_text())))

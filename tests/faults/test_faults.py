@@ -93,14 +93,14 @@ FAILS = [
         on_second(Bench.torchrun, signal.SIGKILL),
         r"torchrun was killed by SIGKILL",
         10,
-        "its rank goes on as an orphan; nobody notices",
+        "its rank keeps running as an orphan, unnoticed",
     ),
     Fails(
         "the attempt's keeper gets SIGKILL",
         on_second(Bench.keeper, signal.SIGKILL),
         r"the attempt's keeper was killed",
         10,
-        "there is none",
+        "torchrun has no keeper",
     ),
 ]
 
@@ -117,7 +117,7 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
             PATIENCE_S,
         )
         assert seen["node"] == row.node
-        fix = seen["cause_fix"] or "what it says"
+        fix = seen["cause_fix"] or "see the cause"
         measured.append(
             Outcome(row.fault, took_s, f"{seen['node']}: {seen['cause']}", fix, row.alone)
         )
@@ -189,7 +189,7 @@ STALLS = [
         "nothing for 30 minutes, then 'timed out waiting for recv' on the others",
     ),
     Stalls(
-        "rank is stuck in code of its own",
+        "rank is stuck in its own code",
         busy,
         r"rank 1 on node2 is in load_shard .*, and the others wait for it",
         "see its stacks",
@@ -261,14 +261,14 @@ def wrong_mtu(bench: Bench) -> Iterator[None]:
 
 STARTS = [
     Stalls(
-        "a firewall on a node lets nobody in but on the rendezvous port",
+        "a node's firewall admits only the rendezvous port",
         one_way_firewall,
         r"node2 cannot connect to node1 over eth1, though node1 can connect to node2",
         r"let node2 connect to node1",
         "hangs in init_process_group or at the first send",
     ),
     Stalls(
-        "two nodes use packets larger than the switch carries",
+        "two nodes use a larger MTU than the switch",
         wrong_mtu,
         r"large packets from node\d do not get through over eth1",
         r"mtu 1500",
@@ -310,7 +310,7 @@ def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
         role = "the head's agent" if which == "first" else "another node's agent"
         measured.append(
             Outcome(
-                f"{role} gets SIGKILL; the job goes on",
+                f"{role} gets SIGKILL; the job keeps running",
                 took_s,
                 f"{host.name}: {seen['reason']}",
                 "",
@@ -342,7 +342,7 @@ def test_an_agent_that_is_frozen_is_lost_in_six_seconds_and_found_again(bench: B
             bench.signal(agent, signal.SIGCONT)
         measured.append(
             Outcome(
-                "an agent gets SIGSTOP; the job goes on",
+                "an agent gets SIGSTOP; the job keeps running",
                 took_s,
                 f"node2: {seen['reason']}",
                 "",
@@ -460,7 +460,7 @@ def test_a_node_that_loses_power_is_lost_in_six_seconds_and_named(bench: Bench) 
                 took_s,
                 stalled["stall"],
                 stalled["fix"],
-                "nothing until TCP gives up, or 30 minutes",
+                "nothing until TCP times out, or for 30 minutes",
             )
         )
         for interface in (DATA, MANAGEMENT):

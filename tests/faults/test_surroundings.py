@@ -67,7 +67,7 @@ def test_a_port_that_is_stolen_between_lease_and_start_costs_an_attempt(bench: B
             Outcome(
                 "another program takes the port between lease and start",
                 took_s,
-                f"{seen['node']}: {seen['cause']}; with --restarts it then runs on another port",
+                f"{seen['node']}: {seen['cause']}; with --restarts it starts again on another port",
                 seen["cause_fix"],
                 "one node fails, the others wait 10 minutes for it",
             )
@@ -111,7 +111,7 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
                 "a script is missing on one node",
                 took_s,
                 f"{seen['node']}: {seen['cause']}",
-                "what it says",
+                "see the cause",
                 "one node fails, the others wait 10 minutes for it",
             )
         )
@@ -135,10 +135,10 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
         assert "Read-only file system" in seen["cause"]
         measured.append(
             Outcome(
-                "the directory for checkpoints is read-only on a node",
+                "the checkpoint directory is read-only on a node",
                 took_s,
                 seen["cause"],
-                "what it says",
+                "see the cause",
                 "an error at the first save, hours later",
             )
         )
@@ -165,10 +165,10 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
         )
         measured.append(
             Outcome(
-                "the disk for checkpoints is full on a node; the job goes on",
+                "the checkpoint disk is full on a node; the job keeps running",
                 took_s,
                 line.partition("] ")[2],
-                "what it says",
+                "see the cause",
                 "an exception in the middle of a save, and half a checkpoint",
             )
         )
@@ -243,7 +243,7 @@ def test_a_clock_that_jumps_changes_nothing(bench: Bench, tmp_path: Path, jump_s
         bench.run("stop", bench.job)
         until(lambda: bench.latest["state"] == "cancelled", "the end", PATIENCE_S)
         bench.nothing_is_left()
-    said = "nothing; steps, heartbeats, restart and the order of causes are as without"
+    said = "nothing: steps, heartbeats, restart and the order of causes are unaffected"
     measured.append(
         Outcome(
             f"a node's clock jumps by {jump_s / 3600:+.0f} h",
@@ -271,8 +271,8 @@ def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> 
     finally:
         for path, text in zip(files, before, strict=True):
             path.write_text(text)
-    said = f"nothing; the first step comes {took_s:.0f} s after the launch, timeouts included"
-    alone = "6 s for each rendezvous; with a host name in it, it fails"
+    said = f"nothing: the first step comes {took_s:.0f} s after the launch, timeouts included"
+    alone = "6 s per rendezvous; fails if its endpoint is a host name"
     measured.append(Outcome("the name server does not answer", None, said, "", alone))
 
 
@@ -294,7 +294,7 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
                 0.0,
                 " ".join(said["error"].partition(" Fix:")[0].split()).removeprefix("mntrain: "),
                 "install the same, or --mixed-versions",
-                "works or hangs, as luck has it",
+                "works or hangs, unpredictably",
             )
         )
 
@@ -305,7 +305,9 @@ def test_the_slow_network_is_taken_if_it_is_named_and_that_is_told(bench: Bench)
         assert "The ranks talk over eth0 (100" in said["note"]
         assert "eth1, which all of these nodes have, carries 1" in said["note"]
         note, _, fix = said["note"].partition(" Fix: ")
-        measured.append(Outcome("the management network is named", 0.0, note, fix, "a slow job"))
+        measured.append(
+            Outcome("the slow management network is chosen", 0.0, note, fix, "a slow job")
+        )
 
 
 # Who drives

@@ -1,0 +1,11 @@
+"""The page of faults: its words and its table of places are those of the program."""
+
+from __future__ import annotations
+
+from tests.faults.table import PAGE, page, rows_of
+
+
+def test_the_page_is_current():
+    text = PAGE.read_text()
+    assert len(rows_of(text)) >= 25
+    assert page(rows_of(text)) == text, "Fix: python -m tests.faults.table"
