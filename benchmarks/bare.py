@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from jupyter_mntrain.train.batches import Batch
+from jupyter_mntrain.train.data.batches import Batch
 
 
 def step(

@@ -82,10 +82,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """One side, in this process: seconds of each step, and what belongs to them."""
     import torch
 
+    from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
     from jupyter_mntrain.telemetry.gemm import device_peak
-    from jupyter_mntrain.train.decoder import model_shape, read_config
-    from jupyter_mntrain.train.recipe import parse_recipe
+    from jupyter_mntrain.train.model.decoder import model_shape, read_config
     from jupyter_mntrain.train.world import join_world
 
     case = CASES[arguments.model[0]]
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def _batches(case: Case, steps: int) -> list[Any]:
     import torch
 
-    from jupyter_mntrain.train.batches import Batch
+    from jupyter_mntrain.train.data.batches import Batch
 
     generator = torch.Generator().manual_seed(0)
     positions = torch.arange(case.length).expand(case.batch, -1)
@@ -140,11 +140,11 @@ def _batches(case: Case, steps: int) -> list[Any]:
 
 def _ours(recipe: Any, config: Any, world: Any, batches: list[Any], stages: int) -> Iterator[float]:
     """The trainer's own step, but for data, checkpoints and reports; the loss of each."""
-    from jupyter_mntrain.train.layout import Grid, Layout
-    from jupyter_mntrain.train.optimiser import Optimiser
-    from jupyter_mntrain.train.pipeline import Pipeline
-    from jupyter_mntrain.train.stages import build_modules
-    from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
+    from jupyter_mntrain.recipe.layout import Grid, Layout
+    from jupyter_mntrain.train.model.stages import build_modules
+    from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+    from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+    from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
     from jupyter_mntrain.train.world import Groups
 
     layers = config.num_hidden_layers

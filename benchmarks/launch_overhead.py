@@ -18,7 +18,7 @@ from statistics import median
 
 from benchmarks.loopback import ADDRESSES, two_agents, until
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec
 
 LIMIT_S = 1.0
 SCRIPT = """

@@ -128,10 +128,10 @@ def _load(arguments: argparse.Namespace) -> dict[str, float]:
     """One rank's figures: baseline, peaks while loading and with the first writes, in bytes."""
     import torch
 
-    from jupyter_mntrain.train.decoder import read_config
-    from jupyter_mntrain.train.layout import lay_out
-    from jupyter_mntrain.train.recipe import parse_recipe
-    from jupyter_mntrain.train.stages import build_modules
+    from jupyter_mntrain.recipe.layout import lay_out
+    from jupyter_mntrain.recipe.parse import parse_recipe
+    from jupyter_mntrain.train.model.decoder import read_config
+    from jupyter_mntrain.train.model.stages import build_modules
     from jupyter_mntrain.train.world import join_world
 
     settings = [f"model.path={arguments.directory}", f"model.dtype={arguments.dtype}"]

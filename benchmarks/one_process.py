@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from jupyter_mntrain.train.recipe import Recipe, parse_recipe
+from jupyter_mntrain.recipe.parse import Recipe, parse_recipe
 
 WARM_UP = 2
 """First steps allocate: they do not count."""

@@ -15,7 +15,7 @@ from statistics import median
 
 from benchmarks.loopback import two_agents, until
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.job import TERMINAL, JobSpec
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 
 LIMIT_S = 15.0
 INTERVAL_STEPS = 20

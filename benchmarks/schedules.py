@@ -17,7 +17,7 @@ from statistics import median
 
 import msgspec
 
-from jupyter_mntrain.model.metrics import RankStep
+from jupyter_mntrain.model.records.metrics import RankStep
 from tests.netlab import DATA, Host, own_lab
 
 STEPS, WARM_UP = 14, 5

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from benchmarks.loopback import two_agents, until
-from jupyter_mntrain.agent.processes import environment_of
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.model.environment import JOB_VARIABLE
-from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec
 
 LIMIT_S = 3.0
 SCRIPT = """

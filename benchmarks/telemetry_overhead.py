@@ -58,10 +58,10 @@ def main() -> int:
     arguments = _arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.telemetry import Recorder
     from jupyter_mntrain.train.loop import Trainer
-    from jupyter_mntrain.train.recipe import parse_recipe
-    from jupyter_mntrain.train.stopwatch import StageMeter
+    from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
     from jupyter_mntrain.train.world import join_world
 
     steps = 2 * (arguments.pairs + WARMUP_PAIRS)

@@ -74,7 +74,7 @@ def worker(recipe: str, cores: list[int], steps: int) -> None:
 
 def _measure(recipe: Path, metrics: Path, cores: list[int], steps: int) -> Rates:
     """Tokens per second and computing share, from the trainer's own samples."""
-    from jupyter_mntrain.model.metrics import RankStep, sample_decoder
+    from jupyter_mntrain.model.records.metrics import RankStep, sample_decoder
 
     this = ["-m", "benchmarks.throughput", "--worker", str(recipe)]
     this += ["--cores", ",".join(map(str, cores)), "--steps", str(steps)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jupyter_mntrain.cluster import Cluster, Job
     from jupyter_mntrain.model.errors import MntrainError
-    from jupyter_mntrain.model.job import JobSpec, Participant
+    from jupyter_mntrain.model.records.job import JobSpec, Participant
     from jupyter_mntrain.telemetry import Recorder
     from jupyter_mntrain.telemetry.callbacks.accelerate import MntrainTracker
     from jupyter_mntrain.telemetry.callbacks.lightning import MntrainLightningCallback
@@ -27,12 +27,12 @@ _HOME = {
     "Cluster": "jupyter_mntrain.cluster",
     "ControlReader": "jupyter_mntrain.telemetry.controls",
     "Job": "jupyter_mntrain.cluster",
-    "JobSpec": "jupyter_mntrain.model.job",
+    "JobSpec": "jupyter_mntrain.model.records.job",
     "MntrainCallback": "jupyter_mntrain.telemetry.callbacks.transformers",
     "MntrainError": "jupyter_mntrain.model.errors",
     "MntrainLightningCallback": "jupyter_mntrain.telemetry.callbacks.lightning",
     "MntrainTracker": "jupyter_mntrain.telemetry.callbacks.accelerate",
-    "Participant": "jupyter_mntrain.model.job",
+    "Participant": "jupyter_mntrain.model.records.job",
     "Recorder": "jupyter_mntrain.telemetry",
 }
 

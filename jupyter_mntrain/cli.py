@@ -15,14 +15,13 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.show.terminal import TerminalScreen, make_console
 from jupyter_mntrain.verbs import (
     Clusters,
     Context,
     HelpWanted,
     Outcome,
-    TerminalScreen,
     connect,
-    make_console,
     parse,
     run,
 )

@@ -27,9 +27,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from rich.console import Console
 
-from jupyter_mntrain.agent.processes import end_all
+from jupyter_mntrain.agent.attempt.processes import end_all
 from jupyter_mntrain.cluster import Cluster, Job, JobSummary
-from jupyter_mntrain.verbs.tables.job import status_view
+from jupyter_mntrain.show.tables.job import status_view
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}

@@ -72,7 +72,18 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "module", ["cluster", "verbs", "notebook", "agent.main", "agent.keeper", "train.recipe", "cli"]
+    "module",
+    [
+        "cluster",
+        "verbs",
+        "notebook",
+        "agent.main",
+        "agent.attempt.keeper",
+        "recipe.parse",
+        "recipe.rank_memory",
+        "workload.workload",
+        "cli",
+    ],
 )
 def test_only_the_trainer_imports_torch(module):
     loaded = modules_after(f"import jupyter_mntrain.{module}")
@@ -85,5 +96,5 @@ def test_loading_the_notebook_face_does_not_load_matplotlib():
 
 
 def test_a_keeper_starts_light():
-    loaded = modules_after("import jupyter_mntrain.agent.keeper")
+    loaded = modules_after("import jupyter_mntrain.agent.attempt.keeper")
     assert loaded.isdisjoint({"psutil", "msgspec", "tornado", "asyncio"})

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent import membership
-from jupyter_mntrain.agent.identity import load_node_id
-from jupyter_mntrain.agent.membership import Settings
-from jupyter_mntrain.cluster.register import Member, Register
+from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership.node_id import load_node_id
+from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import (
     CERTIFICATE_LIFETIME,
@@ -31,6 +30,7 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, write_private
+from jupyter_mntrain.trust.member_register import Member, Register
 
 CLUSTERS = ("default", "test", "lab", "ui", "bad", "books", "lessons")
 CLUSTERS += ("fuzz", "replay", "served", "ours")

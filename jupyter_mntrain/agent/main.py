@@ -12,27 +12,28 @@ from collections.abc import Callable, Sequence
 
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent import membership, service
-from jupyter_mntrain.agent.announce import Announcer, announced_on
-from jupyter_mntrain.agent.audit import Audit
-from jupyter_mntrain.agent.capacities import CapacityBook
-from jupyter_mntrain.agent.handlers import application
-from jupyter_mntrain.agent.hub import Hub
-from jupyter_mntrain.agent.identity import load_node_id, locked_state
-from jupyter_mntrain.agent.interfaces import read_interfaces
-from jupyter_mntrain.agent.inventory import InventoryReader
-from jupyter_mntrain.agent.jobs import JobBook
-from jupyter_mntrain.agent.joining import Candidate, Waiting, seek_admission
-from jupyter_mntrain.agent.leases import LeaseBook
+from jupyter_mntrain.agent.access.audit import Audit
+from jupyter_mntrain.agent.access.callers import TrustKeeper
+from jupyter_mntrain.agent.beat import Sampler
+from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.watch_tasks import Watches
+from jupyter_mntrain.agent.http import application
+from jupyter_mntrain.agent.http.server import agent_server
+from jupyter_mntrain.agent.jobs.book import JobBook
+from jupyter_mntrain.agent.jobs.leases import LeaseBook
+from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.ports import port_owner
+from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership import systemd as service
+from jupyter_mntrain.agent.membership.addresses import Reach
+from jupyter_mntrain.agent.membership.announcer import Announcer, announced_on
+from jupyter_mntrain.agent.membership.joining import Candidate, Waiting, seek_admission
+from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import Node
 from jupyter_mntrain.agent.options import Options, parse_options
-from jupyter_mntrain.agent.peers import PeerClient
-from jupyter_mntrain.agent.ports import port_owner
-from jupyter_mntrain.agent.reach import Reach
-from jupyter_mntrain.agent.sampler import Sampler
-from jupyter_mntrain.agent.server import agent_server
-from jupyter_mntrain.agent.trust import TrustKeeper
-from jupyter_mntrain.agent.watches import Watches
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId

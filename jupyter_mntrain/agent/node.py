@@ -6,17 +6,17 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.agent.audit import Audit
-from jupyter_mntrain.agent.capacities import CapacityBook
-from jupyter_mntrain.agent.hub import Hub
-from jupyter_mntrain.agent.identity import boot_id
-from jupyter_mntrain.agent.inventory import InventoryReader
-from jupyter_mntrain.agent.jobs import JobBook
-from jupyter_mntrain.agent.leases import Lease, LeaseBook
-from jupyter_mntrain.agent.limits import Streams
-from jupyter_mntrain.agent.ports import LAST_PORT
-from jupyter_mntrain.agent.reach import LOOPBACK, Reach, is_loopback, real_addresses
-from jupyter_mntrain.agent.trust import TrustKeeper
+from jupyter_mntrain.agent.access.audit import Audit
+from jupyter_mntrain.agent.access.callers import TrustKeeper
+from jupyter_mntrain.agent.access.limits import Streams
+from jupyter_mntrain.agent.jobs.book import JobBook
+from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.ports import LAST_PORT
+from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
+from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model.api import (
     PROTOCOL,
     LeaseGrant,
@@ -27,8 +27,8 @@ from jupyter_mntrain.model.api import (
 )
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import NodeId, is_job_id
-from jupyter_mntrain.model.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
-from jupyter_mntrain.model.queueing import kept_for, order
+from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
+from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 
 NEAR_PORTS = 50
 """Looked at for one that is free, above one that is taken."""

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, get_args
 from urllib.parse import urlsplit
 
-from jupyter_mntrain.agent.capacities import parse_link_capacity
-from jupyter_mntrain.agent.identity import NODE_NAME_LIMIT, checked_name
-from jupyter_mntrain.agent.membership import Settings, find, nodes_directory, own_state
-from jupyter_mntrain.agent.ports import LAST_PORT
-from jupyter_mntrain.agent.reach import Reach
+from jupyter_mntrain.agent.machine.capacities import parse_link_capacity
+from jupyter_mntrain.agent.machine.ports import LAST_PORT
+from jupyter_mntrain.agent.membership.addresses import Reach
+from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
+from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.trust.token import Token, read_token
 
 PROGRAM = "mntrain agent"

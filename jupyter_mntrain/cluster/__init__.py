@@ -1,16 +1,21 @@
 """What drivers use: find nodes, launch on them, watch, end. Synchronous; the core is async."""
 
 from jupyter_mntrain.cluster.cluster import Cluster
-from jupyter_mntrain.cluster.discovery import Discovery, Found, MdnsDiscovery, StaticDiscovery
-from jupyter_mntrain.cluster.history import JobHistory, RankSeries
+from jupyter_mntrain.cluster.discovery.discovery import (
+    Discovery,
+    Found,
+    MdnsDiscovery,
+    StaticDiscovery,
+)
+from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.cluster.link_summary import LinkSummary
-from jupyter_mntrain.cluster.logs import LogLine
-from jupyter_mntrain.cluster.measure import LinkMeasurement
-from jupyter_mntrain.cluster.node_view import Liveness, NodeView
-from jupyter_mntrain.cluster.peers import PeerBook
+from jupyter_mntrain.cluster.launch.measure import LinkMeasurement
 from jupyter_mntrain.cluster.progress import Progress
-from jupyter_mntrain.cluster.summary import JobSummary, RankSummary
+from jupyter_mntrain.cluster.view.peer_book import PeerBook
+from jupyter_mntrain.metrics.history import JobHistory, RankSeries
+from jupyter_mntrain.metrics.link_summary import LinkSummary
+from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
+from jupyter_mntrain.model.records.node_view import Liveness, NodeView
 
 __all__ = [
     "Cluster",

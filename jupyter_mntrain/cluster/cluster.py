@@ -10,26 +10,26 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from jupyter_mntrain.cluster.address import parse_address
-from jupyter_mntrain.cluster.discovery import Discovery, MdnsDiscovery
-from jupyter_mntrain.cluster.driver import Driver
-from jupyter_mntrain.cluster.identity import INVITE_LIFE_S, Identity
+from jupyter_mntrain.cluster.agents.address import parse_address
+from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.cluster.launcher import refuse_unusable
-from jupyter_mntrain.cluster.measure import LinkMeasurement, measure_pairs
-from jupyter_mntrain.cluster.node_view import NodeView
-from jupyter_mntrain.cluster.peers import PeerBook, SeenNode
+from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
+from jupyter_mntrain.cluster.launch.measure import LinkMeasurement, measure_pairs
 from jupyter_mntrain.cluster.progress import SILENT, Progress
-from jupyter_mntrain.cluster.register import Member
-from jupyter_mntrain.cluster.watch import Clock
+from jupyter_mntrain.cluster.session import Driver
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, is_cluster_name, new_job_id
-from jupyter_mntrain.model.job import JobSpec, JobView, Participant
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
+from jupyter_mntrain.trust.member_register import Member
 from jupyter_mntrain.trust.token import write_token
 
 SETTLE_S = 2.5

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from jupyter_mntrain.cluster.driver import Driver
-from jupyter_mntrain.cluster.history import JobHistory
-from jupyter_mntrain.cluster.journal import JournalFollower
-from jupyter_mntrain.cluster.logs import LogLine, tail_log
+from jupyter_mntrain.cluster.history.follower import JournalFollower
+from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.progress import SILENT, Progress
-from jupyter_mntrain.cluster.summary import JobSummary, summarise
+from jupyter_mntrain.cluster.session import Driver
+from jupyter_mntrain.metrics.history import JobHistory
+from jupyter_mntrain.metrics.summary import JobSummary, summarise
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import TERMINAL, JobState, JobView, Placement, RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
 
 
 class Job:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from jupyter_mntrain.launch.torchrun import NodeCommand
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import JobSpec, JobView
+from jupyter_mntrain.model.records.job import JobSpec, JobView
 
 
 class Launcher(ABC):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -13,7 +12,8 @@ import msgspec
 import tomli_w
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.spelling import closest
 
 KEY = "mntrain_job"
 """What tells a job file from a recipe; its value is the version."""
@@ -152,7 +152,7 @@ def _printable(text: str) -> str:
 
 def _check_version(fields: dict[str, Any], name: str) -> None:
     if KEY not in fields:
-        near = difflib.get_close_matches(KEY, fields, n=1)
+        near = closest(KEY, fields)
         fix = f"write {KEY} instead of {near[0]}" if near else _EXPORT
         raise SpecError(
             f"{name}: no job file, it has no line {KEY} = {SPEC_VERSION} at its top", fix=fix
@@ -172,7 +172,7 @@ def _check_version(fields: dict[str, Any], name: str) -> None:
 def _refuse_unknown(fields: Mapping[str, Any], known: tuple[str, ...], name: str) -> None:
     for key in fields:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+            near = closest(key, known)
             fix = f"did you mean {near[0]}" if near else f"use one of {', '.join(known)}"
             raise SpecError(f"{name}: unknown key {key!r}", fix=fix)
 

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.environment import (
     NODE_VARIABLE,
 )
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import Attempt, JobSpec, Placement
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 
 RENDEZVOUS_TIMEOUT_S = 60
 """torchrun's own default is 600 s: ten silent minutes when a node is missing (research §3)."""

@@ -44,8 +44,8 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.job import Attempt, JobRecord, JobSpec
-from jupyter_mntrain.model.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
+from jupyter_mntrain.model.records.node import Beat, NodeInfo
 
 PROTOCOL = 2
 """1 was without certificates. Raised when an agent could no longer serve an older driver."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.model.job import TERMINAL
-from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs import TABLE, Clusters, Parser, top_parser, verb_parser
 from jupyter_mntrain.verbs.parser import Completion
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from rich.console import Console, RenderableType
 
-from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
+from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 
 TEXT_WIDTH = 100
 """Columns: what a notebook in a 1400 pixel wide JupyterLab shows without scrolling sideways."""

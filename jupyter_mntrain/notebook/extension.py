@@ -13,7 +13,7 @@ from IPython.display import DisplayHandle, display
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Job
-from jupyter_mntrain.cluster.named import default_cluster
+from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.completion import Completer
@@ -21,8 +21,10 @@ from jupyter_mntrain.notebook.display import text_bundle
 from jupyter_mntrain.notebook.magics import PROGRAM, MntrainMagics
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
-from jupyter_mntrain.verbs import Clusters, Screen, TerminalScreen, connect, make_console
-from jupyter_mntrain.verbs.tables.job import status_view
+from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.show.tables.job import status_view
+from jupyter_mntrain.show.terminal import TerminalScreen, make_console
+from jupyter_mntrain.verbs import Clusters, connect
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

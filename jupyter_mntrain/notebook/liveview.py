@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
-from jupyter_mntrain.cluster.entry_builder import job_entry
-from jupyter_mntrain.cluster.series_builder import SeriesBuilder
+from jupyter_mntrain.metrics.entry_builder import job_entry
+from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
+from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.notebook.display import (
     Bundle,
     job_bundle,
@@ -20,11 +20,11 @@ from jupyter_mntrain.notebook.display import (
     plain_text,
 )
 from jupyter_mntrain.notebook.updater import INTERVAL_S, View
-from jupyter_mntrain.verbs.tables.job import status_view
+from jupyter_mntrain.show.tables.job import status_view
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, JobHistory, JobSummary
-    from jupyter_mntrain.verbs.picture import Picture
+    from jupyter_mntrain.show.picture import Picture
 
 PROGRAM = "%mntrain"
 
@@ -125,7 +125,7 @@ class LiveView(View):
         png = self._png(history, summary, note) if _has_steps(history) or is_last else None
         bundle = job_bundle(self._job_bundle(history), text + f"\n{note}" * bool(note), png)
 
-        from jupyter_mntrain.verbs.picture import WIDTH_PX
+        from jupyter_mntrain.show.picture import WIDTH_PX
 
         with self._lock:
             self._problem = None
@@ -158,7 +158,7 @@ class LiveView(View):
     def _png(self, history: JobHistory, summary: JobSummary, note: str) -> bytes:
         if self._picture is None:
             # matplotlib takes half a second: in this thread, not when the extension is loaded.
-            from jupyter_mntrain.verbs.picture import Picture
+            from jupyter_mntrain.show.picture import Picture
 
             self._picture = Picture(program=PROGRAM)
         return self._picture.draw(history, summary, now_s=self._clock(), note=note)

@@ -77,7 +77,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             display(outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data})
             return
         if outcome.picture is not None:
-            from jupyter_mntrain.verbs.picture import WIDTH_PX
+            from jupyter_mntrain.show.picture import WIDTH_PX
 
             words = f"{outcome.job.id if outcome.job else 'job'}: {PROGRAM} status has the numbers"
             bundle = picture_bundle(outcome.picture, words)

@@ -13,13 +13,12 @@ from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.display import Bundle, text_bundle
 from jupyter_mntrain.notebook.liveview import LiveView, Output
 from jupyter_mntrain.notebook.updater import Updater
-from jupyter_mntrain.verbs import Screen
-from jupyter_mntrain.verbs.progress import PatientBar
+from jupyter_mntrain.show.progress_bars import PatientBar
+from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
     from jupyter_mntrain.notebook.panel.panel import WidgetPanel
-    from jupyter_mntrain.verbs.panel import Panel
 
 LOOK_EVERY_S = 0.2
 """Waiting in pieces, so that an interrupt of the kernel is taken at once."""
@@ -71,11 +70,14 @@ class NotebookScreen(Screen):
     def show(self, job: Job) -> None:
         self._view(job)
 
-    def open_panel(self, panel: Panel) -> str | None:
+    def open_panel(self, panel: object) -> str | None:
         try:
             from jupyter_mntrain.notebook.panel.panel import WidgetPanel
+            from jupyter_mntrain.verbs.panel import Panel
         except ImportError as error:
             return f"{error.name} is missing, so this is text only: pip install ipywidgets"
+        if not isinstance(panel, Panel):
+            raise TypeError(f"not a panel: {panel!r}")
         if self._panel is not None:
             self._panel.retire()
         below = self._new_output()

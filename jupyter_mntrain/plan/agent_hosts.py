@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
 
 
 def agent_hosts(node: NodeInfo) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import Participant, Placement
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.placement import place

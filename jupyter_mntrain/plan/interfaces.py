@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Interface, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 
 NAME_FIX = "name one per node, HOST:N:IFACE, or connect the nodes to one network"

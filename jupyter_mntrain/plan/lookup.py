@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.spelling import closest
 
 
 def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
@@ -42,6 +42,6 @@ def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
             f"unknown node {reference!r}; no node is up",
             fix="start one with: mntrain agent run; a new one joins by: mntrain invite",
         )
-    close = difflib.get_close_matches(reference, names, n=3)
+    close = closest(reference, names)
     fix = f"did you mean {' or '.join(close)}" if close else f"use one of {', '.join(names)}"
     return SpecError(f"unknown node {reference!r}", fix=fix)

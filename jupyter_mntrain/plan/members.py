@@ -12,8 +12,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import Participant
-from jupyter_mntrain.model.node import Gpu, NodeInfo
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
 
 FORM = "HOST:N[:IFACE]"

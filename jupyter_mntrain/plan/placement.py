@@ -7,8 +7,8 @@ from ipaddress import IPv4Interface
 from itertools import accumulate
 
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import Participant, Placement
-from jupyter_mntrain.model.node import Interface, NodeInfo
+from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.records.node import Interface, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 
 LOOPBACK = "127.0.0.1"

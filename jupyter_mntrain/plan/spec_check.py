@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 
 MAX_PORT = 65535
 FILES_LIMIT_BYTES = 8 * 1024 * 1024

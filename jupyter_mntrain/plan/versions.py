@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import NodeInfo, Versions
+from jupyter_mntrain.model.records.node import NodeInfo, Versions
 
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
 

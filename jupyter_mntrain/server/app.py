@@ -11,9 +11,11 @@ from traitlets import List, Unicode, default
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.named import default_cluster
-from jupyter_mntrain.server.handlers import events, jobs, nodes
-from jupyter_mntrain.server.opening import Opening
+from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.server.cluster_opening import Opening
+from jupyter_mntrain.server.handlers import events
+from jupyter_mntrain.server.handlers import job_routes as jobs
+from jupyter_mntrain.server.handlers import node_routes as nodes
 
 PREFIX = "mntrain/v1"
 

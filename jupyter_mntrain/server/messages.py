@@ -29,15 +29,15 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.cluster.entries import JobEntry, NodeEntry
-from jupyter_mntrain.cluster.identity import INVITE_LIFE_S
-from jupyter_mntrain.cluster.logs import LogLine
-from jupyter_mntrain.cluster.node_view import Liveness
-from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.cluster.history.logs import LogLine
+from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
+from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.node import Beat
+from jupyter_mntrain.model.records.node import Beat
+from jupyter_mntrain.model.records.node_view import Liveness
+from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
 """Raised when an older page could no longer read these messages."""

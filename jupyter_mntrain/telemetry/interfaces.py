@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jupyter_mntrain.model.node import InterfaceKind
+from jupyter_mntrain.model.records.node import InterfaceKind
 
 SYSFS = Path("/sys")
 _LOOPBACK_TYPE = "772"

@@ -20,7 +20,7 @@ from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import (
+from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
     RankProgress,

@@ -10,15 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jupyter_mntrain.recipe.parse import Recipe, check, load_recipe, parse_recipe
     from jupyter_mntrain.train.loop import TrainResult, train
-    from jupyter_mntrain.train.recipe import Recipe, check, load_recipe, parse_recipe
 
 _HOME = {
-    "Recipe": "jupyter_mntrain.train.recipe",
+    "Recipe": "jupyter_mntrain.recipe.parse",
     "TrainResult": "jupyter_mntrain.train.loop",
-    "check": "jupyter_mntrain.train.recipe",
-    "load_recipe": "jupyter_mntrain.train.recipe",
-    "parse_recipe": "jupyter_mntrain.train.recipe",
+    "check": "jupyter_mntrain.recipe.parse",
+    "load_recipe": "jupyter_mntrain.recipe.parse",
+    "parse_recipe": "jupyter_mntrain.recipe.parse",
     "train": "jupyter_mntrain.train.loop",
 }
 

@@ -16,7 +16,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.train.recipe import check, load_recipe
+from jupyter_mntrain.recipe.parse import check, load_recipe
 
 INTERRUPTED = 128 + signal.SIGINT
 """What shells report of a program ended by Ctrl-C."""

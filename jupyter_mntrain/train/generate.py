@@ -19,16 +19,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
+from jupyter_mntrain.recipe.parse import load_recipe
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import Progress
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.chat import ChatWriter
-from jupyter_mntrain.train.checkpointing import directory_of
-from jupyter_mntrain.train.checkpoints import CheckpointDirectory
-from jupyter_mntrain.train.decoder import StageModule, materialise
-from jupyter_mntrain.train.output import DESCRIPTION
-from jupyter_mntrain.train.recipe import load_recipe
-from jupyter_mntrain.train.resuming import find_newest, load
-from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.checkpoint.policy import directory_of
+from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
+from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.model.decoder import StageModule, materialise
 from jupyter_mntrain.train.world import Report, World, agree, join_world
 
 TIMEOUT_S = 600.0
@@ -36,7 +36,7 @@ TIMEOUT_S = 600.0
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Records what was written; see :class:`~jupyter_mntrain.model.metrics.RankText`."""
+    """Records what was written; see :class:`~jupyter_mntrain.model.records.metrics.RankText`."""
     arguments = _parser().parse_args(argv)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:

@@ -11,24 +11,24 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.memory import memory_estimate
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.gemm import device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.batches import Batch
-from jupyter_mntrain.train.checkpointing import Checkpointing
-from jupyter_mntrain.train.decoder import model_shape
-from jupyter_mntrain.train.estimate import memory_estimate
-from jupyter_mntrain.train.optimiser import Optimiser
-from jupyter_mntrain.train.output import DESCRIPTION, Output, describe
-from jupyter_mntrain.train.pipeline import Pipeline
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, Output, describe
+from jupyter_mntrain.train.checkpoint.policy import Checkpointing
+from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.model.decoder import model_shape
+from jupyter_mntrain.train.model.stages import DTYPES
+from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+from jupyter_mntrain.train.pipeline.sampling import Sampler, ends_of
+from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
-from jupyter_mntrain.train.sampling import Sampler, ends_of
-from jupyter_mntrain.train.sections import Recipe
-from jupyter_mntrain.train.stages import DTYPES
-from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world, topology
 
 STEADY_AFTER = 2

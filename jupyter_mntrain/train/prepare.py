@@ -13,18 +13,18 @@ import torch
 from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
-from jupyter_mntrain.train.batches import Batch, Batches, hold_out, rows_of, sample_of
-from jupyter_mntrain.train.corpus import Corpus, read_corpus
-from jupyter_mntrain.train.decoder import StageModule, model_directory, read_config
-from jupyter_mntrain.train.kinds import refuse_missing
-from jupyter_mntrain.train.layout import Grid, Layout, lay_out
-from jupyter_mntrain.train.losses import refuse_missing_liger
-from jupyter_mntrain.train.recipe import check
-from jupyter_mntrain.train.sampling import Prompt, read_prompts
-from jupyter_mntrain.train.sections import Recipe
-from jupyter_mntrain.train.stages import build_modules
-from jupyter_mntrain.train.tokens import Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.data.batches import Batch, Batches, hold_out, rows_of, sample_of
+from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
+from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.model.decoder import StageModule, model_directory, read_config
+from jupyter_mntrain.train.model.losses import refuse_missing_liger
+from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.optimizer.algorithms import refuse_missing
+from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree
 
 WAITING = "waiting for the other ranks"
@@ -43,7 +43,7 @@ class Prepared:
     """What to evaluate on."""
     prompts: tuple[Prompt, ...]
     seen_tokens: float
-    """By which a token's attention costs; see :class:`~jupyter_mntrain.train.batches.Rows`."""
+    """By which a token's attention costs; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
     corpus: Corpus
     tokens: Tokens
     reports: list[Report]

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.train.layout import Grid
+from jupyter_mntrain.recipe.layout import Grid
 
 
 @dataclass(frozen=True)

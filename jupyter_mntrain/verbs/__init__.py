@@ -1,11 +1,10 @@
 """The verbs behind both the magic and the command line."""
 
 from jupyter_mntrain.verbs.command import Command, parse, split_line, top_parser, verb_parser
-from jupyter_mntrain.verbs.context import Clusters, Context, Screen, connect
+from jupyter_mntrain.verbs.context import Clusters, Context, connect
 from jupyter_mntrain.verbs.parser import HelpWanted, Parser
 from jupyter_mntrain.verbs.run import run, run_words
 from jupyter_mntrain.verbs.table import TABLE
-from jupyter_mntrain.verbs.terminal import TerminalScreen, make_console
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 __all__ = [
@@ -16,11 +15,8 @@ __all__ = [
     "HelpWanted",
     "Outcome",
     "Parser",
-    "Screen",
-    "TerminalScreen",
     "Verb",
     "connect",
-    "make_console",
     "parse",
     "run",
     "run_words",

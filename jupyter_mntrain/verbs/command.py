@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.verbs.parser import HelpWanted, Parser, closest
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.verbs.parser import HelpWanted, Parser
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 

@@ -5,56 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import RenderableType
-
-from jupyter_mntrain.cluster.named import default_cluster
+from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Cluster, Job, Progress
-    from jupyter_mntrain.verbs.panel.panel import Panel
-
-
-class Screen(ABC):
-    """Where a job is shown while it runs, and where lines go before the outcome is there."""
-
-    in_background: bool = False
-    """Whether :meth:`show` goes on updating by itself after it has returned."""
-    has_variables: bool = False
-    """Whether a job can be kept under a name."""
-
-    @abstractmethod
-    def say(self, renderable: RenderableType) -> None:
-        """Show something now, for people."""
-
-    @abstractmethod
-    def show(self, job: Job) -> None:
-        """Show the job and return at once."""
-
-    @abstractmethod
-    def follow(self, job: Job) -> None:
-        """Show the job until it has ended. A ``KeyboardInterrupt`` passes through."""
-
-    def open_panel(self, panel: Panel) -> str | None:  # noqa: ARG002
-        """Show a submit panel; why it can only be text, where it cannot be shown."""
-        return "Only text here: a panel to click needs a notebook."
-
-    def progress(self) -> AbstractContextManager[Progress]:
-        """Where to report how far work is that may take longer than a second.
-
-        Entered before the work and left after it. Draws nothing, unless a screen says otherwise.
-        """
-        # Here, because it loads all of the cluster's room; whoever works has loaded that.
-        from jupyter_mntrain.cluster.progress import SILENT
-
-        return nullcontext(SILENT)
+    from jupyter_mntrain.cluster import Cluster
 
 
 class Clusters:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.spelling import closest
 
 Completion = Literal[
     "address", "cluster", "file", "job", "member", "node", "recipe", "running-job", "field"
@@ -81,11 +81,6 @@ class Parser(argparse.ArgumentParser):
 class _Help(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         raise HelpWanted(parser.format_help())
-
-
-def closest(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three of ``known`` that could have been meant."""
-    return difflib.get_close_matches(word, sorted(set(known)), n=3)
 
 
 def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:

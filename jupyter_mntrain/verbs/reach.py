@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.cluster import SETTLE_S
 from jupyter_mntrain.model.errors import JobNotFoundError
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:

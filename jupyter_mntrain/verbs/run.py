@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show.terminal import QuietScreen
 from jupyter_mntrain.verbs.command import Command, parse
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.terminal import QuietScreen
 from jupyter_mntrain.verbs.verb import Outcome
 
 

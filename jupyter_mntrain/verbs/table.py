@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from jupyter_mntrain.verbs.drivers import Driver
-from jupyter_mntrain.verbs.ending import Kill, Save, Stop
-from jupyter_mntrain.verbs.export import Export
-from jupyter_mntrain.verbs.generating import Generate
-from jupyter_mntrain.verbs.inviting import Invite, Members, Revoke
-from jupyter_mntrain.verbs.jobs import Jobs, Status
-from jupyter_mntrain.verbs.launching import DryRun, Launch
-from jupyter_mntrain.verbs.links import Measure
-from jupyter_mntrain.verbs.nodes import Add, Forget, Nodes
-from jupyter_mntrain.verbs.panel.verb import OpenPanel
-from jupyter_mntrain.verbs.recipes import Recipes
+from jupyter_mntrain.verbs.launching.export import Export
+from jupyter_mntrain.verbs.launching.generate import Generate
+from jupyter_mntrain.verbs.launching.launch import DryRun, Launch
+from jupyter_mntrain.verbs.launching.recipes import Recipes
+from jupyter_mntrain.verbs.nodes.drivers import Driver
+from jupyter_mntrain.verbs.nodes.measure import Measure
+from jupyter_mntrain.verbs.nodes.members import Invite, Members, Revoke
+from jupyter_mntrain.verbs.nodes.nodes import Add, Forget, Nodes
+from jupyter_mntrain.verbs.panel.open_panel import OpenPanel
 from jupyter_mntrain.verbs.verb import Verb
-from jupyter_mntrain.verbs.watching import Attach, Logs, Plot, Stacks
+from jupyter_mntrain.verbs.watching.jobs import Jobs, Status
+from jupyter_mntrain.verbs.watching.stop import Kill, Save, Stop
+from jupyter_mntrain.verbs.watching.watch import Attach, Logs, Plot, Stacks
 
 _VERBS: tuple[Verb, ...] = (
     Nodes(),

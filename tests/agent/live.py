@@ -18,12 +18,19 @@ from typing import Any
 import httpx
 import msgspec
 
-from jupyter_mntrain.agent.membership import Settings
-from jupyter_mntrain.agent.processes import end_all
+from jupyter_mntrain.agent.attempt.processes import end_all
+from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
-from jupyter_mntrain.model.job import TERMINAL, Attempt, JobRecord, JobSpec, Participant, Placement
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Attempt,
+    JobRecord,
+    JobSpec,
+    Participant,
+    Placement,
+)
+from jupyter_mntrain.model.records.node import NodeInfo
 from tests import trusted
 from tests.waiting import PATIENCE_S, until
 

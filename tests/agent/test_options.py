@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.agent.options import parse_options
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.model.node import Interface
+from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.trust.token import new_token, write_token
 
 TOKEN = write_token(new_token("node", b"a" * 32, 2e9))

@@ -27,10 +27,17 @@ from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.job import JobRecord, JobState, PartStatus
-from jupyter_mntrain.model.metrics import JournalLine, PartChange, RankStep, Sample, encoder
-from jupyter_mntrain.model.node import Beat, Capacity, Interface, NodeInfo
-from jupyter_mntrain.model.state import Exited, Launched, RankUp, StopAsked, apply, new_part
+from jupyter_mntrain.model.lifecycle.state import (
+    Exited,
+    Launched,
+    RankUp,
+    StopAsked,
+    apply,
+    new_part,
+)
+from jupyter_mntrain.model.records.job import JobRecord, JobState, PartStatus
+from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample, encoder
+from jupyter_mntrain.model.records.node import Beat, Capacity, Interface, NodeInfo
 from jupyter_mntrain.trust.certificates import CERTIFICATE_LIFETIME, Authority, Subject
 from tests import trusted
 from tests.plan.nodes import LO, node

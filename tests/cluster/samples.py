@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.cluster.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.job import (
+from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.lifecycle.state import new_part
+from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
     JobSpec,
@@ -18,9 +20,7 @@ from jupyter_mntrain.model.job import (
     Participant,
     Placement,
 )
-from jupyter_mntrain.model.metrics import JournalLine, RankStep, Sample
-from jupyter_mntrain.model.rollup import roll_up
-from jupyter_mntrain.model.state import new_part
+from jupyter_mntrain.model.records.metrics import JournalLine, RankStep, Sample
 
 JOB = JobId("j-00000001")
 

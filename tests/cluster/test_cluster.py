@@ -21,7 +21,7 @@ from jupyter_mntrain.model.errors import (
     RefusedError,
     SpecError,
 )
-from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.trust.certificates import Authority
 from tests.cluster.conftest import Elsewhere, wait_for
 from tests.cluster.fake_agent import FakeAgent, Refuse
@@ -200,7 +200,7 @@ def test_a_cluster_just_opened_gives_the_named_nodes_time_to_be_found(
 def test_a_lost_node_cannot_be_chosen_and_says_why(
     cluster: Cluster, elsewhere: Elsewhere, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jupyter_mntrain.cluster import liveness
+    from jupyter_mntrain.cluster.view import liveness
 
     monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
     monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
@@ -280,7 +280,7 @@ def test_the_part_of_a_node_that_went_silent_is_unknown_and_never_done(
     two: list[FakeAgent],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from jupyter_mntrain.cluster import liveness
+    from jupyter_mntrain.cluster.view import liveness
 
     monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
     monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)

@@ -11,8 +11,8 @@ import pytest
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import JobSpec, Participant
-from jupyter_mntrain.verbs.workload import from_path
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
 
 SENTENCE = "The agent on each node launches one stage. "

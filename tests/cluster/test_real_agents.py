@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
-from jupyter_mntrain.cluster.identity import clusters_directory
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.driver_identity import clusters_directory
 from tests import trusted
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for

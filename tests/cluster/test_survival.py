@@ -12,8 +12,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.job import JobSpec, JobView
-from jupyter_mntrain.verbs.workload import from_path
+from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.workload.workload import from_path
 from tests.cluster.conftest import wait_for
 from tests.train.test_command import write_text
 from tests.waiting import until
@@ -98,7 +98,7 @@ def unbroken(cluster: Cluster, text: Path, once: dict[int, float]) -> dict[int, 
 def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
     cluster: Cluster, text: Path, unbroken: dict[int, float]
 ) -> None:
-    """Twenty more, without agents: ``tests/train/test_kills.py``."""
+    """Twenty more, without agents: ``tests/train/checkpoint/test_kills.py``."""
     chance = random.Random(1)
     step, victim = chance.randrange(EVERY + 1, STEPS - EVERY), chance.randrange(2)
     job = launch(cluster, text, max_restarts=1)

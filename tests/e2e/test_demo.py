@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from jupyter_mntrain.agent.processes import environment_of
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.agent.processes import environment_of
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.e2e.conftest import start
 from tests.netlab import DATA, MANAGEMENT, Host, Lab
 from tests.waiting import until

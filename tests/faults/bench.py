@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from jupyter_mntrain.agent.processes import environment_of
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.e2e.conftest import CLUSTER, start
 from tests.netlab import Host, HostProcess, Lab
 from tests.waiting import until
@@ -99,7 +99,7 @@ class Bench:
         return next(
             pid
             for pid in host.pids()
-            if "jupyter_mntrain.agent.keeper" in _words(pid) and self.job in _words(pid)
+            if "jupyter_mntrain.agent.attempt.keeper" in _words(pid) and self.job in _words(pid)
         )
 
     def agent(self, host: Host) -> int:

@@ -24,10 +24,10 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from jupyter_mntrain.agent.processes import environment_of
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.job import TERMINAL, JobState, JobView
-from jupyter_mntrain.model.rollup import roll_up
+from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
 from tests.agent.live import LiveAgent, launch, two_agents
 
 STEPS = 60

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from jupyter_mntrain.model.sites import MEANINGS
+from jupyter_mntrain.model.failure.sites import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 

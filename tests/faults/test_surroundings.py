@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain.launch.spec_file import write_spec
-from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.e2e.conftest import start
 from tests.faults.bench import Bench
 from tests.faults.table import Outcome, measured

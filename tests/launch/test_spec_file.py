@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 
 ODD = st.text(st.sampled_from("a\"'\\\n\r\t\0\x1f\x7f\x85\u2028 =#[]é🦙"), max_size=12)
 TEXTS = st.text(max_size=20) | ODD | st.sampled_from(["a\r\nb\r\n", "\r\n", "\n", '"""', "'''\n"])

@@ -15,7 +15,7 @@ import pytest
 from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.job import Attempt, JobSpec, Participant, Placement
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, Participant, Placement
 
 JOB = JobId("j-0000abcd")
 

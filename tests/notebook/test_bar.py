@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_notebook
 
 from jupyter_mntrain.notebook.bar import NotebookBar
-from jupyter_mntrain.verbs.progress import PatientBar
+from jupyter_mntrain.show.progress_bars import PatientBar
 
 
 class Page:
@@ -91,7 +91,7 @@ def test_tqdm_is_not_loaded_before_it_is_needed() -> None:
 CELL = """
 from IPython.display import DisplayHandle
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
-from jupyter_mntrain.verbs.progress import PatientBar
+from jupyter_mntrain.show.progress_bars import PatientBar
 from tests.verbs.beats import Beats
 
 beats = Beats()

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from jupyter_mntrain.verbs import parse, split_line
-from jupyter_mntrain.verbs.workload import from_cell
+from jupyter_mntrain.workload.workload import from_cell
 from tests.agent.live import LiveAgent, addresses_of, two_agents
 
 FOLDER = Path(__file__).parents[2] / "notebooks"

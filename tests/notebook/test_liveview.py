@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.entries import JOB_MIME, JobBundle
+from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S

@@ -15,9 +15,9 @@ import pytest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.notebook.panel.panel import RETIRED, WidgetPanel
 from jupyter_mntrain.verbs.panel import Panel
-from jupyter_mntrain.verbs.panel.memory import Memory
+from jupyter_mntrain.verbs.panel.last_choices import Memory
+from tests.verbs.panel.test_panel import RECIPE
 from tests.verbs.stand_in import StandInCluster, make_context, node
-from tests.verbs.test_panel import RECIPE
 from tests.waiting import until
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 

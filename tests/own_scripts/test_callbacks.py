@@ -6,8 +6,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.job import RankStatus
-from jupyter_mntrain.model.metrics import RankStep
+from jupyter_mntrain.model.records.job import RankStatus
+from jupyter_mntrain.model.records.metrics import RankStep
 from tests.own_scripts.conftest import JOB_S, Launch
 from tests.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.node import (
+from jupyter_mntrain.model.records.node import (
     Capacity,
     Gpu,
     Interface,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan import arrange, check_spec, find_participants
 from tests.plan.nodes import gpu, nic, node
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import Capacity, NodeInfo
+from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan import choose_interfaces
 from jupyter_mntrain.plan.interfaces import faster_than
 from tests.plan.nodes import docker0, measured, nic, node

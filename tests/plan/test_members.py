@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.job import Participant
-from jupyter_mntrain.model.node import GpuProcess
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
 from tests.plan.nodes import gpu, node
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.model.job import Participant
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.plan import choose_interfaces, place
 from tests.plan.nodes import gpu, nic, node
 

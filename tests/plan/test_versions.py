@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.node import NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan import Divergence, divergences, refuse_mixed
 from tests.plan.nodes import node
 

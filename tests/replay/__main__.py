@@ -13,7 +13,7 @@ import time
 
 import msgspec
 
-from jupyter_mntrain.model.node import Capacity, Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from tests.cluster.fake_agent import FakeAgent
 from tests.plan.nodes import nic
 from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, Story

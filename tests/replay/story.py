@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.job import (
+from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
     JobSpec,
@@ -16,8 +16,8 @@ from jupyter_mntrain.model.job import (
     Placement,
     RankStatus,
 )
-from jupyter_mntrain.model.metrics import LinkSample, RankStart, RankStep, RankText
-from jupyter_mntrain.model.node import Beat, Capacity, Gpu, GpuProcess, InterfaceRate
+from jupyter_mntrain.model.records.metrics import LinkSample, RankStart, RankStep, RankText
+from jupyter_mntrain.model.records.node import Beat, Capacity, Gpu, GpuProcess, InterfaceRate
 
 JOB = JobId("j-64000000")
 SLOW_RANK, SLOWDOWN = 37, 1.08

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.series_builder import SeriesBuilder
+from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from tests.agent.live import free_range
 from tests.cluster.conftest import wait_for
 from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS, SLOW_RANK

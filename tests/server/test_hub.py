@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.server import hub as hub_module
-from jupyter_mntrain.server.feed import JobFeed
+from jupyter_mntrain.server import updates as hub_module
+from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.handlers import events
-from jupyter_mntrain.server.hub import Hub
-from jupyter_mntrain.server.opening import Opening
+from jupyter_mntrain.server.series_feed import JobFeed
+from jupyter_mntrain.server.updates import Hub
 from tests.cluster.conftest import Elsewhere, until
 from tests.server.conftest import CLUSTER, put_job
 

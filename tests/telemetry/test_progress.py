@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import (
+from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankProgress,
     RankStep,

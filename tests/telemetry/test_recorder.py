@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.launch.torchrun import METRICS_VARIABLE as LAUNCHED_WITH
 from jupyter_mntrain.launch.torchrun import NODE_VARIABLE as LAUNCHED_ON
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.metrics import (
+from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
     RankStart,

@@ -18,16 +18,16 @@ import torch.distributed as dist
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from jupyter_mntrain.train.batches import Batch, Batches, rows_of
-from jupyter_mntrain.train.decoder import EMBEDDING, HEAD, read_config
-from jupyter_mntrain.train.layout import Grid, Layout, lay_out
-from jupyter_mntrain.train.optimiser import Optimiser, learning_rate_ratio
-from jupyter_mntrain.train.pipeline import Pipeline
-from jupyter_mntrain.train.sections import Recipe
-from jupyter_mntrain.train.stages import build_modules
-from jupyter_mntrain.train.stopwatch import StageMeter, Stopwatch
-from jupyter_mntrain.train.tokens import Tokens
-from jupyter_mntrain.train.weights import seeded_weights
+from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of
+from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
+from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.model.weights import seeded_weights
+from jupyter_mntrain.train.optimizer.optimizer import Optimiser, learning_rate_ratio
+from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world
 from tests.train.equality_cases import STEPS, VOCABULARY, Outcome, cases, layers_of
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.train.recipe import check
-from jupyter_mntrain.train.schedules import KINDS
-from jupyter_mntrain.train.sections import (
+from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import (
     DataParallelSection,
     DataSection,
     MemorySection,

@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from jupyter_mntrain.agent.ports import PortHolder
+from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_mntrain.agent.ports import PortHolder
+from jupyter_mntrain.agent.machine.ports import PortHolder
 
 TIMEOUT_S = 120
 """A few seconds of imports and a few steps, times the machine's other load."""

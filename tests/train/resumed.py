@@ -9,10 +9,10 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
+from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.__main__ import _parser
 from jupyter_mntrain.train.loop import Trainer
-from jupyter_mntrain.train.recipe import load_recipe
 from jupyter_mntrain.train.world import join_world
 
 

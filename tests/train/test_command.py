@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.metrics import (
+from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankProgress,
     RankStart,
@@ -19,8 +19,8 @@ from jupyter_mntrain.model.metrics import (
     Sample,
     sample_decoder,
 )
+from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.telemetry.formulas import mfu
-from jupyter_mntrain.train.recipe import parse_recipe
 from tests.train.ranks import TIMEOUT_S, Ended, run_alone, run_ranks
 
 pytestmark = pytest.mark.slow

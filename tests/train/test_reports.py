@@ -19,6 +19,7 @@ import pytest
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.loop import Trainer
 from jupyter_mntrain.train.reports import Reports, open_reports
@@ -27,7 +28,6 @@ from jupyter_mntrain.train.reports.base import NUMBERS, Run
 from jupyter_mntrain.train.reports.prometheus import Prometheus
 from jupyter_mntrain.train.reports.tensorboard import TensorBoard
 from jupyter_mntrain.train.reports.trackio import Trackio
-from jupyter_mntrain.train.sections import Recipe
 from jupyter_mntrain.train.world import World
 
 STEPS = 6

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
-from jupyter_mntrain.cluster.summary import summarise
+from jupyter_mntrain.metrics.summary import summarise
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.job import (
+from jupyter_mntrain.model.records.job import (
     Attempt,
     Cause,
     JobSpec,
@@ -21,8 +21,14 @@ from jupyter_mntrain.model.job import (
     Placement,
     RankStatus,
 )
-from jupyter_mntrain.model.metrics import LinkSample, RankEvaluation, RankStart, RankStep, RankText
-from jupyter_mntrain.model.node import Capacity
+from jupyter_mntrain.model.records.metrics import (
+    LinkSample,
+    RankEvaluation,
+    RankStart,
+    RankStep,
+    RankText,
+)
+from jupyter_mntrain.model.records.node import Capacity
 
 BEGIN_S = 1_795_200_000.0
 GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)

@@ -11,13 +11,13 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
 from jupyter_mntrain.cluster.progress import SILENT, Progress
-from jupyter_mntrain.cluster.summary import summarise
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.metrics.summary import summarise
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.job import TERMINAL, JobSpec, JobState, JobView, Participant
-from jupyter_mntrain.model.node import (
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Participant
+from jupyter_mntrain.model.records.node import (
     Capacity,
     Gpu,
     Interface,
@@ -26,7 +26,8 @@ from jupyter_mntrain.model.node import (
     Versions,
 )
 from jupyter_mntrain.plan import choose_participants, parse_member
-from jupyter_mntrain.verbs import Clusters, Context, Screen
+from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.verbs import Clusters, Context
 from tests.cluster.heard import Heard
 from tests.verbs.samples import BEGIN_S, GIGABIT, Sample, sample_job
 

@@ -9,9 +9,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from jupyter_mntrain.verbs import TerminalScreen
-from jupyter_mntrain.verbs.progress import PATIENCE_S, REDRAW_EVERY_S, PatientBar, TerminalBar
-from jupyter_mntrain.verbs.terminal import QuietScreen
+from jupyter_mntrain.show.progress_bars import PATIENCE_S, REDRAW_EVERY_S, PatientBar, TerminalBar
+from jupyter_mntrain.show.terminal import QuietScreen, TerminalScreen
 from tests.verbs.beats import DEADLINE_S, Beats, Wall
 from tests.verbs.stand_in import Paper
 

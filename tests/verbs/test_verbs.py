@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
-from jupyter_mntrain.model.job import Leftover
-from jupyter_mntrain.verbs.workload import from_cell
+from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.workload.workload import from_cell
 from tests.verbs.samples import sample_job
 from tests.verbs.stand_in import Paper, StandInCluster, StandInJob, node
 
@@ -36,8 +36,8 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cl
 def test_a_job_that_hangs_says_whom_it_waits_for(text):
     from jupyter_mntrain.cluster import JobSummary
     from jupyter_mntrain.model.ids import JobId, Rank
-    from jupyter_mntrain.model.job import Diagnosis
-    from jupyter_mntrain.verbs.tables.job import progress_line, status_view
+    from jupyter_mntrain.model.records.job import Diagnosis
+    from jupyter_mntrain.show.tables.job import progress_line, status_view
 
     stall = Diagnosis(
         summary="rank 1 on hal is in load (data.py:12), and the others wait for it",
@@ -57,7 +57,7 @@ def test_a_job_that_hangs_says_whom_it_waits_for(text):
 
 def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):
     from jupyter_mntrain.model.errors import NodeError
-    from jupyter_mntrain.model.job import RankStack
+    from jupyter_mntrain.model.records.job import RankStack
 
     (job, *_) = cluster._jobs.values()
     job.at = {

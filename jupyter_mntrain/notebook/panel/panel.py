@@ -13,15 +13,15 @@ import ipywidgets
 import msgspec
 
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.job import TERMINAL
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.notebook.display import Bundle, plain_text
-from jupyter_mntrain.notebook.panel import pieces
+from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.row import NodeRow, check_line
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines, show
 from jupyter_mntrain.notebook.panel.worker import Worker
-from jupyter_mntrain.train.sections import PipelineSection
-from jupyter_mntrain.verbs import formats
+from jupyter_mntrain.recipe.sections import PipelineSection
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel import Check, Choices, Form, Panel
 from jupyter_mntrain.verbs.panel.choices import RESTARTS
 from jupyter_mntrain.verbs.panel.text import form_text

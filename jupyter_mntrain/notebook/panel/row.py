@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 import msgspec
 
-from jupyter_mntrain.notebook.panel import pieces
+from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
 from jupyter_mntrain.verbs.panel import Check, Choices, NodeChoice, Row
 

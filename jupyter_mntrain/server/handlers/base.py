@@ -21,8 +21,8 @@ from jupyter_mntrain.model.errors import (
     TrustError,
 )
 from jupyter_mntrain.model.ids import JobId, is_job_id
-from jupyter_mntrain.server.hub import Hub
-from jupyter_mntrain.server.opening import Opening
+from jupyter_mntrain.server.cluster_opening import Opening
+from jupyter_mntrain.server.updates import Hub
 
 log = logging.getLogger("mntrain.server")
 T = TypeVar("T")

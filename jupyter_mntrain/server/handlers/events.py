@@ -11,12 +11,11 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.ioloop import IOLoop
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from jupyter_mntrain.cluster.series import JobSeries
+from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.handlers.base import HubHandler, as_problem
-from jupyter_mntrain.server.hub import Hub, encode
 from jupyter_mntrain.server.messages import (
     PageMessage,
     Refused,
@@ -25,6 +24,7 @@ from jupyter_mntrain.server.messages import (
     Watch,
     page_decoder,
 )
+from jupyter_mntrain.server.updates import Hub, encode
 
 MOST_WAITING = 2000
 """Messages for one page that does not read: then they are thrown away, and it gets everything

@@ -10,7 +10,7 @@ from torch.utils.hooks import RemovableHandle
 
 from jupyter_mntrain.model.errors import MissingLibraryError
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
-from jupyter_mntrain.telemetry.callbacks.wishes import Wish
+from jupyter_mntrain.telemetry.callbacks.requests import Wish
 from jupyter_mntrain.telemetry.recorder import Recorder
 
 try:

@@ -13,7 +13,7 @@ from torch import nn
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, METRICS_VARIABLE
 from jupyter_mntrain.telemetry.callbacks.batches import BatchMeter, model_flops, parameter_count
-from jupyter_mntrain.telemetry.callbacks.wishes import SharedWishes, Wish
+from jupyter_mntrain.telemetry.callbacks.requests import SharedWishes, Wish
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.gemm import device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge

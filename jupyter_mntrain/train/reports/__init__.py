@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, assert_never
 
 from jupyter_mntrain.model.environment import JOB_VARIABLE
+from jupyter_mntrain.recipe.sections import Recipe, ReportKind
 from jupyter_mntrain.train.reports.background import (
     BEGIN_S,
     CLOSE_S,
@@ -26,7 +27,6 @@ from jupyter_mntrain.train.reports.prometheus import Prometheus
 from jupyter_mntrain.train.reports.tensorboard import FOLDER, TensorBoard
 from jupyter_mntrain.train.reports.trackio import Trackio
 from jupyter_mntrain.train.reports.wandb import WandB
-from jupyter_mntrain.train.sections import Recipe, ReportKind
 from jupyter_mntrain.train.world import Report, World, agree
 
 __all__ = ["Reports", "open_reports", "refuse_missing"]

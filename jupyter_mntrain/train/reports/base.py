@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import tomli_w
 
-from jupyter_mntrain.train.sections import Recipe
+from jupyter_mntrain.recipe.sections import Recipe
 
 PROJECT = "mntrain"
 """Where the recipe names no other."""

@@ -2,9 +2,9 @@
 
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.form import Check, Fix, Form, Row
+from jupyter_mntrain.verbs.panel.open_panel import OpenPanel
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.targets import Target
-from jupyter_mntrain.verbs.panel.verb import OpenPanel
 
 __all__ = [
     "Check",

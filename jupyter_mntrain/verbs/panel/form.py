@@ -13,13 +13,13 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.job import Participant, Placement
-from jupyter_mntrain.model.node import Capacity, Interface, NodeInfo
+from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from jupyter_mntrain.plan import arrange, choose_participants, divergences, parse_member
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import idle_gpus
 from jupyter_mntrain.plan.versions import MUST_AGREE, described, mended
-from jupyter_mntrain.verbs import formats
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.choices import (
     Choices,
     NodeChoice,
@@ -28,8 +28,8 @@ from jupyter_mntrain.verbs.panel.choices import (
     variables,
 )
 from jupyter_mntrain.verbs.panel.prediction import Prediction, predict
-from jupyter_mntrain.verbs.slow_links import slow_link_note
-from jupyter_mntrain.verbs.workload import Workload
+from jupyter_mntrain.workload.slow_links import slow_link_note
+from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView

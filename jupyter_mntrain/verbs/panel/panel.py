@@ -18,16 +18,16 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.job import Participant
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.dry_run import dry_run_outcome
-from jupyter_mntrain.verbs.launching import build_spec, spec_options, start
+from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching.launch import build_spec, spec_options, start
 from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
 from jupyter_mntrain.verbs.panel.form import Form, make_form
-from jupyter_mntrain.verbs.panel.memory import Memory
+from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.workload import Workload
+from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.job import Placement
-from jupyter_mntrain.model.node import Capacity
+from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.memory import WIDTHS
+from jupyter_mntrain.recipe.rank_memory import Config, model_config, parameters
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ideal_bubble
-from jupyter_mntrain.train.estimate import WIDTHS
-from jupyter_mntrain.train.forecast import Config, model_config, parameters
-from jupyter_mntrain.train.layout import Grid
-from jupyter_mntrain.train.schedules import KINDS
-from jupyter_mntrain.train.sections import Recipe
 
 
 class LinkLoad(Record, frozen=True):

@@ -10,10 +10,10 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.train.presets import DEFAULT_PRESET, PRESETS
-from jupyter_mntrain.train.sections import Recipe
-from jupyter_mntrain.verbs.parser import closest
-from jupyter_mntrain.verbs.workload import Workload, from_cell, from_path
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.workload.workload import Workload, from_cell, from_path
 
 MOST_RECIPES = 100
 LARGEST_RECIPE_BYTES = 1 << 16

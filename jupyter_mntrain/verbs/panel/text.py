@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.verbs import formats
-from jupyter_mntrain.verbs.formats import LIVENESS_ICONS, LIVENESS_STYLES
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
+from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.verbs.panel.form import Check, Form, Row
-from jupyter_mntrain.verbs.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.panel.panel import Panel

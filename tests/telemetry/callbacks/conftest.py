@@ -10,7 +10,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, METRICS_VARIABLE
-from jupyter_mntrain.model.metrics import RankEvaluation, Sample, sample_decoder
+from jupyter_mntrain.model.records.metrics import RankEvaluation, Sample, sample_decoder
 
 TINY = {
     "vocab_size": 64,

@@ -15,10 +15,10 @@ from transformers import LlamaForCausalLM
 
 from jupyter_mntrain import MntrainTracker
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
-from jupyter_mntrain.model.metrics import RankEnd, RankSaved, RankStart, RankStep
+from jupyter_mntrain.model.records.metrics import RankEnd, RankSaved, RankStart, RankStep
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.train.decoder import model_shape
+from jupyter_mntrain.train.model.decoder import model_shape
 from tests.telemetry.callbacks.conftest import Read, evaluations
 
 LENGTH = 8

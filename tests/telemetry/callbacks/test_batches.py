@@ -20,7 +20,7 @@ from jupyter_mntrain.telemetry.callbacks.batches import (
     token_shape,
 )
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.train.decoder import model_shape
+from jupyter_mntrain.train.model.decoder import model_shape
 from tests.telemetry.callbacks.conftest import TINY
 
 

@@ -1,0 +1,205 @@
+"""One attempt on this node: its directory, its keeper, and what can be read of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.processes import Alive, marked, processes_of, start_time
+from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.clock import Clock, clock_of, epoch_s
+from jupyter_mntrain.model.environment import CLOCK_VARIABLE
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.records.job import Leftover
+
+
+class KeeperIdentity(Record, frozen=True):
+    """What makes a pid mean one keeper and no later process."""
+
+    pid: int
+    start_time: int | None
+    boot_id: str
+    oom_kills: int | None = None
+    """How many processes the kernel had ended for want of memory when this one began."""
+
+
+class KeeperStatus(Record, frozen=True):
+    """What the keeper wrote when nothing of the attempt was left."""
+
+    exit_code: int
+    ended_s: float
+    leftovers: tuple[Leftover, ...] = ()
+    error: str | None = None
+    disk_was_full: bool = False
+
+
+def oom_kills() -> int | None:
+    """Processes the kernel has ended for want of memory since it started, cgroups' own limits
+    included (``/proc/vmstat``, Linux 4.13); ``None`` where it does not say.
+    """
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
+def has_oom_since(began: KeeperIdentity | None) -> bool | None:
+    """Whether the kernel has ended anything for want of memory since an attempt began."""
+    before, now = began.oom_kills if began else None, oom_kills()
+    return None if before is None or now is None else now > before
+
+
+@dataclass
+class AttemptDirectory:
+    """``jobs/ID/attempt-N`` and the keeper that owns what happens in it."""
+
+    path: Path
+    job_id: JobId
+    number: int
+    keeper: subprocess.Popen[bytes] | None = None
+    """Only when this agent started it; one adopted is known by its files."""
+    _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
+
+    def prepare(
+        self,
+        files: Mapping[str, str],
+        command: NodeCommand,
+        *,
+        heading: str = "",
+        sent_s: float | None = None,
+    ) -> None:
+        """Write the job's files, the log's first line and the command; nothing runs yet.
+
+        Args:
+            sent_s: what the clock says now that the attempt goes by; ``None`` = this machine's.
+
+        Raises:
+            SpecError: a file name leaves the working directory, or cannot be written.
+        """
+        work = self.path / "work"
+        for folder in (work, self.path / "metrics", self.path / "ranks"):
+            folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            _write_inside(work.resolve(), name, text)
+        if heading:
+            (self.path / "log").write_text(f"{heading}\n")
+        content = {
+            "job_id": self.job_id,
+            "attempt": self.number,
+            "argv": command.argv,
+            "environment": {**command.environment, CLOCK_VARIABLE: str(epoch_s(sent_s))},
+            "directory": command.directory,
+        }
+        write_atomically(self.path / "command.json", msgspec.json.encode(content), mode=0o600)
+
+    def spawn(self) -> None:
+        """Start the keeper in a session of its own, so that it outlives the agent."""
+        with (self.path / "keeper.log").open("ab") as log:
+            self.keeper = subprocess.Popen(
+                [sys.executable, "-m", "jupyter_mntrain.agent.attempt.keeper", str(self.path)],
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        # Written here, not by the keeper: an agent that comes back must know it from the start.
+        identity = KeeperIdentity(
+            pid=self.keeper.pid,
+            start_time=start_time(self.keeper.pid),
+            boot_id=boot_id(),
+            oom_kills=oom_kills(),
+        )
+        write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
+
+    @cached_property
+    def clock(self) -> Clock:
+        """Unix time as all parts of the attempt tell it."""
+        try:
+            environment = json.loads((self.path / "command.json").read_bytes())["environment"]
+        except (OSError, ValueError, KeyError):
+            return time.time
+        # Another boot has another monotonic clock.
+        return time.time if self.is_of_another_boot() else clock_of(environment)
+
+    def keeper_is_alive(self) -> bool:
+        if self.keeper is not None:
+            return self.keeper.poll() is None
+        return (
+            self.identity is not None
+            and not self.is_of_another_boot()
+            and self.identity.start_time is not None
+            and start_time(self.identity.pid) == self.identity.start_time
+        )
+
+    def is_of_another_boot(self) -> bool:
+        return self.identity is not None and self.identity.boot_id != boot_id()
+
+    def status(self) -> KeeperStatus | None:
+        path = self.path / "status.json"
+        if not path.exists():
+            return None
+        return msgspec.json.decode(path.read_bytes(), type=KeeperStatus)
+
+    def stop(self, grace_s: float) -> None:
+        """Ask the keeper to end it all; a shorter grace replaces a longer one."""
+        content = json.dumps({"grace_s": grace_s}).encode()
+        with suppress(OSError):  # a full disk must not keep a job from being stopped
+            write_atomically(self.path / "stop.json", content)
+        if not self.keeper_is_alive():
+            return
+        if self.keeper is not None:
+            self.keeper.terminate()
+        elif self.identity is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.identity.pid, signal.SIGTERM)
+
+    def living_ranks(self) -> Iterator[tuple[Rank, int]]:
+        """(rank, pid) of every rank process; of a rank's children only the eldest counts."""
+        found: dict[Rank, int] = {}
+        for pid, environment in sorted(processes_of(self.path).items()):
+            if environment.get("RANK", "").isdigit():
+                found.setdefault(Rank(int(environment["RANK"])), pid)
+        yield from found.items()
+
+    def processes(self) -> Alive:
+        """What is alive of the attempt, the keeper not counted."""
+        return marked(self.path)
+
+    @property
+    def identity(self) -> KeeperIdentity | None:
+        """The keeper's; ``None`` if none was ever started."""
+        path = self.path / "keeper.json"
+        if self._identity is None and path.exists():
+            self._identity = msgspec.json.decode(path.read_bytes(), type=KeeperIdentity)
+        return self._identity
+
+
+def _write_inside(work: Path, name: str, text: str) -> None:
+    try:
+        target = (work / name).resolve()
+        if not target.is_relative_to(work) or target == work:
+            raise SpecError(
+                f"file name {name!r} leaves the job's directory", fix="use a relative name"
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+    except (ValueError, OSError) as error:  # a NUL in the name, "a" beside "a/b", too long
+        raise SpecError(
+            f"file {name!r} cannot be written: {error}", fix="give it another name"
+        ) from error

@@ -1,0 +1,200 @@
+"""The keeper: one tiny process per attempt, which outlives the agent.
+
+``python -m jupyter_mntrain.agent.attempt.keeper ATTEMPT_DIR`` reads ``command.json``, owns
+``log``, starts torchrun, adopts every process torchrun's ranks leave behind, and writes
+``status.json`` when nothing of the attempt is left. SIGTERM ends the attempt; ``stop.json`` says
+with how much grace,
+and a second SIGTERM makes it look again. It imports almost nothing: its start is part of every
+launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim
+from jupyter_mntrain.agent.attempt.processes import (
+    SCAN_INTERVAL_S,
+    Alive,
+    descendants,
+    kill_all,
+    marked,
+    signal_all,
+)
+from jupyter_mntrain.model.clock import Clock, clock_of
+from jupyter_mntrain.model.files import write_atomically
+
+PR_SET_CHILD_SUBREAPER = 36
+DEFAULT_GRACE_S = 2.0
+SWEEP_GRACE_S = 1.0
+"""For what ranks left running after torchrun itself ended."""
+
+LINGER_S = 0.5
+"""For a torchrun that was asked to end and has no rank left: enough to pass on their last lines.
+Its own exit takes 1 to 2.5 s more (measured), and nobody needs that."""
+
+TRIM_EVERY_S = 10.0
+"""Between looks at how much room the logs take."""
+
+FULL_DISK_PATIENCE_S = 600.0
+FULL_BYTES = 64 << 10
+SPARED_BYTES = 64 << 10
+"""Of each log, where the disk is so full that not even the end can be written down."""
+
+NOT_STARTED = 127
+"""What shells report of a command they cannot start."""
+
+
+def main(directory: Path) -> int:
+    command = json.loads((directory / "command.json").read_bytes())
+    clock = clock_of(command["environment"])
+    # Handled, not ignored: an ignored signal would be ignored by torchrun and its ranks too.
+    wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        torchrun = _start(directory, command)
+    except (OSError, ValueError) as error:
+        _finish(directory, clock=clock, exit_code=NOT_STARTED, leftovers=[], error=str(error))
+        return 1
+    children = Children(torchrun.pid, wakeup)
+    while children.exit_code is None and signal.SIGTERM not in children.wait(TRIM_EVERY_S):
+        for log in logs_of(directory):
+            trim(log)
+    leftovers = _end(directory, children)
+    # Without an exit code torchrun is itself among the leftovers.
+    exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code
+    _finish(directory, clock=clock, exit_code=exit_code, leftovers=leftovers)
+    return 0
+
+
+class Children:
+    """Collects every child that ended, adopted ones too; keeps torchrun's exit code."""
+
+    def __init__(self, torchrun: int, wakeup: int) -> None:
+        self.torchrun = torchrun
+        self.exit_code: int | None = None
+        self._wakeup = wakeup
+
+    def wait(self, timeout_s: float | None = None) -> bytes:
+        """Until a signal comes; the numbers of the ones that came."""
+        ready = select.select([self._wakeup], [], [], timeout_s)[0]
+        signals = os.read(self._wakeup, 64) if ready else b""
+        self._reap()
+        return signals
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.torchrun:
+                self.exit_code = os.waitstatus_to_exitcode(status)
+
+
+def _end(directory: Path, children: Children) -> list[dict[str, object]]:
+    """End every process of the attempt; what would not die.
+
+    torchrun is asked first and hands it on to its ranks in order. What is left without torchrun
+    is asked by us. After the grace everything is killed.
+    """
+
+    def find() -> Alive:
+        return descendants(os.getpid()) | marked(directory)
+
+    begun = time.monotonic()
+    if children.exit_code is None:
+        os.kill(children.torchrun, signal.SIGTERM)
+    asked: set[int] = set()
+    alone_since: float | None = None
+    while (alive := find()) and time.monotonic() - begun < _grace(directory / "stop.json"):
+        if set(alive) == {children.torchrun}:
+            alone_since = alone_since or time.monotonic()
+            if time.monotonic() - alone_since >= LINGER_S:
+                break
+        if children.exit_code is not None:
+            unasked = {pid: started for pid, started in alive.items() if pid not in asked}
+            signal_all(unasked, signal.SIGTERM)
+            asked.update(unasked)
+        children.wait(SCAN_INTERVAL_S)
+    return kill_all(find, lambda: children.wait(SCAN_INTERVAL_S))
+
+
+def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
+    with (directory / "log").open("ab", buffering=0) as log:
+        return subprocess.Popen(
+            command["argv"],
+            cwd=command["directory"],
+            env={**os.environ, **command["environment"]},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def is_full(directory: Path) -> bool:
+    """Whether nothing can be written there that a person would want to read."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize < FULL_BYTES
+
+
+def _grace(stop: Path) -> float:
+    """Seconds; asked anew at every look, so that a kill shortens a stop."""
+    try:
+        return float(json.loads(stop.read_bytes())["grace_s"])
+    except FileNotFoundError:
+        return SWEEP_GRACE_S
+    except (OSError, ValueError, KeyError):
+        return DEFAULT_GRACE_S
+
+
+def _wake_on(*numbers: signal.Signals) -> int:
+    """A descriptor that becomes readable when one of the signals arrives."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return reading
+
+
+def _finish(
+    directory: Path,
+    *,
+    clock: Clock,
+    exit_code: int,
+    leftovers: list[dict[str, object]],
+    error: str | None = None,
+) -> None:
+    result: dict[str, Any] = {"exit_code": exit_code, "ended_s": clock(), "leftovers": leftovers}
+    if is_full(directory):
+        result["disk_was_full"] = True
+    content = json.dumps(result | ({"error": error} if error else {})).encode()
+    deadline = time.monotonic() + FULL_DISK_PATIENCE_S
+    while True:
+        try:
+            write_atomically(directory / "status.json", content)
+        except OSError:
+            # A full disk: how it ended is worth more than the middle of its logs.
+            for log in logs_of(directory):
+                trim(log, kept_bytes=SPARED_BYTES, slack_bytes=0)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(SCAN_INTERVAL_S)
+        else:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

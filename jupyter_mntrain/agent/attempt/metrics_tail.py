@@ -1,0 +1,66 @@
+"""New whole lines of files that ranks append to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.log_trimming import next_data
+from jupyter_mntrain.model.records.metrics import RankSample
+
+READ_BYTES = 1 << 20
+"""At most per look and file; what is more comes with the next look. No line is that long: what
+has no end by then is not a sample, and is passed over."""
+
+_decoder = msgspec.json.Decoder(RankSample)
+
+
+class MetricsTail:
+    """Reads ``rank-*.ndjson`` of one attempt from where the journal stopped.
+
+    Args:
+        directory: the attempt's ``metrics``; need not exist yet.
+        offsets: bytes already read per file name.
+    """
+
+    def __init__(self, directory: Path, offsets: dict[str, int]) -> None:
+        self._directory = directory
+        self._offsets = offsets
+
+    def read(self) -> Iterator[tuple[str, int, RankSample]]:
+        """(file name, offset behind the line, sample) of every new whole line.
+
+        A line counts as read when the next one is asked for: whoever fails to keep it gets it
+        again. A line a script wrote wrongly is skipped: one bad line must not blind us to the rest.
+        """
+        for path in sorted(self._directory.glob("rank-*.ndjson")):
+            block = self._new_bytes(path)
+            whole = block[: block.rfind(b"\n") + 1]
+            if not whole and len(block) == READ_BYTES:
+                whole = block
+            for line in whole.splitlines(keepends=True):
+                offset = self._offsets.get(path.name, 0) + len(line)
+                with suppress(msgspec.MsgspecError):
+                    yield path.name, offset, _decoder.decode(line)
+                self._offsets[path.name] = offset
+
+    def has_more(self) -> bool:
+        """Whether another look would get on."""
+        blocks = map(self._new_bytes, self._directory.glob("rank-*.ndjson"))
+        return any(b"\n" in block or len(block) == READ_BYTES for block in blocks)
+
+    def _new_bytes(self, path: Path) -> bytes:
+        offset = self._offsets.get(path.name, 0)
+        try:
+            if path.stat().st_size <= offset:
+                return b""
+            with path.open("rb") as file:
+                # What was given back while no agent read here cannot be had any more.
+                self._offsets[path.name] = next_data(file.fileno(), offset, path.stat().st_size)
+                file.seek(self._offsets[path.name])
+                return file.read(READ_BYTES)
+        except OSError:  # taken away by the script; it may come again
+            return b""

@@ -1,0 +1,98 @@
+"""Once a second: network counters, GPUs and load, as a beat to listeners and samples to jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.agent.jobs.book import JobBook
+from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.model.records.metrics import LinkSample
+from jupyter_mntrain.model.records.node import Beat, Gpu, InterfaceRate
+
+
+class Sampler:
+    """Takes counter differences; call :meth:`sample` every beat.
+
+    Args:
+        read_gpus: all GPUs now; read only when somebody listens.
+    """
+
+    def __init__(
+        self,
+        *,
+        hub: Hub,
+        jobs: JobBook,
+        capacities: CapacityBook,
+        read_gpus: Callable[[], tuple[Gpu, ...]],
+    ) -> None:
+        self._hub = hub
+        self._jobs = jobs
+        self._capacities = capacities
+        self._read_gpus = read_gpus
+        self._previous = psutil.net_io_counters(pernic=True)
+        self._previous_s = time.monotonic()
+        psutil.cpu_percent()
+
+    def sample(self) -> None:
+        """Also at rest (0.1 ms): a job's first sample must not count what went before it."""
+        counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
+        interval_s, self._previous_s = now - self._previous_s, now
+        previous, self._previous = self._previous, counters
+        # Counters of an interface that came anew begin at zero again: no difference to take.
+        moved = {
+            name: (
+                max(0, new.bytes_sent - previous[name].bytes_sent),
+                max(0, new.bytes_recv - previous[name].bytes_recv),
+            )
+            for name, new in counters.items()
+            if name in previous
+        }
+        self._sample_links(moved, interval_s)
+        if self._hub.has_listeners:
+            self._hub.publish(self._beat(moved, counters, interval_s))
+
+    def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
+        capacities = self._capacities.known()
+        for job in self._jobs.active():
+            name = job.placement.interface
+            if name not in moved:
+                continue
+            sent, received = moved[name]
+            job.add_link_sample(
+                LinkSample(
+                    time_s=job.now_s(),
+                    interface=name,
+                    interval_s=interval_s,
+                    sent_bytes=sent,
+                    received_bytes=received,
+                    capacity=capacities.get(name),
+                )
+            )
+
+    def _beat(
+        self,
+        moved: Mapping[str, tuple[int, int]],
+        counters: Mapping[str, Any],
+        interval_s: float,
+    ) -> Beat:
+        return Beat(
+            time_s=time.time(),
+            interfaces=tuple(
+                InterfaceRate(
+                    name=name,
+                    sent_bytes_per_s=sent / interval_s,
+                    received_bytes_per_s=received / interval_s,
+                    sent_bytes=counters[name].bytes_sent,
+                    received_bytes=counters[name].bytes_recv,
+                )
+                for name, (sent, received) in moved.items()
+            ),
+            gpus=self._read_gpus(),
+            cpu_share=psutil.cpu_percent() / 100,
+            memory_available_bytes=psutil.virtual_memory().available,
+        )

@@ -1,0 +1,1 @@
+"""Failure evidence on this node: exit codes, logs, stacks and stalls, read into a cause."""

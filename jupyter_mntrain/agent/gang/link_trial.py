@@ -1,0 +1,75 @@
+"""Trying the links of a part that stalled, the way its ranks use them: address to address, on a
+high port, with more bytes than one packet holds. What a firewall, a wrong MTU or a dead cable does
+to a training run is otherwise seen by nobody (research: cluster §3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+
+import msgspec
+
+from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.probe import unacknowledged
+from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
+from jupyter_mntrain.model.records.job import LinkTrouble, Placement, Trouble
+
+PATIENCE_S = 3.0
+"""A LAN answers in milliseconds; a lost packet is sent again after 0.2 and 0.6 s."""
+
+TRIED_BYTES = 1 << 18
+LOOK_EVERY_S = 0.05
+
+
+async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTrouble, ...]:
+    """What is wrong with the links to the other participants. Takes a few seconds at most.
+
+    A peer whose agent does not answer is not tried: that it is silent is said elsewhere.
+    """
+    own = job.placement
+    interface = next((one for one in read_interfaces({}) if one.name == own.interface), None)
+    if interface is None or not interface.is_up:
+        return (LinkTrouble(interface=own.interface, trouble="down"),)
+    others = [place for place in job.record.attempt.placements if place.node_id != own.node_id]
+    found = await asyncio.gather(*(_try_link(own, place, peers) for place in others))
+    return tuple(
+        LinkTrouble(interface=own.interface, trouble=trouble, peer=place.node)
+        for place, trouble in zip(others, found, strict=True)
+        if trouble is not None
+    )
+
+
+async def _try_link(own: Placement, other: Placement, peers: PeerClient) -> Trouble | None:
+    body = msgspec.json.encode(ProbeListen(address=other.address))
+    answer = await peers.tell(other, "POST", "/v1/probe/listen", body)
+    if answer is None or not answer.is_success:
+        return None
+    ticket = msgspec.json.decode(answer.body, type=ProbeTicket)
+    return await asyncio.to_thread(send_some, own.address, other.address, ticket)
+
+
+def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:
+    """Connect and send; what did not work. Blocks."""
+    try:
+        connection = socket.create_connection(
+            (target, ticket.port), timeout=PATIENCE_S, source_address=(source, 0)
+        )
+    except ConnectionRefusedError:
+        return "refused"
+    except OSError:
+        return "no connection"
+    with connection:
+        try:
+            connection.sendall(ticket.token.encode() + bytes(TRIED_BYTES))
+            deadline = time.monotonic() + PATIENCE_S
+            while unacknowledged(connection):
+                if time.monotonic() > deadline:
+                    return "stuck"
+                time.sleep(LOOK_EVERY_S)
+        except OSError:
+            return "stuck"
+    return None

@@ -1,0 +1,200 @@
+"""All or nothing, also after the start: one failed part ends the others.
+
+Without this the rest waits: torchrun itself sits 300 s at its exit barrier, and ranks in a
+collective for 10 to 30 minutes (measured). The head's agent watches; if it does not answer, the
+lowest-ranked participant that does. A silent peer is not a dead one: nothing is killed for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from jupyter_mntrain.agent.gang.link_trial import try_links
+from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.model.api import StopRequest
+from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.lifecycle.rollup import blamed_node, first_cause, unknown_part
+from jupyter_mntrain.model.lifecycle.state import LinksTried
+from jupyter_mntrain.model.records.job import TERMINAL, Cause, JobRecord, PartStatus, Placement
+
+log = logging.getLogger("mntrain.agent")
+
+WATCH_INTERVAL_S = 1.0
+
+SYMPTOM_PATIENCE_S = 3.0
+"""If all that is known is a closed connection, whoever closed it is about to tell why: torchrun
+takes a second or two to end its other ranks and to say so. Stopped before, it never would."""
+
+LINKS_PATIENCE_S = 8.0
+"""For every node to say what is wrong with its links, before a stall is judged."""
+
+GIVE_UP_AFTER_S = 60.0
+"""Of the own part's end: then a participant that never answered is left to its own agent, which
+asks us as soon as it can and ends its part when it learns that ours has failed."""
+
+
+class _Peer(NamedTuple):
+    """A participant that answered, and where."""
+
+    placement: Placement
+    address: str
+    part: PartStatus
+    is_further: bool = False
+    """It is at a later attempt than we."""
+
+
+class GangWatch:
+    """Watches the other participants of one attempt from this node.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, job: LocalJob, peers: PeerClient, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._job = job
+        self._clock = clock
+        self._peers = peers
+        self._symptom_since_s: float | None = None
+        self._parts: tuple[PartStatus, ...] = ()
+        self._stalled_since_s: float | None = None
+        self._trying: asyncio.Task[None] | None = None
+
+    async def run(self) -> tuple[PartStatus, ...]:
+        """Until every part is at its end, as far as is known; the parts then."""
+        own = self._job.placement
+        places = self._job.record.attempt.placements
+        before = [p for p in places if p.node_rank < own.node_rank]
+        after = [p for p in places if p.node_rank > own.node_rank]
+        ended_s: float | None = None
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            if not self._job.is_active:
+                ended_s = ended_s or self._clock()
+                if self._clock() - ended_s > GIVE_UP_AFTER_S:
+                    break
+            self._try_links()
+            if await self._look(before, after):
+                break
+        return self._parts
+
+    def _try_links(self) -> None:
+        """Once for each stall, beside everything else."""
+        stall = self._job.record.part.stall
+        if stall is None or stall.links is not None or self._trying is not None:
+            return
+
+        async def work() -> None:
+            try:
+                self._job.change(LinksTried(links=await try_links(self._job, self._peers)))
+            finally:
+                self._trying = None
+
+        self._trying = asyncio.ensure_future(work())
+
+    async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
+        """One round; True when there is nothing left to watch."""
+        for placement in before:
+            head = await self._ask(placement)
+            if head is not None:
+                # It watches the others. That its own part broke we need not be told.
+                if head.is_further:
+                    self._end_ours(f"attempt {self._job.record.attempt.number} is over")
+                elif not self.waits_for_a_cause([head.part]):
+                    self._end_ours(reason_to_end([head.part]))
+                return not self._job.is_active
+        answers = await asyncio.gather(*map(self._ask, after))
+        peers = [peer for peer in answers if peer is not None]
+        parts = [self._job.record.part, *(peer.part for peer in peers)]
+        self._parts = tuple(parts)
+        silent = [p for p, peer in zip(after, answers, strict=True) if peer is None]
+        self._give_up_on_a_stall([*parts, *map(unknown_part, [*before, *silent])])
+        reason = reason_to_end(parts)
+        if reason is not None and not self.waits_for_a_cause(parts):
+            self._end_ours(reason)
+            await asyncio.gather(
+                *(self._stop(peer, reason) for peer in peers if peer.part.state not in TERMINAL)
+            )
+        return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
+
+    def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
+        """Whether all that is known so far are symptoms, and the cause may still come."""
+        guilty = first_cause(parts)
+        if guilty is None or guilty.cause is None or not guilty.cause.is_symptom:
+            return False
+        self._symptom_since_s = self._symptom_since_s or self._clock()
+        return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
+
+    def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
+        """An attempt that does not get on has failed, if its job says so: of any that hangs, or of
+        one that can go on without a node that is silent.
+        """
+        spec = self._job.record.spec
+        is_silent = any(part.state == "unknown" for part in parts)
+        if spec.on_stall != "abort" and not (is_silent and spec.min_nodes and spec.max_restarts):
+            return
+        found = diagnose(parts)
+        if found is None:
+            self._stalled_since_s = None
+            return
+        self._stalled_since_s = self._stalled_since_s or self._clock()
+        is_tried = all(part.stall is None or part.stall.links is not None for part in parts)
+        if not is_tried and self._clock() - self._stalled_since_s < LINKS_PATIENCE_S:
+            return
+        if self._job.record.part.state == "running":
+            log.info("job %s: giving up: %s", self._job.record.job_id, found.summary)
+            self._job.abort(
+                Cause(
+                    summary=found.summary,
+                    time_s=self._job.now_s(),
+                    rank=found.rank,
+                    node=found.node,
+                    fix=found.fix,
+                )
+            )
+
+    def _end_ours(self, reason: str | None) -> None:
+        if reason is not None and self._job.is_active and self._job.record.part.state != "stopping":
+            log.info("job %s: ending our part: %s", self._job.record.job_id, reason)
+            self._job.stop(reason, StopRequest(reason=reason).grace_s)
+
+    async def _ask(self, placement: Placement) -> _Peer | None:
+        """A participant's part, from the first address where it is really that participant."""
+        for address in placement.agent:
+            path = f"/v1/jobs/{self._job.record.job_id}"
+            body = await self._peers.ask(placement.node_id, address, "GET", path)
+            try:
+                record = msgspec.json.decode(body or b"", type=JobRecord)
+            except msgspec.MsgspecError:
+                continue
+            ours = self._job.record.attempt.number
+            if record.attempt.number >= ours:
+                return _Peer(placement, address, record.part, record.attempt.number > ours)
+        return None
+
+    async def _stop(self, peer: _Peer, reason: str) -> None:
+        request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
+        path = f"/v1/jobs/{self._job.record.job_id}/stop"
+        body = msgspec.json.encode(request)
+        await self._peers.ask(peer.placement.node_id, peer.address, "POST", path, body)
+
+
+def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
+    """Why nobody needs to go on, if so: ``node2 failed: rank 1: killed by SIGKILL``."""
+    failed = [part for part in parts if part.state == "failed"]
+    if failed:
+        guilty = first_cause(failed) or failed[0]
+        what = f": {guilty.cause.summary}" if guilty.cause else ""
+        return f"{blamed_node(guilty)} failed{what}"
+    for part in parts:
+        if part.state == "cancelled":
+            return part.stop_reason or f"{part.node} was stopped"
+    return None

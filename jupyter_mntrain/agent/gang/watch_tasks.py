@@ -1,0 +1,71 @@
+"""The gang watches of this agent's attempts, as tasks that end with them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.restarter import Restarter
+from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.model.lifecycle.restarts import may_succeed
+
+log = logging.getLogger("mntrain.agent")
+
+
+class Watches:
+    """One task per attempt; asking twice starts one."""
+
+    def __init__(self, node: Node, peers: PeerClient) -> None:
+        self._peers = peers
+        self._restarter = Restarter(node, peers)
+        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def watch(self, job: LocalJob) -> None:
+        """Unless it ended so long ago that everybody knows."""
+        ended_s = job.record.part.ended_s
+        is_old = ended_s is not None and job.now_s() - ended_s > GIVE_UP_AFTER_S
+        if is_old and not (_is_to_restart(job) or _may_have_to_succeed(job)):
+            return
+        key = (job.record.job_id, job.record.attempt.number)
+        if key in self._tasks:
+            return
+        task = asyncio.ensure_future(self._follow(job))
+        self._tasks[key] = task
+        task.add_done_callback(lambda _: self._tasks.pop(key, None))
+
+    async def _follow(self, job: LocalJob) -> None:
+        try:
+            is_begun = not job.record.is_queued
+            parts = await GangWatch(job, self._peers).run() if is_begun else ()
+            restarted = None
+            if _is_to_restart(job):
+                restarted = await self._restarter.run(job, parts)
+            elif _may_have_to_succeed(job):
+                restarted = await self._restarter.succeed(job)
+            if restarted is not None:
+                self.watch(restarted)
+        except Exception:  # drivers must not wait for what will not come; it is in the log
+            log.exception("job %s: cannot be watched any more", job.record.job_id)
+            job.give_up()
+
+    def close(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+
+
+def _is_to_restart(job: LocalJob) -> bool:
+    """Whether this node, as the head, still has to decide what comes next."""
+    record = job.record
+    is_head = record.attempt.head.node_id == record.part.node_id
+    is_to_come = record.spec.max_restarts > 0 or record.is_queued
+    return is_head and is_to_come and not record.is_over
+
+
+def _may_have_to_succeed(job: LocalJob) -> bool:
+    """Whether this node takes the head's place if that is lost."""
+    record = job.record
+    is_head = record.attempt.head.node_id == record.part.node_id
+    return not is_head and may_succeed(record) and not record.is_over

@@ -1,0 +1,203 @@
+"""What every request goes through: who may ask, what a body may be, how a refusal looks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+from tornado.iostream import StreamClosedError
+from tornado.web import HTTPError, RequestHandler, stream_request_body
+
+from jupyter_mntrain.agent.access.callers import NotAllowedError
+from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
+from jupyter_mntrain.agent.gang.watch_tasks import Watches
+from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
+from jupyter_mntrain.model.ids import JobId, is_job_id
+from jupyter_mntrain.trust.certificates import Subject
+
+log = logging.getLogger("mntrain.agent")
+T = TypeVar("T")
+
+DRAINED_BYTES = 64 << 20
+"""Of a body that is too long: read and thrown away, or the sender never sees our answer."""
+
+SLOW_READER_S = 10.0
+"""A reader that takes nothing for this long is cut off; it resumes by number when it is back."""
+
+
+class AgentHandler(RequestHandler):
+    """Checks who asks; answers errors as :class:`Problem`."""
+
+    for_nodes = False
+    """Whether other nodes may ask, too. What they may be told is then the route's own affair."""
+    has_hung_up = False
+    caller: Subject
+
+    def initialize(self, node: Node, watches: Watches) -> None:
+        self.node = node
+        self.watches = watches
+
+    def prepare(self) -> None:
+        shown = self.request.get_ssl_certificate(binary_form=True)
+        self.caller, self._serial = self.node.trust.caller(shown)  # type: ignore[arg-type]
+        if self.caller.role != "driver" and not self.for_nodes:
+            raise self.not_allowed()
+
+    def not_allowed(self) -> NotAllowedError:
+        return NotAllowedError(
+            f"a {self.caller.role}'s certificate does not allow this",
+            fix="ask as a driver of the cluster",
+        )
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """While an answer goes on for long.
+
+        Raises:
+            TooManyError: there is no room for another one.
+        """
+        connection = self.request.connection
+        assert connection is not None  # noqa: S101 - a server's request has one
+        with (
+            self.node.streams.opened(self.request.remote_ip or ""),
+            self.node.trust.connected(self._serial, connection.stream),  # type: ignore[attr-defined]
+        ):
+            yield
+
+    def on_connection_close(self) -> None:
+        self.has_hung_up = True
+
+    def job_id(self, text: str) -> JobId:
+        if not is_job_id(text):
+            raise self.problem(
+                404, "no-such-job", f"{text!r} is no job id", "job ids look like j-0123abcd"
+            )
+        return JobId(text)
+
+    def body_as(self, kind: type[T]) -> T:
+        """The validated body.
+
+        Raises:
+            HTTPError: 400 naming the field.
+        """
+        try:
+            return msgspec.json.decode(self.request.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise self.problem(400, "bad-request", f"the request is not valid: {error}") from error
+
+    def number_argument(self, name: str, default: int) -> int:
+        text = self.get_query_argument(name, str(default))
+        try:
+            return int(text)
+        except ValueError:
+            raise self.problem(400, "bad-request", f"{name}={text!r} is not a number") from None
+
+    @contextmanager
+    def audited(self, what: str, job: str) -> Iterator[None]:
+        """Who did this, and how it ended, is kept."""
+        outcome = "failed"
+        try:
+            yield
+            outcome = "done"
+        except MntrainError as error:
+            outcome = f"refused: {error.cause}"
+            raise
+        finally:
+            where = self.request.remote_ip or ""
+            who = f"{self.caller.role} {self.caller.name}"
+            self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
+
+    def answer(self, content: Any, status: int = 200) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(content))
+
+    async def send_block(self, block: bytes) -> None:
+        """Send and wait until it is on its way: no reader is buffered for without bound.
+
+        Raises:
+            StreamClosedError: the reader is gone, or so slow that it was let go.
+        """
+        self.write(block)
+        try:
+            await asyncio.wait_for(self.flush(), SLOW_READER_S)
+        except TimeoutError:
+            self.detach().close()
+            raise StreamClosedError from None
+
+    def problem(self, status: int, code: str, message: str, hint: str | None = None) -> HTTPError:
+        error = HTTPError(status)
+        error.problem = Problem(code=code, message=message, hint=hint)  # type: ignore[attr-defined]
+        return error
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        if isinstance(error, MntrainError):
+            status_code = _status_of(error)
+            where = f"{error.node}: " if error.node else ""
+            problem = Problem(code=error.code, message=f"{where}{error.cause}", hint=error.fix)
+        else:
+            problem = getattr(error, "problem", None) or Problem(
+                code=f"http-{status_code}", message=HTTPStatus(status_code).phrase
+            )
+        self.answer(problem, status_code)
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        if not isinstance(value, MntrainError):
+            super().log_exception(typ, value, tb)
+
+
+class NotFound(AgentHandler):
+    for_nodes = True
+
+    def prepare(self) -> None:
+        super().prepare()
+        raise self.problem(404, "no-such-route", f"there is no {self.request.path}")
+
+
+@stream_request_body
+class TooLarge(AgentHandler):
+    """Answers a body that is over the limit, without keeping it."""
+
+    for_nodes = True
+
+    def prepare(self) -> None:
+        super().prepare()
+        length = int(self.request.headers["Content-Length"])
+        if length > DRAINED_BYTES:
+            raise self._refusal()
+        self.request.connection.set_max_body_size(DRAINED_BYTES)  # type: ignore[union-attr]
+
+    def data_received(self, chunk: bytes) -> None:
+        pass
+
+    def put(self, *_: str, **__: str) -> None:
+        raise self._refusal()
+
+    get = post = delete = put
+
+    def _refusal(self) -> HTTPError:
+        limit = MAX_BODY_BYTES >> 20
+        return self.problem(
+            413,
+            "too-large",
+            f"the request has more than {limit} MiB",
+            "send small files along; put data sets and weights where every node can read them",
+        )
+
+
+def _status_of(error: MntrainError) -> int:
+    if isinstance(error, JobNotFoundError):
+        return 404
+    if isinstance(error, NotAllowedError):
+        return 403
+    if isinstance(error, TooManyError):
+        return 429
+    return 409 if isinstance(error, RefusedError) else 400

@@ -1,0 +1,181 @@
+"""Starting, stopping and reading jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from tornado.iostream import StreamClosedError
+
+from jupyter_mntrain.agent.attempt.log_trimming import next_data
+from jupyter_mntrain.agent.failure.stacks import answers
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+from jupyter_mntrain.model.api import (
+    LOG_OFFSET_HEADER,
+    LOG_SIZE_HEADER,
+    SaveRequest,
+    StartRequest,
+    StopRequest,
+)
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
+
+MAX_LOG_BYTES = 1 << 20
+"""Per request; a reader asks again for more."""
+
+GONE_CHECK_S = 5.0
+"""How often a follower of a silent journal is looked after: it may have hung up."""
+
+
+class Jobs(AgentHandler):
+    def get(self) -> None:
+        self.answer([job.record for job in self.node.jobs.all()])
+
+
+class _SharedJob(AgentHandler):
+    """A job's participants may ask one another for it: they have it all the same."""
+
+    for_nodes = True
+
+    def shared(self, job_id: str) -> JobId:
+        """The id of a job that the caller may ask for.
+
+        Raises:
+            NotAllowedError: it takes no part in it, or no driver has deposited it here.
+        """
+        known = self.job_id(job_id)
+        if self.caller.role == "driver":
+            return known
+        try:
+            record = self.node.jobs.get(known).record
+        except JobNotFoundError:
+            raise self.not_allowed() from None
+        placements = record.attempt.placements
+        if self.caller.name not in {*record.members, *(place.node_id for place in placements)}:
+            raise self.not_allowed()
+        return known
+
+
+class JobItem(_SharedJob):
+    def get(self, job_id: str) -> None:
+        self.answer(self.node.jobs.get(self.shared(job_id)).record)
+
+
+class Queue(JobItem):
+    """``PUT``: a driver leaves a job here; ``GET`` as of any other."""
+
+    def put(self, job_id: str) -> None:
+        if self.caller.role != "driver":
+            raise self.not_allowed()
+        request = self.body_as(StartRequest)
+        if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
+            raise self.problem(400, "bad-request", "a job that waits has the attempt 0")
+        with self.audited("queue", job_id):
+            job = self.node.jobs.deposit(request)
+        self.watches.watch(job)
+        self.answer(job.record)
+
+
+class Attempts(RestartHandler):
+    def put(self, job_id: str, attempt: str) -> None:
+        if self.caller.role == "node":
+            self.refuse_foreign(self.job_id(job_id))
+        request = self.body_as(StartRequest)
+        self.refuse_other_work(request)
+        if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
+            raise self.problem(400, "bad-request", "path and body name different attempts")
+        with self.audited("start", job_id):
+            job = self.node.jobs.start(request)
+        self.watches.watch(job)
+        self.node.tell_leases()
+        self.answer(job.record)
+
+
+class JobStop(_SharedJob):
+    def post(self, job_id: str) -> None:
+        known = self.shared(job_id)
+        request = self.body_as(StopRequest)
+        try:
+            with self.audited("stop", job_id):
+                record = self.node.jobs.stop(
+                    known, request.reason, request.grace_s, request.attempt
+                )
+        finally:
+            self.node.tell_leases()  # a stop before its start gives back what was promised
+        self.answer(record)
+
+
+class JobJournal(AgentHandler):
+    """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
+
+    async def get(self, job_id: str) -> None:
+        with self.streaming():
+            await self._read(job_id)
+
+    async def _read(self, job_id: str) -> None:
+        since = self.number_argument("since", 0)
+        follow = self.get_query_argument("follow", "0") == "1"
+        job = self.node.jobs.get(self.job_id(job_id))
+        journal = job.journal
+        position = journal.position_after(since)
+        self.set_header("Content-Type", "application/x-ndjson")
+        with suppress(StreamClosedError):
+            while not self.has_hung_up:
+                # Taken before reading: a line that comes meanwhile wakes the wait below.
+                # Asked anew: a job that waited may have begun since, and its journal goes on.
+                grown = journal.grown
+                is_last = not (follow and self.node.jobs.get(job.record.job_id).is_active)
+                for block, after in journal.read(position):
+                    await self.send_block(block)
+                    position = after
+                if is_last:
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(grown.wait(), GONE_CHECK_S)
+
+
+class JobLog(AgentHandler):
+    async def get(self, job_id: str) -> None:
+        job = self.node.jobs.get(self.job_id(job_id))
+        offset = self.number_argument("offset", 0)
+        limit = max(0, min(self.number_argument("limit", MAX_LOG_BYTES), MAX_LOG_BYTES))
+        path = job.attempt.path / "log"
+        size = path.stat().st_size if path.exists() else 0
+        if offset < 0:
+            offset = max(0, size + offset)
+        content = b""
+        if offset < size:
+            # Not beyond the size just told: the log grows while we read.
+            offset, content = await asyncio.to_thread(_read, path, offset, limit, size)
+        self.set_header("Content-Type", "application/octet-stream")
+        self.set_header(LOG_SIZE_HEADER, str(size))
+        self.set_header(LOG_OFFSET_HEADER, str(offset))
+        self.write(content)
+
+
+class JobSave(AgentHandler):
+    def post(self, job_id: str) -> None:
+        request = self.body_as(SaveRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("save", job_id):
+            job.save_checkpoint(request)
+        self.answer(job.record)
+
+
+class JobStacks(AgentHandler):
+    """What every rank here is at, now."""
+
+    async def post(self, job_id: str) -> None:
+        job = self.node.jobs.get(self.job_id(job_id))
+        asked = job.ask_ranks() if job.is_active else []
+        self.answer(await asyncio.to_thread(answers, asked))
+
+
+def _read(path: Path, offset: int, limit: int, size: int) -> tuple[int, bytes]:
+    """From where a log that was trimmed goes on: that place, and what stands there."""
+    with path.open("rb") as file:
+        begin = next_data(file.fileno(), offset, size)
+        return begin, os.pread(file.fileno(), min(limit, size - begin), begin)

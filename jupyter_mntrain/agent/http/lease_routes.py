@@ -1,0 +1,27 @@
+"""Promising GPUs and ports, and telling beforehand whether a port could be promised."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+
+
+class Leases(RestartHandler):
+    def post(self) -> None:
+        self.answer(self.node.lease(self.lease_request()))
+
+
+class LeaseItem(RestartHandler):
+    def delete(self, job_id: str, attempt: str) -> None:
+        """Give back what was not started; what runs is ended by stop."""
+        if self.caller.role == "node":
+            self.refuse_what_is_over(self.job_id(job_id))
+        self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))
+        self.node.tell_leases()
+        self.answer({})
+
+
+class Port(AgentHandler):
+    def get(self, port: str) -> None:
+        interface = self.get_query_argument("interface", "") or None
+        self.answer(self.node.port_status(int(port), interface))

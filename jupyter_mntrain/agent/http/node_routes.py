@@ -1,0 +1,32 @@
+"""Who this node is, and the stream of its changes, which is also its heartbeat."""
+
+from __future__ import annotations
+
+import msgspec
+from tornado.iostream import StreamClosedError
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.model.api import Hello
+
+
+class NodeItem(AgentHandler):
+    def get(self) -> None:
+        self.answer(self.node.info())
+
+
+class NodeStream(AgentHandler):
+    async def get(self) -> None:
+        with self.streaming():
+            await self._stream()
+
+    async def _stream(self) -> None:
+        self.set_header("Content-Type", "application/x-ndjson")
+        jobs = tuple(job.record for job in self.node.jobs.all())
+        with self.node.hub.listen() as messages:
+            hello = Hello(node=self.node.info(), jobs=jobs)
+            try:
+                await self.send_block(msgspec.json.encode(hello) + b"\n")
+                while (message := await messages.get()) is not None:
+                    await self.send_block(msgspec.json.encode(message) + b"\n")
+            except StreamClosedError:
+                return

@@ -1,0 +1,28 @@
+"""Measuring links. Threads: both ends block on their sockets."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.machine import probe
+from jupyter_mntrain.model.api import ProbeListen, ProbeSend
+
+
+class ProbeListenHandler(AgentHandler):
+    for_nodes = True
+
+    def post(self) -> None:
+        self.answer(probe.open_sink(self.body_as(ProbeListen).address, self.node.name))
+
+
+class ProbeSendHandler(AgentHandler):
+    async def post(self) -> None:
+        request = self.body_as(ProbeSend)
+        known = {interface.name for interface in self.node.inventory.read().interfaces}
+        if request.interface not in known:
+            raise self.problem(400, "bad-request", f"there is no interface {request.interface!r}")
+        capacity = await asyncio.to_thread(probe.measure, request, self.node.name)
+        self.node.capacities.keep(request.interface, capacity)
+        self.node.changed()
+        self.answer(capacity)

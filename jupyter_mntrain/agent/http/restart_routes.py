@@ -1,0 +1,70 @@
+"""What a job's head may ask of the other participants: what a driver has deposited, once more."""
+
+from __future__ import annotations
+
+from tornado.web import HTTPError
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.model.api import LeaseRequest, StartRequest
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.restarts import follows, may_lead
+from jupyter_mntrain.model.records.job import JobRecord
+
+
+class RestartHandler(AgentHandler):
+    """Drivers may ask for anything, a node for the next attempt of a job that it may lead."""
+
+    for_nodes = True
+
+    def refuse_foreign(self, job_id: JobId) -> JobRecord:
+        """The record of a job that the calling node may lead.
+
+        Raises:
+            NotAllowedError: no driver has deposited it here, or another node leads it.
+        """
+        try:
+            record = self.node.jobs.get(job_id).record
+        except JobNotFoundError:
+            raise self.not_allowed() from None
+        if not may_lead(NodeId(self.caller.name), record):
+            raise self.not_allowed()
+        return record
+
+    def refuse_what_is_over(self, job_id: JobId) -> JobRecord:
+        """As :meth:`refuse_foreign`, of a job that may still begin, or begin again."""
+        record = self.refuse_foreign(job_id)
+        if not (record.spec.max_restarts or record.was_queued):
+            raise self.not_allowed()
+        return record
+
+    def refuse_other_work(self, request: StartRequest) -> None:
+        """Raises NotAllowedError if a node asks for more than the driver did."""
+        if self.caller.role == "driver":
+            return
+        record = self.refuse_foreign(request.job_id)
+        if (request.spec, request.attempt) == (record.spec, record.attempt):
+            return  # once more, because the answer was lost
+        self.refuse_what_is_over(request.job_id)
+        if request.spec != record.spec or not follows(request.attempt, record):
+            raise self.not_allowed()
+
+    def lease_request(self) -> LeaseRequest:
+        """What is asked for, if the caller may.
+
+        Raises:
+            NotAllowedError: a node asks for more than the driver did.
+        """
+        if self.caller.role == "driver":
+            return self.body_as(LeaseRequest)
+        try:
+            request = self.body_as(LeaseRequest)
+        except HTTPError:
+            raise self.not_allowed() from None
+        record = self.refuse_what_is_over(request.job_id)
+        own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
+        asked = (request.ranks, request.gpus, request.interface, request.hold_port)
+        granted = (own.nproc, own.gpus, own.interface, None)
+        if request.attempt < record.attempt.number or asked != granted:
+            raise self.not_allowed()
+        return request

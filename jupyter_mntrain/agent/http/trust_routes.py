@@ -1,0 +1,15 @@
+"""Revocations and renewed certificates: what drivers leave here for one another and for us."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.model.api import TrustNews
+
+
+class Trust(AgentHandler):
+    def get(self) -> None:
+        self.answer(self.node.trust.news())
+
+    def put(self) -> None:
+        self.node.take_news(self.body_as(TrustNews))
+        self.answer({})

@@ -1,0 +1,1 @@
+"""The jobs this node takes part in: records, journals, leases."""

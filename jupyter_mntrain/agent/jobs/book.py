@@ -1,0 +1,308 @@
+"""Every job this node takes or took part in."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
+from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.machine.gpus import GpuReader
+from jupyter_mntrain.agent.machine.inventory import usable_cpus
+from jupyter_mntrain.agent.machine.ports import PortHolder
+from jupyter_mntrain.launch import torchrun_command
+from jupyter_mntrain.model.api import JobChanged, StartRequest
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.restarts import first_start
+from jupyter_mntrain.model.lifecycle.state import new_part
+from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
+
+log = logging.getLogger("mntrain.agent")
+
+KEPT_JOBS = 100
+"""Ended jobs kept on disk; the oldest beyond that are deleted when a new one starts."""
+
+
+class JobBook:
+    """Starts, stops and follows jobs; keeps them under ``directory``.
+
+    Args:
+        python: interpreter that ranks run under.
+        gpus: asked, at the end of an attempt, whether their memory is free again.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node_id: NodeId,
+        node: str,
+        python: str,
+        leases: LeaseBook,
+        hub: Hub,
+        gpus: GpuReader,
+    ) -> None:
+        self.directory = directory
+        self._node_id = node_id
+        self._node = node
+        self._python = python
+        self._leases = leases
+        self._hub = hub
+        self._gpus = gpus
+        self._jobs: dict[JobId, LocalJob] = {}
+        self._early_stops = EarlyStops(leases.clock)
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def load(self) -> None:
+        """Take up what an earlier agent kept: running attempts are adopted, ended ones read."""
+        for path in sorted(self.directory.glob("j-*")):
+            try:
+                job = LocalJob.load(path, self._gpus)
+                is_started = job.is_active and not job.record.is_queued
+                lease = _lease_of(job) if is_started else None
+            except (OSError, StopIteration, msgspec.MsgspecError) as error:
+                log.warning("job in %s is not readable and left alone: %s", path, error)
+                continue
+            self._jobs[job.record.job_id] = job
+            if lease is not None:
+                log.info("adopting job %s", job.record.job_id)
+                self._leases.restore(lease)
+
+    def all(self) -> Collection[LocalJob]:
+        return self._jobs.values()
+
+    def active(self) -> list[LocalJob]:
+        return [job for job in self._jobs.values() if job.is_active]
+
+    def get(self, job_id: JobId) -> LocalJob:
+        try:
+            return self._jobs[job_id]
+        except KeyError:
+            raise JobNotFoundError(
+                f"job {job_id} is not known here",
+                fix="'jobs' lists the ones that are",
+                node=self._node,
+            ) from None
+
+    def start(self, request: StartRequest) -> LocalJob:
+        """Start this node's part. The same request again changes nothing.
+
+        Raises:
+            RefusedError: no lease (it expired, or was released) or one for something else,
+                stopped before it came, or another attempt is there.
+            SpecError: the request is wrong in itself.
+        """
+        job_id, number = request.job_id, request.attempt.number
+        known = self._jobs.get(job_id)
+        if known is not None and _is_same(known.record.attempt, request.attempt):
+            return known
+        self._refuse_out_of_turn(request, known)
+        placement = self._own_placement(request)
+        lease = self._leases.find(job_id, number)
+        if lease is None:
+            raise RefusedError(
+                f"job {job_id} holds no lease here", fix="launch it again", node=self._node
+            )
+        self._refuse_unleased(request, placement, lease)
+        self._leases.start(job_id, number)
+        try:
+            return self._spawn(request, placement, known)
+        except BaseException:
+            self._leases.release(job_id, number)
+            raise
+
+    def deposit(self, request: StartRequest) -> LocalJob:
+        """Keep a job that waits until its head can start it. The same again changes nothing.
+
+        Raises:
+            RefusedError: it was stopped before it came.
+            SpecError: the request is wrong in itself.
+        """
+        known = self._jobs.get(request.job_id)
+        if known is not None:
+            return known
+        self._refuse_out_of_turn(request, known)
+        record = self._record(request, self._own_placement(request))
+        is_head = record.attempt.head.node_id == self._node_id
+        if is_head:
+            plan = first_start(record.attempt.submitted_s)
+            record = msgspec.structs.replace(record, restart=plan)
+        directory = self.directory / request.job_id
+        directory.mkdir(parents=True, exist_ok=True)
+        job = LocalJob(directory, record, self._gpus)
+        job.save()
+        self._jobs[request.job_id] = job
+        self._tell(job)
+        log.info("job %s waits, asked for by %s", request.job_id, request.submitted_by)
+        return job
+
+    def queued(self) -> list[JobRecord]:
+        """Of jobs that wait for their first attempt."""
+        return [job.record for job in self.active() if job.record.is_queued]
+
+    def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
+        """End this node's part; an older or ended attempt is left as it is."""
+        job = self._jobs.get(job_id)
+        is_whole = attempt is None
+        if job is not None and is_whole:
+            job.give_up()
+        is_early = attempt is not None and job is not None and job.record.attempt.number < attempt
+        if job is None or is_early or (is_whole and not job.is_active):
+            # Overtaken: the start this stop is meant for must not succeed later.
+            self._early_stops.remember(job_id, attempt)
+            self._leases.release_unstarted(job_id, attempt)
+        job = self.get(job_id)
+        if attempt is None or job.record.attempt.number == attempt:
+            job.stop(reason, grace_s)
+            self._tell(job)
+        return job.record
+
+    def poll(self) -> None:
+        """Follow every attempt that is not settled; cheap when there is none."""
+        now = time.monotonic()
+        for job in list(self._jobs.values()):
+            if job.is_settled and not job.has_news:
+                continue
+            job.poll(now)
+            if job.take_news(now):
+                self._tell(job)
+
+    def close(self) -> None:
+        """The agent ends; attempts go on under their keepers."""
+        for job in self._jobs.values():
+            job.close()
+
+    def _tell(self, job: LocalJob) -> None:
+        record = job.record
+        if not job.is_active and self._leases.release(record.job_id, record.attempt.number):
+            log.info("job %s %s", record.job_id, record.part.state)
+        self._hub.publish(JobChanged(record=record))
+
+    def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
+        job_id, number = request.job_id, request.attempt.number
+        if known is not None and known.record.attempt.number >= number:
+            newest = known.record.attempt.number
+            why = f"{newest} came after it" if newest > number else "another one had its number"
+            raise RefusedError(f"attempt {number} of job {job_id} is over, {why}", node=self._node)
+        if known is not None and known.is_active and not known.record.is_queued:
+            raise RefusedError(
+                f"attempt {known.record.attempt.number} of job {job_id} still runs here",
+                fix=f"stop it first: stop {job_id}",
+                node=self._node,
+            )
+        if self._early_stops.includes(job_id, number):
+            raise RefusedError(f"job {job_id} was stopped before it started", node=self._node)
+
+    def _own_placement(self, request: StartRequest) -> Placement:
+        own = [p for p in request.attempt.placements if p.node_id == self._node_id]
+        if len(own) != 1 or own[0].nproc < 1:
+            raise SpecError(
+                f"the attempt has {len(own)} places here, or one without processes",
+                fix="give every participant exactly one, with at least one process",
+                node=self._node,
+            )
+        return own[0]
+
+    def _refuse_unleased(self, request: StartRequest, placement: Placement, lease: Lease) -> None:
+        is_head = placement.node_rank == 0
+        if set(placement.gpus) <= set(lease.gpus) and (
+            not is_head or request.attempt.master_port == lease.port
+        ):
+            return
+        raise RefusedError(
+            f"job {request.job_id} was promised other GPUs or another port than it starts with",
+            fix="launch it again",
+            node=self._node,
+        )
+
+    def _spawn(
+        self, request: StartRequest, placement: Placement, previous: LocalJob | None
+    ) -> LocalJob:
+        record = self._record(request, placement, previous)
+        directory = self.directory / request.job_id
+        journal = previous.journal if previous else None
+        job = LocalJob(directory, record, self._gpus, journal=journal)
+        command = torchrun_command(
+            request.spec,
+            request.attempt,
+            placement,
+            job_id=request.job_id,
+            python=self._python,
+            directory=str(job.attempt.path),
+            cpu_count=usable_cpus(),
+        )
+        heading = topology_line(request.job_id, request.attempt)
+        try:
+            job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
+            # Kept before anything runs: an agent killed in between knows what to look for.
+            job.save()
+            job.attempt.spawn()
+        except BaseException:
+            shutil.rmtree(job.attempt.path if previous else directory, ignore_errors=True)
+            if previous is not None:
+                previous.save()
+            raise
+        job.launched()
+        self._jobs[request.job_id] = job
+        self._tell(job)
+        self._forget_oldest()
+        log.info("job %s started by %s", request.job_id, request.submitted_by or "somebody")
+        return job
+
+    def _record(
+        self, request: StartRequest, placement: Placement, previous: LocalJob | None = None
+    ) -> JobRecord:
+        return JobRecord(
+            job_id=request.job_id,
+            spec=request.spec,
+            attempt=request.attempt,
+            part=new_part(self._node_id, self._node, placement.ranks),
+            submitted_by=request.submitted_by,
+            members=previous.record.members if previous else _members(request),
+            was_queued=previous.record.was_queued if previous else request.attempt.number == 0,
+        )
+
+    def _forget_oldest(self) -> None:
+        ended = [job for job in self._jobs.values() if job.is_settled]
+        ended.sort(key=lambda job: job.record.attempt.submitted_s)
+        for job in ended[: max(0, len(ended) - KEPT_JOBS)]:
+            del self._jobs[job.record.job_id]
+            job.close()
+            shutil.rmtree(job.directory, ignore_errors=True)
+
+
+def _is_same(one: Attempt, other: Attempt) -> bool:
+    """Whether it is the same start once more, and not another head's with the same number."""
+    return (one.number, one.placements, one.master_port) == (
+        other.number,
+        other.placements,
+        other.master_port,
+    )
+
+
+def _members(request: StartRequest) -> tuple[NodeId, ...]:
+    return tuple(place.node_id for place in request.attempt.placements)
+
+
+def _lease_of(job: LocalJob) -> Lease:
+    """The lease of an adopted attempt; its port is bound anew if torchrun does not listen yet."""
+    record, placement = job.record, job.placement
+    is_head = placement.node_rank == 0
+    port = record.attempt.master_port if is_head else None
+    return Lease(
+        job_id=record.job_id,
+        attempt=record.attempt.number,
+        gpus=placement.gpus,
+        address=placement.address,
+        port=port,
+        holder=PortHolder.rebind(port) if port else None,
+    )

@@ -1,0 +1,215 @@
+"""A job's samples on this node, numbered, on disk: the one history that every reader resumes.
+
+A job of weeks keeps how it began and what was last; the middle is given back to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.log_trimming import give_back
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.records.metrics import JournalLine, Sample, encoder, journal_decoder
+
+READ_BYTES = 1 << 18
+"""Per read: large enough for hundreds of lines, small enough not to hold the event loop."""
+
+MARK_EVERY = 1024
+"""Lines between remembered positions: days of samples cost a few kilobytes of memory."""
+
+HEAD_BYTES = 16 << 20
+KEPT_BYTES = 256 << 20
+"""A day of eight ranks that make a step a second."""
+
+SLACK_BYTES = 16 << 20
+"""Not every line is worth a call."""
+
+
+class _Gap(Record, frozen=True):
+    """The middle that was given back, in whole chunks of :data:`MARK_EVERY` lines.
+
+    Args:
+        first: chunks before it.
+        last: chunks up to its end.
+        begin: where it begins in the file, in bytes.
+        end: where the file goes on.
+        attempt: that ``sources`` are of.
+        sources: bytes of each source that had been read when it was given back.
+    """
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    attempt: int
+    sources: dict[str, int] = {}
+
+
+class Journal:
+    """Append-only NDJSON; the Nth line of the file has the number N.
+
+    Opening one again finds the last number. A torn last line, left by a crash, is cut off.
+
+    Args:
+        path: the file; created if missing.
+        kept_bytes: of the file at most, and some slack; of that ``head_bytes`` are its beginning.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        kept_bytes: int = KEPT_BYTES,
+        head_bytes: int = HEAD_BYTES,
+        slack_bytes: int = SLACK_BYTES,
+    ) -> None:
+        self._path = path
+        self._kept_bytes, self._head_bytes = kept_bytes, head_bytes
+        self._slack_bytes = slack_bytes
+        self._gap_path = path.with_name(f"{path.name}.gap")
+        self._gap: _Gap | None = None
+        self._attempt = 0
+        self._sources: dict[str, int] = {}
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._marks: list[int] = []
+        """Where lines 1, 1 + MARK_EVERY, 1 + 2 MARK_EVERY, … begin."""
+        self.last_seq = 0
+        self.size = 0
+        self.grown = asyncio.Event()
+        self._recover()
+
+    def append(
+        self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
+    ) -> None:
+        """Number a sample and keep it.
+
+        Raises:
+            OSError: it could not be written whole; then nothing of it is in the journal.
+        """
+        line = JournalLine(
+            seq=self.last_seq + 1, attempt=attempt, body=body, source=source, offset=offset
+        )
+        encoded = encoder.encode(line) + b"\n"
+        if os.write(self._file, encoded) < len(encoded):
+            os.truncate(self._file, self.size)
+            raise OSError("the disk is full")
+        self._count(encoded)
+        self._remember(line)
+        self._trim()
+        # Wake whoever waits, and give the next wait a fresh event.
+        self.grown.set()
+        self.grown = asyncio.Event()
+
+    def position_after(self, seq: int) -> int:
+        """Where the line after number ``seq`` begins, or will once it comes; of lines that were
+        given back, where the journal goes on after them.
+        """
+        if seq >= self.last_seq:
+            return self.size
+        mark, rest = divmod(max(0, seq), MARK_EVERY)
+        if self._gap is not None and self._gap.first <= mark < self._gap.last:
+            return self._gap.end
+        with self._path.open("rb") as file:
+            file.seek(self._marks[mark])
+            return self._marks[mark] + sum(len(line) for line in islice(file, rest))
+
+    def read(self, position: int = 0) -> Iterator[tuple[bytes, int]]:
+        """Whole lines from ``position`` on, in blocks, and where the next one begins."""
+        with self._path.open("rb") as file:
+            while True:
+                gap = self._gap
+                if gap is not None and gap.begin <= position < gap.end:
+                    position = gap.end
+                room = READ_BYTES
+                if gap is not None and position < gap.begin:
+                    room = min(room, gap.begin - position)
+                file.seek(position)
+                # Lines until they are more than that, and the gap begins with a line.
+                block = b"".join(file.readlines(room - 1))
+                if not block:
+                    return
+                position += len(block)
+                yield block, position
+
+    def offsets(self, attempt: int) -> dict[str, int]:
+        """Source → bytes of it that are already here: where a restarted agent reads on."""
+        gap = self._gap
+        self._attempt = attempt
+        self._sources = dict(gap.sources) if gap is not None and gap.attempt == attempt else {}
+        for block, _ in self.read():
+            for line in block.splitlines():
+                try:
+                    entry = journal_decoder.decode(line)
+                except msgspec.MsgspecError:
+                    continue  # of a newer agent, or spoilt; numbers and sources go on behind it
+                if entry.attempt == attempt:
+                    self._remember(entry)
+        return dict(self._sources)
+
+    def close(self) -> None:
+        os.close(self._file)
+        self.grown.set()
+
+    def _count(self, line: bytes) -> None:
+        if self.last_seq % MARK_EVERY == 0:
+            self._marks.append(self.size)
+        self.last_seq += 1
+        self.size += len(line)
+
+    def _remember(self, line: JournalLine) -> None:
+        """How far its source has been read: what is given back must not be read again."""
+        if line.attempt > self._attempt:
+            self._attempt, self._sources = line.attempt, {}
+        if line.source is not None and line.attempt == self._attempt:
+            self._sources[line.source] = max(self._sources.get(line.source, 0), line.offset or 0)
+
+    def _trim(self) -> None:
+        gap = self._gap
+        lost = 0 if gap is None else gap.end - gap.begin
+        if self.size - lost <= self._kept_bytes + self._slack_bytes:
+            return
+        tail_bytes = self._kept_bytes - self._head_bytes
+        first = bisect_left(self._marks, self._head_bytes) if gap is None else gap.first
+        last = bisect_right(self._marks, self.size - tail_bytes) - 1
+        if last <= first:
+            return
+        gap = _Gap(
+            first=first,
+            last=last,
+            begin=self._marks[first],
+            end=self._marks[last],
+            attempt=self._attempt,
+            sources=self._sources,
+        )
+        # A full disk keeps nobody from going on; the next line tries again.
+        with suppress(OSError):
+            # Said before it is done: whoever opens the journal after a crash must not read zeros.
+            write_atomically(self._gap_path, msgspec.json.encode(gap))
+            self._gap = gap
+            give_back(self._path, gap.begin, gap.end)
+
+    def _recover(self) -> None:
+        with suppress(OSError, msgspec.MsgspecError):
+            self._gap = msgspec.json.decode(self._gap_path.read_bytes(), type=_Gap)
+        gap = self._gap
+        with self._path.open("rb") as file:
+            while line := file.readline():
+                if gap is not None and self.size == gap.begin:
+                    # The places of the lines in it are never asked for.
+                    self._marks += [gap.end] * (gap.last - len(self._marks))
+                    self.last_seq, self.size = gap.last * MARK_EVERY, gap.end
+                    file.seek(gap.end)
+                    continue
+                if not line.endswith(b"\n"):
+                    os.truncate(self._file, self.size)
+                    return
+                self._count(line)

@@ -1,0 +1,176 @@
+"""What this node has promised: GPUs and the head's port, to one attempt at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from jupyter_mntrain.agent.machine.ports import PortHolder
+from jupyter_mntrain.model.api import LeaseRequest
+from jupyter_mntrain.model.errors import PortTakenError, RefusedError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.node import LeaseInfo
+
+MAX_EXPIRY_S = 300.0
+"""Longest a promise lasts without a start or a renewal, whatever was asked for."""
+
+Key = tuple[JobId, int]
+
+
+@dataclass
+class Lease:
+    """A promise. Without a start it ends by itself at ``expires_s`` on the book's clock."""
+
+    job_id: JobId
+    attempt: int
+    gpus: tuple[int, ...]
+    address: str
+    port: int | None = None
+    holder: PortHolder | None = None
+    expires_s: float | None = None
+    """``None`` = until it is released: the attempt has started."""
+
+    def info(self, wall_minus_clock_s: float) -> LeaseInfo:
+        expires = None if self.expires_s is None else self.expires_s + wall_minus_clock_s
+        return LeaseInfo(
+            job_id=self.job_id,
+            attempt=self.attempt,
+            gpus=self.gpus,
+            port=self.port,
+            expires_s=expires,
+        )
+
+
+@dataclass
+class LeaseBook:
+    """All leases of a node. A repeated request renews and answers the same.
+
+    Args:
+        clock: monotonic seconds.
+        hold_port: ``(address, port, node) → holder``.
+    """
+
+    clock: Callable[[], float]
+    hold_port: Callable[[str, int, str], PortHolder] = PortHolder.hold
+    _leases: dict[Key, Lease] = field(default_factory=dict)
+
+    def grant(self, request: LeaseRequest, *, address: str, node: str) -> Lease:
+        """Promise, or refuse naming who has it.
+
+        Raises:
+            RefusedError: something is promised to another attempt, or this attempt was promised
+                something else before.
+            PortTakenError: somebody else has the port.
+        """
+        lease = self.find(request.job_id, request.attempt)
+        if lease is None:
+            self.refuse_conflicts(request, node)
+            lease = self._new(request, address, node)
+        elif not _is_same(lease, request, address):
+            raise RefusedError(
+                f"job {request.job_id} was promised other GPUs, another port or another address",
+                fix="launch it again",
+                node=node,
+            )
+        elif lease.expires_s is not None:
+            lease.expires_s = self._expiry(request)
+        return lease
+
+    def find(self, job_id: JobId, attempt: int) -> Lease | None:
+        self.expire()
+        return self._leases.get((job_id, attempt))
+
+    def start(self, job_id: JobId, attempt: int) -> Lease | None:
+        """Turn a lease into one that lasts until :meth:`release`; ``None`` if there is none."""
+        lease = self.find(job_id, attempt)
+        if lease is not None:
+            lease.expires_s = None
+        return lease
+
+    def restore(self, lease: Lease) -> None:
+        """Of an attempt that ran on while the agent was away."""
+        self._leases[lease.job_id, lease.attempt] = lease
+
+    def release(self, job_id: JobId, attempt: int) -> bool:
+        """True if there was one."""
+        lease = self._leases.pop((job_id, attempt), None)
+        if lease is not None and lease.holder is not None:
+            lease.holder.close()
+        return lease is not None
+
+    def release_unstarted(self, job_id: JobId, attempt: int | None = None) -> None:
+        """Give back what was promised and not started; ``None`` = of every attempt."""
+        unstarted = [
+            key
+            for key, lease in self._leases.items()
+            if key[0] == job_id and attempt in (None, key[1]) and lease.expires_s is not None
+        ]
+        for key in unstarted:
+            self.release(*key)
+
+    def expire(self) -> list[Key]:
+        """Drop what nobody started in time."""
+        now = self.clock()
+        late = [k for k, v in self._leases.items() if v.expires_s is not None and v.expires_s < now]
+        for key in late:
+            self.release(*key)
+        return late
+
+    def all(self) -> Collection[Lease]:
+        return self._leases.values()
+
+    def refuse_conflicts(self, request: LeaseRequest, node: str) -> None:
+        """Raises RefusedError if another attempt was promised one of the GPUs."""
+        for lease in self._leases.values():
+            taken = set(request.gpus) & set(lease.gpus)
+            if taken and lease is not self._leases.get((request.job_id, request.attempt)):
+                raise RefusedError(
+                    f"GPU {_numbers(taken)} is promised to job {lease.job_id}",
+                    fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
+                    node=node,
+                )
+
+    def port_refusal(self, address: str, port: int) -> str | None:
+        """Why a port could not be promised now; ``None`` if it could. Holds nothing."""
+        try:
+            self._refuse_promised_port(port, "")
+            self.hold_port(address, port, "").close()
+        except RefusedError as error:
+            return error.cause
+        return None
+
+    def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
+        lease = Lease(request.job_id, request.attempt, request.gpus, address)
+        if request.hold_port is not None:
+            self._refuse_promised_port(request.hold_port, node)
+            lease.holder = self.hold_port(address, request.hold_port, node)
+            lease.port = lease.holder.port
+        lease.expires_s = self._expiry(request)
+        self._leases[request.job_id, request.attempt] = lease
+        return lease
+
+    def _expiry(self, request: LeaseRequest) -> float:
+        return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)
+
+    def _refuse_promised_port(self, port: int, node: str) -> None:
+        """The kernel would let two of our own holders have the same one: none of them listens."""
+        for lease in self._leases.values():
+            if lease.port == port:
+                raise PortTakenError(
+                    f"port {port} is promised to job {lease.job_id}",
+                    fix="leave the port out to get a free one, or choose another",
+                    node=node,
+                )
+
+
+def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
+    same_port = (
+        lease.port is None
+        if request.hold_port is None
+        else lease.port is not None and request.hold_port in (0, lease.port)
+    )
+    return (lease.gpus, lease.address) == (request.gpus, address) and same_port
+
+
+def _numbers(indices: Iterable[int]) -> str:
+    return ", ".join(str(index) for index in sorted(indices))

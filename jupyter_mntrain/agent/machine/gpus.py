@@ -1,0 +1,127 @@
+"""GPUs by NVML. A node without a driver has none, and says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.node import Gpu, GpuProcess
+
+
+class GpuReader:
+    """Reads every GPU; NVML is initialised once."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self.note: str | None = None
+        """Why there are no GPUs, or fewer than there were."""
+        self.driver: str | None = None
+        try:
+            import pynvml
+        except ImportError:
+            self.note = "nvidia-ml-py is not installed"
+            return
+        try:
+            pynvml.nvmlInit()
+            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        except pynvml.NVMLError as error:
+            self.note = f"no NVIDIA GPU: {error}"
+            return
+        self._nvml = pynvml
+
+    def read(self) -> tuple[Gpu, ...]:
+        """All GPUs now. A field a card does not report is ``None``, never 0.
+
+        A card that fell off the bus is left out and named in ``note``.
+        """
+        if self._nvml is None:
+            return ()
+        count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
+        gpus, lost = [], []
+        for index in range(count):
+            try:
+                gpus.append(self._read_one(index))
+            except self._nvml.NVMLError as error:
+                lost.append(f"GPU {index}: {error}")
+        self.note = "; ".join(lost) or (None if gpus else "the driver sees no GPU")
+        return tuple(gpus)
+
+    def held_by(self, pids: Collection[int]) -> tuple[Leftover, ...]:
+        """What of the given processes still holds memory of a GPU, as the driver tells."""
+        if self._nvml is None or not pids:
+            return ()
+        count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
+        return tuple(
+            _holds(process, index)
+            for index in range(count)
+            for process in self._optional(partial(self._processes, index)) or ()
+            if process.pid in pids
+        )
+
+    def _processes(self, index: int) -> Any:
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+
+    def _read_one(self, index: int) -> Gpu:
+        nvml = self._nvml
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        total, used = self._memory(handle)
+        rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
+        processes = self._optional(partial(self._processes, index)) or []
+        return Gpu(
+            index=index,
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            name=_text(nvml.nvmlDeviceGetName(handle)),
+            memory_total_bytes=total,
+            memory_used_bytes=used,
+            utilisation=rates,
+            power_w=self._optional(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
+            temperature_c=self._optional(
+                lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+            ),
+            processes=tuple(map(_process, sorted({p.pid for p in processes}))),
+        )
+
+    def _memory(self, handle: Any) -> tuple[int, int]:
+        """(total, used) bytes."""
+        try:
+            memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
+        except self._nvml.NVMLError_NotSupported:
+            # A GPU that shares the machine's memory (Grace, Jetson) has no other to tell of.
+            shared = psutil.virtual_memory()
+            return shared.total, shared.total - shared.available
+        return memory.total, memory.used
+
+    def _optional(self, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except self._nvml.NVMLError:
+            return None
+
+
+def _process(pid: int) -> GpuProcess:
+    """Who it is, as far as this user may know; in a container the pid may be nobody's here."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            return GpuProcess(pid=pid, user=process.username(), command=process.name())
+    except psutil.Error:
+        return GpuProcess(pid=pid)
+
+
+def _holds(process: Any, index: int) -> Leftover:
+    size = getattr(process, "usedGpuMemory", None)
+    memory = "memory" if size is None else f"{size / 2**20:.0f} MiB"
+    try:
+        state = str(psutil.Process(process.pid).status())
+    except psutil.Error:
+        state = "gone"
+    return Leftover(pid=process.pid, command=f"still holds {memory} of GPU {index}", status=state)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

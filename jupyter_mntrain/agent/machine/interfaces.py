@@ -1,0 +1,61 @@
+"""The network interfaces of this machine: addresses, state, speed, capacity."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from jupyter_mntrain.model.records.node import Capacity, Interface
+from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
+
+
+def read_interfaces(
+    capacities: Mapping[str, Capacity], sysfs: Path = SYSFS
+) -> tuple[Interface, ...]:
+    """Every interface of this network namespace, loopback last.
+
+    Args:
+        capacities: measured or given ones by interface name.
+        sysfs: where the kernel's view is mounted; tests bring their own.
+    """
+    states = psutil.net_if_stats()
+    addresses = psutil.net_if_addrs()
+    rdma = _rdma_devices(sysfs)
+
+    def read(name: str) -> Interface:
+        state = states[name]
+        own = addresses.get(name, [])
+        return Interface(
+            name=name,
+            kind=interface_kind(name, sysfs),
+            is_up=state.isup,
+            addresses=tuple(
+                str(ipaddress.ip_interface(f"{a.address}/{a.netmask or 32}"))
+                for a in own
+                if a.family == socket.AF_INET
+            ),
+            mac=next((a.address for a in own if a.family == psutil.AF_LINK), None),
+            mtu=state.mtu,
+            # Virtual cards report 0 or -1: unknown, not "no speed".
+            speed_mbit_per_s=state.speed if state.speed > 0 else None,
+            rdma_device=rdma.get(name),
+            capacity=capacities.get(name),
+        )
+
+    found = [read(name) for name in states]
+    return tuple(sorted(found, key=lambda i: (i.kind == "loopback", i.name)))
+
+
+def _rdma_devices(sysfs: Path) -> dict[str, str]:
+    devices = sysfs / "class" / "infiniband"
+    if not devices.is_dir():
+        return {}
+    return {
+        net.name: device.name
+        for device in sorted(devices.iterdir())
+        for net in sorted((device / "device" / "net").glob("*"))
+    }

@@ -1,0 +1,57 @@
+"""What this node has, read afresh when asked; only what cannot change is kept."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from pathlib import Path
+
+import psutil
+
+from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.agent.machine.gpus import GpuReader
+from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.versions import read_versions
+from jupyter_mntrain.model.records.node import Inventory
+
+
+class InventoryReader:
+    """Reads the node.
+
+    Args:
+        python: interpreter that ranks run under; its packages are the node's versions.
+        capacities: what links were measured or given to carry.
+    """
+
+    def __init__(self, python: str, capacities: CapacityBook) -> None:
+        self.gpus = GpuReader()
+        self._capacities = capacities
+        self._versions = read_versions(python, self.gpus.driver)
+        self._cpu_model = _cpu_model()
+
+    def read(self) -> Inventory:
+        memory = psutil.virtual_memory()
+        return Inventory(
+            hostname=socket.gethostname(),
+            cpu_model=self._cpu_model,
+            cpu_count=usable_cpus(),
+            memory_total_bytes=memory.total,
+            memory_available_bytes=memory.available,
+            interfaces=read_interfaces(self._capacities.known()),
+            gpus=self.gpus.read(),
+            gpu_note=self.gpus.note,
+            versions=self._versions,
+        )
+
+
+def usable_cpus() -> int:
+    """Cores this process may run on: an agent pinned to one core offers one."""
+    return len(os.sched_getaffinity(0))
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

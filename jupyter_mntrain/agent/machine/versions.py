@@ -1,0 +1,78 @@
+"""Versions that must agree between nodes, read from package metadata: torch is never imported."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+import subprocess
+import sys
+from typing import Any
+
+from jupyter_mntrain import __version__
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.node import Versions
+
+QUERY_TIMEOUT_S = 20.0
+"""Another interpreter has to start once; on a cold disk that takes seconds."""
+
+_QUERY = """
+import importlib.metadata as m, json, platform
+def version(name):
+    try: return m.version(name)
+    except m.PackageNotFoundError: return None
+names = [d.metadata["Name"] or "" for d in m.distributions()]
+def first(prefix):
+    found = sorted(n for n in names if n.lower().startswith(prefix))
+    return version(found[0]) if found else None
+print(json.dumps({
+    "mntrain": version("jupyter-mntrain"), "torch": version("torch"),
+    "transformers": version("transformers"), "python": platform.python_version(),
+    "nccl": first("nvidia-nccl-cu"), "cuda": first("nvidia-cuda-runtime")}))
+"""
+
+_CUDA_BUILD = re.compile(r"\+cu(\d+)(\d)$")
+"""``2.9.0+cu128`` is built for CUDA 12.8."""
+
+
+def read_versions(python: str, driver: str | None) -> Versions:
+    """Versions in the environment of ``python``, the interpreter that ranks run under.
+
+    The CUDA version is the one torch was built for, or that of the runtime it brought along;
+    ``None`` for a CPU build.
+
+    Raises:
+        SpecError: ``python`` is no working interpreter.
+    """
+    found = _ask(python)
+    return Versions(
+        mntrain=found["mntrain"] or __version__,
+        python=found["python"],
+        platform=f"{platform.machine()} {sys.platform}",
+        torch=found["torch"],
+        transformers=found["transformers"],
+        cuda=cuda_of(found["torch"], found["cuda"]),
+        nccl=found["nccl"],
+        driver=driver,
+    )
+
+
+def cuda_of(torch: str | None, runtime: str | None) -> str | None:
+    """CUDA version out of torch's own version, else the installed runtime's."""
+    build = _CUDA_BUILD.search(torch or "")
+    return f"{build[1]}.{build[2]}" if build else runtime
+
+
+def _ask(python: str) -> dict[str, Any]:
+    try:
+        answer = subprocess.run(
+            [python, "-c", _QUERY], capture_output=True, timeout=QUERY_TIMEOUT_S, check=True
+        )
+        # A start-up file of the environment may print before us.
+        return dict(json.loads(answer.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+        raise SpecError(
+            f"--python {python} does not run: {reason}",
+            fix="give the interpreter that torch is installed for",
+        ) from error

@@ -1,0 +1,1 @@
+"""Cluster membership of this node: its id, its addresses, joining, and the systemd unit."""

@@ -1,0 +1,60 @@
+"""Where an agent listens, and where it tells others to find it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.node import Interface
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - every request shows a certificate of the cluster
+LOOPBACK = "127.0.0.1"
+
+
+class Reach(Record, frozen=True):
+    """Both, as they were told; what was not told follows from the interfaces.
+
+    Args:
+        listen: IPv4 addresses to listen on, exactly these; none = all.
+        advertised: ``host:port`` by which others reach it, where that is not what its own
+            interfaces have: from outside of a container, or over a VPN.
+        port: to listen on.
+    """
+
+    listen: tuple[str, ...]
+    advertised: tuple[str, ...]
+    port: int
+
+    @property
+    def bound(self) -> tuple[str, ...]:
+        return self.listen or (EVERYWHERE,)
+
+    def addresses(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
+        """``host:port``, the likeliest first."""
+        if self.advertised:
+            return self.advertised
+        hosts = self.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
+        return tuple(f"{host}:{self.port}" for host in hosts)
+
+    def hosts(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
+        return tuple(address.rpartition(":")[0] for address in self.addresses(interfaces))
+
+    def is_local(self, interfaces: Sequence[Interface]) -> bool:
+        """Whether only this machine itself can find it."""
+        return all(map(is_loopback, self.hosts(interfaces)))
+
+
+def real_addresses(interfaces: Sequence[Interface]) -> Iterator[str]:
+    """IPv4 addresses of every network card that is up."""
+    for interface in interfaces:
+        if interface.is_up and interface.kind in ("ethernet", "wireless"):
+            for cidr in interface.addresses:
+                yield cidr.partition("/")[0]
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

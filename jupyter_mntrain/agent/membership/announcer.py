@@ -1,0 +1,110 @@
+"""Saying by mDNS where this agent is. For finding only: a record outlives its node by an hour."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Sequence
+
+import msgspec
+from zeroconf import Error, IPVersion, ServiceInfo
+from zeroconf.asyncio import AsyncZeroconf
+
+from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
+from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
+from jupyter_mntrain.model.records.node import Interface
+
+log = logging.getLogger("mntrain.agent")
+
+
+def announced_on(interfaces: Sequence[Interface], reach: Reach) -> tuple[str, ...]:
+    """Addresses of this machine to announce from: every real interface that is up.
+
+    An agent that listens on loopback alone can only be reached from here, and says so only here.
+    """
+    if reach.listen and all(map(is_loopback, reach.listen)):
+        return (LOOPBACK,)
+    return tuple(real_addresses(interfaces)) or (LOOPBACK,)
+
+
+def service_info(record: ServiceRecord, addresses: Sequence[str]) -> ServiceInfo:
+    """The announcement: every address, and who it is in the TXT record.
+
+    Args:
+        addresses: ``host:port``. A record holds one port, and no names: those are only told by
+            the agent itself.
+    """
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    # By instance: two machines with one node id must not become one record.
+    label = f"{record.name.replace('.', '-')}-{record.node_id[:8]}-{record.instance[:4]}"
+    return ServiceInfo(
+        SERVICE_TYPE,
+        f"{label}.{SERVICE_TYPE}",
+        addresses=[socket.inet_aton(host) for host in hosts if _is_ipv4(host)],
+        port=int(addresses[0].rpartition(":")[2]),
+        properties={
+            key: str(value) for key, value in msgspec.structs.asdict(record).items() if value != ""
+        },
+        server=f"mntrain-{record.node_id[:12]}-{record.instance[:8]}.local.",
+    )
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+class Announcer:
+    """Keeps one service record announced; failing to is logged and never stops the agent."""
+
+    def __init__(self) -> None:
+        self._zeroconf: AsyncZeroconf | None = None
+        self._told: tuple[object, ...] | None = None
+        """What was last tried, whether it worked or not."""
+        self._lock = asyncio.Lock()
+
+    async def announce(
+        self, record: ServiceRecord, addresses: tuple[str, ...], sources: tuple[str, ...]
+    ) -> None:
+        """Announce this, from these own addresses; again only if it is news or failed."""
+        async with self._lock:
+            told = (record, addresses, sources)
+            is_news = told != self._told
+            if not is_news and (self._zeroconf is not None or not sources):
+                return
+            await self._withdraw()
+            self._told = told
+            if not sources:
+                log.warning("no network interface to announce on; add this node by its address")
+                return
+            try:
+                self._zeroconf = AsyncZeroconf(
+                    interfaces=list(sources), ip_version=IPVersion.V4Only
+                )
+                # No probing for the name, which takes a second: it holds 48 random bits.
+                info = service_info(record, addresses)
+                await (
+                    await self._zeroconf.async_register_service(info, cooperating_responders=True)
+                )
+            except (OSError, Error) as error:
+                await self._withdraw()
+                if is_news:
+                    reason = str(error) or type(error).__name__
+                    log.warning("not announced (%s); add this node by its address", reason)
+            else:
+                log.info("announced on %s", ", ".join(sources))
+
+    async def close(self) -> None:
+        async with self._lock:
+            await self._withdraw()
+
+    async def _withdraw(self) -> None:
+        zeroconf, self._zeroconf = self._zeroconf, None
+        if zeroconf is not None:
+            await zeroconf.async_unregister_all_services()
+            await zeroconf.async_close()

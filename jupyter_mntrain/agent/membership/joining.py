@@ -1,0 +1,274 @@
+"""Becoming a member: the one thing an agent does for strangers, and only until it is one.
+
+It listens where the agent will listen, with a certificate that nobody vouches for yet. Who dials
+and proves to hold the token may give it a certificate of the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from tornado.httpserver import HTTPServer
+from tornado.web import Application as WebApplication
+from tornado.web import RequestHandler
+
+from jupyter_mntrain.agent.membership.announcer import Announcer
+from jupyter_mntrain.model.api import PROTOCOL, Problem, ServiceRecord
+from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    key_pem,
+    load_certificate,
+    new_key,
+    request,
+    self_signed,
+)
+from jupyter_mntrain.trust.credentials import write_private
+from jupyter_mntrain.trust.joining import (
+    JOIN_PATH,
+    Admission,
+    Application,
+    Greeting,
+    RefusalError,
+    Sealed,
+    check_admission,
+    seal,
+    unseal,
+)
+from jupyter_mntrain.trust.proof import NONCE_BYTES, new_nonce
+from jupyter_mntrain.trust.token import Token
+
+MOST_BODY_BYTES = 64 << 10
+MOST_GREETINGS = 32
+"""Conversations at once: several processes of one driver may see us at the same time."""
+
+IDLE_S = 10.0
+HINT_AFTER_S = 10.0
+"""Of waiting to be admitted: then it is said what may be wrong."""
+
+PRIVATE_FILE = "joining.pem"
+
+
+class Candidate:
+    """Whoever wants to join with a token: its new key, and what is said.
+
+    Args:
+        name: for people.
+    """
+
+    def __init__(self, token: Token, subject: Subject, name: str) -> None:
+        self.token = token
+        self.subject = subject
+        self.name = name
+        self.key = new_key()
+        self.certificate = self_signed(self.key, subject, datetime.now(UTC))
+        self._hash = _hash_of(self.certificate)
+        self._application = Application(
+            nonce=new_nonce(), subject=subject, name=name, request=request(self.key, subject)
+        )
+        self._greetings: deque[bytes] = deque(maxlen=MOST_GREETINGS)
+
+    def apply(self, greeting: Greeting) -> Sealed:
+        """Raises:
+        TrustError: it is no greeting.
+        """
+        if len(greeting.nonce) != NONCE_BYTES:
+            raise TrustError("the greeting has another length")
+        self._greetings.append(greeting.nonce)
+        nonces = (greeting.nonce, self._application.nonce)
+        return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
+
+    def admitted(self, sealed: Sealed) -> Admission:
+        """What the driver gives, if it is a driver of the token's cluster.
+
+        Raises:
+            TrustError: it is not, or it refuses.
+        """
+        problem = TrustError("nobody has begun to invite us")
+        for nonce in self._greetings:
+            nonces = (nonce, self._application.nonce)
+            try:
+                admission = unseal(
+                    sealed, Admission, self.token, certificate_hash=self._hash, nonces=nonces
+                )
+            except TrustError as error:
+                problem = error
+                continue
+            check_admission(admission, self.token, self._application)
+            return admission
+        raise problem
+
+
+class JoinServer:
+    """Answers the joining handshake, and nothing else.
+
+    Args:
+        directory: where the key may lie until the server has begun.
+    """
+
+    def __init__(self, candidate: Candidate, directory: Path) -> None:
+        self._candidate = candidate
+        self._outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+        self._server = HTTPServer(
+            WebApplication([(JOIN_PATH, _Join, {"server": self})], default_handler_class=_Nothing),
+            ssl_options=_context(candidate, directory),
+            max_body_size=MOST_BODY_BYTES,
+            max_header_size=MOST_BODY_BYTES,
+            idle_connection_timeout=IDLE_S,
+            body_timeout=IDLE_S,
+        )
+
+    def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """On copies: the sockets themselves are for the agent that this becomes."""
+        self._server.add_sockets([one.dup() for one in sockets])
+
+    async def admission(self, timeout_s: float) -> Admission:
+        """Wait to be admitted.
+
+        Raises:
+            TrustError: the driver refuses.
+            TimeoutError: nobody has come in time.
+        """
+        return await asyncio.wait_for(asyncio.shield(self._outcome), timeout_s)
+
+    async def close(self) -> None:
+        self._server.stop()
+        await self._server.close_all_connections()
+
+    def apply(self, greeting: Greeting) -> Sealed:
+        return self._candidate.apply(greeting)
+
+    def take(self, sealed: Sealed) -> None:
+        """Raises:
+        TrustError: it comes from nobody who may admit us.
+        """
+        if self._outcome.done():
+            return
+        try:
+            self._outcome.set_result(self._candidate.admitted(sealed))
+        except RefusalError as error:
+            self._outcome.set_exception(error)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Where somebody waits to be admitted, and how others hear of it.
+
+    Args:
+        sockets: bound already; copies of them are listened on.
+        addresses: ``host:port``, as announced.
+        sources: own addresses to announce from.
+        directory: private; where the key may lie until the server has begun.
+        hint: called once if it takes long.
+    """
+
+    sockets: Sequence[socket.socket]
+    addresses: tuple[str, ...]
+    sources: tuple[str, ...]
+    directory: Path
+    hint: Callable[[], object]
+
+
+async def seek_admission(candidate: Candidate, announcer: Announcer, where: Waiting) -> Admission:
+    """Wait until a driver has come and admitted us.
+
+    Raises:
+        TrustError: the invitation has expired, or the driver refuses.
+    """
+    fix = "ask for a new one with: mntrain invite"
+    left_s = candidate.token.expires_s - time.time()
+    if left_s <= 0:
+        raise TrustError("the invitation has expired", fix=fix)
+    server = JoinServer(candidate, where.directory)
+    server.listen(where.sockets)
+    record = ServiceRecord(
+        node_id=candidate.subject.name,
+        name=candidate.name,
+        protocol=PROTOCOL,
+        joining=candidate.token.id,
+        instance=secrets.token_hex(8),
+    )
+    telling = asyncio.ensure_future(announcer.announce(record, where.addresses, where.sources))
+    hint = asyncio.get_running_loop().call_later(HINT_AFTER_S, where.hint)
+    try:
+        return await server.admission(left_s)
+    except TimeoutError:
+        raise TrustError("the invitation has expired and nobody came", fix=fix) from None
+    finally:
+        hint.cancel()
+        telling.cancel()
+        with suppress(asyncio.CancelledError):
+            await telling
+        await server.close()
+
+
+class _Handler(RequestHandler):
+    def answer(self, content: object, status: int = 200) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "application/json")
+        self.finish(msgspec.json.encode(content))
+
+    def write_error(self, status_code: int, **kwargs: object) -> None:
+        error = kwargs.get("exc_info", (None, None))[1]  # type: ignore[index]
+        if isinstance(error, MntrainError):
+            self.answer(Problem(code=error.code, message=error.cause, hint=error.fix), 403)
+        elif isinstance(error, (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)):
+            self.answer(Problem(code="bad-request", message="not what is said while joining"), 400)
+        else:
+            self.answer(Problem(code=f"http-{status_code}", message="no"), status_code)
+
+    def log_exception(self, *args: object) -> None:
+        """Strangers may say anything."""
+
+
+class _Nothing(_Handler):
+    def prepare(self) -> None:
+        problem = Problem(
+            code="not-joined",
+            message="this agent belongs to no cluster yet",
+            hint="it waits to be admitted by the driver whose token it was given",
+        )
+        self.answer(problem, 403)
+
+
+class _Join(_Handler):
+    def initialize(self, server: JoinServer) -> None:
+        self.server = server
+
+    def post(self) -> None:
+        self.answer(self.server.apply(msgspec.json.decode(self.request.body, type=Greeting)))
+
+    def put(self) -> None:
+        self.server.take(msgspec.json.decode(self.request.body, type=Sealed))
+        self.answer({})
+
+
+def _context(candidate: Candidate, directory: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # The ssl module reads keys from files only.
+    path = directory / f"{PRIVATE_FILE}.{secrets.token_hex(4)}"
+    write_private(path, key_pem(candidate.key).decode() + candidate.certificate)
+    try:
+        context.load_cert_chain(path)
+    finally:
+        path.unlink(missing_ok=True)
+    return context
+
+
+def _hash_of(certificate_pem: str) -> bytes:
+    der = load_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
+    return hashlib.sha256(der).digest()

@@ -1,0 +1,118 @@
+"""That this node belongs to a cluster, and how its agent is to run: kept beside its credentials."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+import platformdirs
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
+
+FILE = "membership.json"
+_FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs")
+"""What a node leaves behind when it leaves: the next cluster's drivers must not read its jobs."""
+
+
+class Settings(Record, frozen=True):
+    """How an agent is to run.
+
+    Args:
+        name: of this node.
+        listen, advertised, port: see :class:`jupyter_mntrain.agent.membership.addresses.Reach`.
+        link_capacities: like ``eth1=1gbit``.
+        python: interpreter that ranks run under.
+    """
+
+    name: str
+    listen: tuple[str, ...]
+    advertised: tuple[str, ...]
+    port: int
+    link_capacities: tuple[str, ...]
+    python: str
+
+
+class Membership(Record, frozen=True):
+    """Of one node.
+
+    Args:
+        cluster: its name.
+        hostname: of the machine it joined on.
+        settings: what ``mntrain agent run`` need not be told again.
+    """
+
+    cluster: str
+    hostname: str
+    joined_s: float
+    settings: Settings
+
+
+def nodes_directory() -> Path:
+    return platformdirs.user_state_path("mntrain") / "nodes"
+
+
+def own_state(name: str) -> Path:
+    """The state directory of the node that runs on this machine.
+
+    Args:
+        name: what it would be called by default; it may have joined under another name.
+    """
+    usual = nodes_directory() / name
+    if Credentials.exist(usual):
+        return usual
+    # Homes are shared between machines: another one's node is not ours.
+    ours = [
+        path.parent
+        for path in sorted(nodes_directory().glob(f"*/{OWN}"))
+        if (found := find(path.parent)) and found.hostname == socket.gethostname()
+    ]
+    return ours[0] if len(ours) == 1 else usual
+
+
+def find(state: Path) -> Membership | None:
+    """Raises:
+    TrustError: the file was damaged.
+    """
+    path = state / FILE
+    if not (path.exists() and Credentials.exist(state)):
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Membership)
+    except (msgspec.DecodeError, OSError) as error:
+        raise TrustError(
+            f"{path} cannot be read: {error}", fix="restore it, or: mntrain agent leave, and join"
+        ) from error
+
+
+def keep(state: Path, cluster: str, settings: Settings) -> Membership:
+    membership = Membership(
+        cluster=cluster, hostname=socket.gethostname(), joined_s=time.time(), settings=settings
+    )
+    content = msgspec.json.format(msgspec.json.encode(membership))
+    write_atomically(state / FILE, content, mode=0o600)
+    return membership
+
+
+def leave(state: Path) -> str:
+    """Forget the cluster; what its jobs left is moved aside. Returns the cluster's name.
+
+    Raises:
+        MntrainError: this node belongs to none.
+    """
+    membership = find(state)
+    if membership is None:
+        raise MntrainError("this node belongs to no cluster", fix="nothing is to be done")
+    aside = state / "left" / f"{membership.cluster}-{int(time.time())}"
+    aside.mkdir(parents=True, mode=0o700)
+    for name in _FORGOTTEN:
+        if (state / name).exists():
+            shutil.move(state / name, aside / name)
+    # Keys are of no use to anybody any more.
+    (aside / OWN).unlink(missing_ok=True)
+    return membership.cluster

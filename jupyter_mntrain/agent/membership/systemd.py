@@ -1,0 +1,136 @@
+"""``mntrain agent install-service``: systemd starts the agent with the machine, and leaves its jobs
+alone when it ends: an upgrade is a restart of the service while training goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jupyter_mntrain.agent.membership.state import Membership
+from jupyter_mntrain.model.errors import MntrainError
+
+UNIT = "mntrain-agent.service"
+
+_TEXT = """\
+# Written by: mntrain agent install-service. Remove with: mntrain agent remove-service
+[Unit]
+Description=jupyter_mntrain agent: node {name} of cluster {cluster}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={command}
+# Keepers and ranks live on when the agent ends, is upgraded or is restarted; it adopts them again.
+KillMode=process
+Restart=always
+RestartSec=2
+# systemd's default would limit the ranks, too.
+TasksMax=infinity
+LimitNOFILE=1048576
+
+[Install]
+WantedBy={target}
+"""
+
+Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+
+
+def unit_path(*, is_root: bool) -> Path:
+    """Of the whole machine for root, else of this user's own systemd."""
+    if is_root:
+        return Path("/etc/systemd/system") / UNIT
+    configuration = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return configuration / "systemd" / "user" / UNIT
+
+
+def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", "run", "--state-dir", str(state)]
+    return _TEXT.format(
+        name=membership.settings.name,
+        cluster=membership.cluster,
+        # systemd reads % and $ itself.
+        command=shlex.join(command).replace("%", "%%").replace("$", "$$"),
+        target="multi-user.target" if is_root else "default.target",
+    )
+
+
+def install(
+    membership: Membership,
+    state: Path,
+    *,
+    path: Path | None = None,
+    is_root: bool | None = None,
+    run: Run | None = None,
+) -> list[str]:
+    """Write the unit and have systemd start it; what was done, and what is left to do, in lines.
+
+    Raises:
+        MntrainError: the unit cannot be written, or systemd refuses it.
+    """
+    is_root = os.geteuid() == 0 if is_root is None else is_root
+    path = path or unit_path(is_root=is_root)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(unit_text(membership, state, is_root=is_root))
+    except OSError as error:
+        raise MntrainError(f"cannot write {path}: {error.strerror}", fix="run it as root") from None
+    done = [f"wrote {path}"]
+    control = _control(is_root=is_root)
+    if not _has_systemd():
+        later = f"{shlex.join([*control, 'enable', '--now', UNIT])}"
+        return [*done, f"systemd does not run here; where it does: {later}"]
+    for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
+        _tell([*control, *words], run or _run)
+    done.append(f"{UNIT} runs, and starts with the machine")
+    if not is_root:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        done.append(f"so that it runs while you are logged out: sudo loginctl enable-linger {user}")
+    return [*done, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
+
+
+def remove(
+    *, path: Path | None = None, is_root: bool | None = None, run: Run | None = None
+) -> list[str]:
+    """Stop and forget the service; jobs go on.
+
+    Raises:
+        MntrainError: there is none, or systemd does not let it go.
+    """
+    is_root = os.geteuid() == 0 if is_root is None else is_root
+    path = path or unit_path(is_root=is_root)
+    if not path.exists():
+        raise MntrainError(f"there is no {path}", fix="nothing is to be done")
+    control = _control(is_root=is_root)
+    if _has_systemd():
+        _tell([*control, "disable", "--now", UNIT], run or _run)
+    path.unlink()
+    if _has_systemd():
+        _tell([*control, "daemon-reload"], run or _run)
+    return [f"removed {path}; jobs that run go on"]
+
+
+def _control(*, is_root: bool) -> list[str]:
+    return ["systemctl"] if is_root else ["systemctl", "--user"]
+
+
+def _has_systemd() -> bool:
+    # What sd_booted(3) asks.
+    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
+
+
+def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def _tell(words: Sequence[str], run: Run) -> None:
+    done = run(words)
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise MntrainError(f"{shlex.join(words)}: {said}", fix="see: systemctl status " + UNIT)

@@ -1,0 +1,86 @@
+"""Letting somebody in who waits with one of our tokens: we dial, so no port need be open here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import httpx
+import msgspec
+
+from jupyter_mntrain.cluster.agents.transport import (
+    TROUBLE,
+    not_an_agent,
+    open_http,
+    refusal,
+    shown_certificate,
+    transport_error,
+)
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.credentials import blind_context
+from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.joining import (
+    JOIN_PATH,
+    Application,
+    Greeting,
+    Sealed,
+    seal,
+    unseal_application,
+)
+from jupyter_mntrain.trust.member_register import Invite
+from jupyter_mntrain.trust.proof import new_nonce
+
+
+async def admit(address: str, identity: Identity, invites: Sequence[Invite]) -> Application:
+    """Admit whoever waits at ``address`` with one of these invitations.
+
+    Raises:
+        NodeError: nobody waits there.
+        TrustError: whoever does holds none of these tokens, somebody sits in between, or the
+            invitation admits nobody more; the other side is told why, too.
+    """
+    nonce = new_nonce()
+    async with open_http(blind_context()) as http:
+        body = msgspec.json.encode(Greeting(nonce=nonce))
+        response = await _send(http, address, "POST", body)
+        seen = hashlib.sha256(shown_certificate(response)).digest()
+        invite, application = _recognise(_decoded(response, address), invites, seen, nonce)
+        admission = identity.admit(invite, application)
+        nonces = (nonce, application.nonce)
+        sealed = seal(admission, invite.token, certificate_hash=seen, nonces=nonces)
+        await _send(http, address, "PUT", msgspec.json.encode(sealed))
+    if admission.refusal is not None:
+        raise TrustError(f"{application.name}: {admission.refusal}", fix=admission.fix)
+    identity.note_joined(invite, application.subject)
+    return application
+
+
+def _recognise(
+    sealed: Sealed, invites: Sequence[Invite], seen: bytes, nonce: bytes
+) -> tuple[Invite, Application]:
+    problem = TrustError("nobody is invited", fix="invite: mntrain invite")
+    for invite in invites:
+        try:
+            return invite, unseal_application(
+                sealed, invite.token, certificate_hash=seen, nonce=nonce
+            )
+        except TrustError as error:
+            problem = error
+    raise problem
+
+
+async def _send(http: httpx.AsyncClient, address: str, method: str, body: bytes) -> httpx.Response:
+    try:
+        response = await http.request(method, f"https://{address}{JOIN_PATH}", content=body)
+    except TROUBLE as error:
+        raise transport_error(error, address, address) from error
+    if not response.is_success:
+        raise refusal(response, response.content, address, address)
+    return response
+
+
+def _decoded(response: httpx.Response, address: str) -> Sealed:
+    try:
+        return msgspec.json.decode(response.content, type=Sealed)
+    except msgspec.DecodeError as error:
+        raise not_an_agent(address, address) from error

@@ -1,0 +1,169 @@
+"""This driver's standing in its cluster: who it is there, whom it lets in, whom it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from jupyter_mntrain.cluster.admission.admit import admit
+from jupyter_mntrain.cluster.admission.trust_relay import Trustee
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.driver_identity import Identity
+
+log = logging.getLogger("mntrain.cluster")
+
+ADMIT_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Between attempts to let somebody in who does not answer."""
+
+MOST_ANNOUNCED = 512
+"""Anybody can announce anything, as often as he likes; more than this is not remembered."""
+
+
+class Gate:
+    """Closed until this user is a driver of the cluster: who makes or joins it, in any process.
+
+    Args:
+        cluster: what this user calls it.
+        now: Unix time.
+        on_member: called with every agent found that says to be of this cluster.
+        on_open: called when this user has become a driver.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        now: Callable[[], float],
+        on_member: Callable[[Found], None],
+        on_open: Callable[[], None],
+    ) -> None:
+        self.cluster = cluster
+        self.strangers: dict[str, Found] = {}
+        """Announced here, by instance, and of other clusters: never asked."""
+        self.problem: MntrainError | None = None
+        """Why this user's keys cannot be used, if they are there."""
+        self._now = now
+        self._on_member = on_member
+        self._on_open = on_open
+        self._dialler: Dialler | None = None
+        self._trustee: Trustee | None = None
+        self._early: list[Found] = []
+        """Found before the gate was open."""
+        self._admissions: dict[str, asyncio.Task[None]] = {}
+        """By instance."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who this driver is; ``None`` while its user is none of this cluster."""
+        return self._dialler.identity if self._dialler else None
+
+    def look(self) -> None:
+        """Open as soon as there is an identity; notice what other processes have changed in it."""
+        if self._dialler is not None:
+            self._dialler.identity.refresh()
+            return
+        try:
+            identity = Identity.find(self.cluster, clock=self._now)
+        except MntrainError as error:
+            self.problem = error
+            return
+        self.problem = None
+        if identity is None:
+            return
+        self._dialler, self._trustee = Dialler(identity), Trustee(identity)
+        self._on_open()
+        early, self._early = self._early, []
+        for found in early:
+            self.take(found)
+
+    async def close(self) -> None:
+        await end_tasks(self._admissions.values())
+        if self._dialler is not None:
+            await self._dialler.close()
+
+    def client(
+        self, address: str, node_id: NodeId | None = None, node: str | None = None
+    ) -> AgentClient:
+        """Raises:
+        TrustError: this user is no driver of the cluster.
+        """
+        if self._dialler is None:
+            raise self.problem or TrustError(
+                f"this machine has no cluster called {self.cluster!r} yet",
+                fix="make it by inviting a node: mntrain invite",
+            )
+        return AgentClient(self._dialler, address, node_id=node_id, node=node)
+
+    def take(self, found: Found) -> None:
+        """Tell apart members, candidates and strangers among the agents that are announced."""
+        identity = self.identity
+        if identity is None:
+            if len(self._early) < MOST_ANNOUNCED:
+                self._early.append(found)
+        elif found.joining:
+            is_new = found.instance not in self._admissions
+            if is_new and identity.invitation(found.joining) is not None:
+                self._admissions[found.instance] = asyncio.create_task(self._admit(found))
+        elif found.authority in (None, identity.credentials.authority_id):
+            self._on_member(found)
+        elif len(self.strangers) < MOST_ANNOUNCED or found.instance in self.strangers:
+            # What it is called does not matter: its nodes believe another authority.
+            self.strangers[found.instance] = found
+
+    async def admit(self, address: str) -> Subject:
+        """Let in whoever waits at an address with one of our invitations.
+
+        Raises:
+            NodeError: nobody waits there.
+            TrustError: nobody waits there with one of our invitations.
+        """
+        invites = self.identity.invites() if self.identity else ()
+        if self.identity is None or not invites:
+            raise TrustError("nobody is invited", fix="invite a node: mntrain invite")
+        return (await admit(address, self.identity, invites)).subject
+
+    async def lets_in(self, address: str) -> bool:
+        """Admit whoever may wait at an address that multicast does not reach."""
+        open_ones = self.identity.open_invites() if self.identity else ()
+        if not open_ones:
+            return False
+        try:
+            await self.admit(address)
+        except MntrainError as error:
+            log.info("nobody was admitted at %s: %s", address, error)
+            return False
+        return True
+
+    async def settle(self, nodes: Iterable[NodeView]) -> None:
+        """Renew what is due, and make every node and us know the same of revocations."""
+        if self._trustee is None:
+            return
+        self._trustee.renew(self._now())
+        for view in nodes:
+            if view.info is not None and view.liveness == "up":
+                client = self.client(view.address, view.info.node_id, view.name)
+                await self._trustee.settle(view.info, client)
+
+    async def _admit(self, found: Found) -> None:
+        # It may not listen yet, or be too busy to answer; another process of ours may be quicker.
+        for pause_s in ADMIT_PAUSES_S:
+            for address in found.addresses:
+                try:
+                    subject = await self.admit(address)
+                except MntrainError as error:
+                    log.info("%s was not admitted at %s: %s", found.name, address, error)
+                    if isinstance(error, TrustError):
+                        return
+                    continue
+                if subject.role == "node":
+                    self._on_member(found)
+                return
+            await asyncio.sleep(pause_s)

@@ -1,0 +1,58 @@
+"""Gets around what the authority has signed: who was revoked, whose certificate was renewed.
+
+Drivers never talk to one another. Each tells the nodes it sees what they do not know yet, and
+learns from them what other drivers have told.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.trust.driver_identity import Identity
+
+log = logging.getLogger("mntrain.cluster")
+
+RENEW_EVERY_S = 60.0
+SAME_S = 1.0
+"""Certificates hold whole seconds."""
+
+
+class Trustee:
+    """One per driver process.
+
+    Args:
+        identity: of this driver.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._renewed_s: float | None = None
+
+    def renew(self, now_s: float) -> None:
+        """Sign anew what has lived half of its time; looks once a minute."""
+        if self._renewed_s is None or now_s - self._renewed_s >= RENEW_EVERY_S:
+            self._renewed_s = now_s
+            self._identity.renew()
+
+    async def settle(self, info: NodeInfo, client: AgentClient) -> None:
+        """Make a node and us know the same. A failure is tried again with its next word."""
+        try:
+            if self._knows_less(info):
+                await client.tell_news(self._identity.news_for(info.node_id))
+            if self._wants_news(info):
+                self._identity.take_news(await client.news())
+        except MntrainError as error:
+            log.info("%s: what was revoked or renewed did not get through: %s", info.name, error)
+
+    def _knows_less(self, info: NodeInfo) -> bool:
+        if info.revocations < self._identity.credentials.revocations:
+            return True
+        newest_s = self._identity.expiries().get(info.node_id)
+        return newest_s is not None and info.certificate_expires_s < newest_s - SAME_S
+
+    def _wants_news(self, info: NodeInfo) -> bool:
+        known = self._identity.credentials.revocations
+        return info.revocations > known or (self._identity.is_due and not self._identity.may_invite)

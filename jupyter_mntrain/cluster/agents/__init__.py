@@ -1,0 +1,1 @@
+"""HTTP to the agents: one client, one transport, and why a connection was not trusted."""

@@ -1,0 +1,52 @@
+"""How one driver reaches the agents of its cluster: as itself, and sure of whom it talks to."""
+
+from __future__ import annotations
+
+from cryptography import x509
+
+from jupyter_mntrain.cluster.agents.distrust import explain
+from jupyter_mntrain.cluster.agents.transport import open_http, shown_certificate
+from jupyter_mntrain.model.errors import NodeError, TrustError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import Subject, subject_of
+from jupyter_mntrain.trust.driver_identity import Identity
+
+
+class Dialler:
+    """Shared by all clients of a driver."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.http = open_http(identity.credentials.client)
+        self._unnamed = open_http(identity.credentials.unnamed_client)
+
+    async def close(self) -> None:
+        await self.http.aclose()
+        await self._unnamed.aclose()
+
+    def is_revoked(self, serial: int) -> bool:
+        """Whether somebody's certificate is not to be believed any more."""
+        return self.identity.credentials.is_revoked(serial)
+
+    async def identify(self, address: str) -> NodeId:
+        """Which node of the cluster answers at an address.
+
+        Raises:
+            httpx.HTTPError, ssl.SSLError: none does.
+            NodeError: a driver does.
+        """
+        async with self._unnamed.stream("GET", f"https://{address}/v1/node") as response:
+            shown = x509.load_der_x509_certificate(shown_certificate(response))
+        try:
+            subject = subject_of(shown)
+        except TrustError as error:
+            raise NodeError(error.cause, node=address, reason="not an agent") from error
+        return NodeId(subject.name)
+
+    async def explain(self, address: str, node_id: NodeId | None, node: str) -> NodeError | None:
+        """Why trust failed; ``None`` if it did not, and something else is wrong."""
+        return await explain(address, self.identity.credentials, node_id=node_id, node=node)
+
+
+def tls_name(node_id: NodeId) -> str:
+    return Subject(role="node", name=node_id).dns_name

@@ -1,0 +1,173 @@
+"""Why an agent and we do not trust each other: looked at afresh, without believing anybody.
+
+Libraries say "certificate verify failed", or that the connection broke off. What a person needs to
+know is whose certificate it is and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from datetime import UTC, datetime
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from jupyter_mntrain.cluster.agents.address import host_of
+from jupyter_mntrain.model.errors import NodeError, Silence, TrustError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import is_issued_by, subject_of
+from jupyter_mntrain.trust.credentials import Credentials
+
+CONNECT_S = 2.0
+ALERT_S = 0.3
+"""For the other side to say what it holds against us: it does in milliseconds, or not at all."""
+
+REJOIN = "on that node: mntrain agent leave, then mntrain agent join TOKEN of a new mntrain invite"
+ALERTS: tuple[tuple[str, Silence], ...] = (
+    ("CERTIFICATE_REVOKED", "revoked"),
+    ("CERTIFICATE_EXPIRED", "expired"),
+    ("UNKNOWN_CA", "other authority"),
+    ("DECRYPT_ERROR", "other authority"),
+    ("BAD_CERTIFICATE", "clock off"),
+)
+"""What an agent answers to our certificate, by the end of OpenSSL's name for it. OpenSSL calls a
+certificate "bad" that is not valid yet."""
+
+
+async def explain(
+    address: str, credentials: Credentials, *, node_id: NodeId | None, node: str
+) -> NodeError | None:
+    """Connect once more, whoever is there, and judge both certificates.
+
+    Args:
+        node_id: who should be there; ``None`` = any node.
+        node: what errors call it.
+
+    Returns:
+        what is wrong; ``None`` if nothing is with either certificate, or nobody answers.
+    """
+    try:
+        shown, alert = await asyncio.to_thread(_ask, address, credentials)
+    except OSError:
+        return None
+    now = datetime.now(UTC)
+    judged = judge(shown, credentials, node_id=node_id, now=now) or judge_alert(
+        alert, credentials, now=now
+    )
+    if judged is None:
+        return None
+    reason, cause, fix = judged
+    return NodeError(cause, fix=fix, node=node, reason=reason)
+
+
+Judged = tuple[Silence, str, str]
+"""The kind, the cause, the fix."""
+
+
+REVOKED: Judged = ("revoked", "its certificate was revoked", REJOIN)
+
+
+def revoked(node: str) -> NodeError:
+    """What is said of a node whose certificate was revoked."""
+    reason, cause, fix = REVOKED
+    return NodeError(cause, fix=fix, node=node, reason=reason)
+
+
+def judge(
+    shown: x509.Certificate, credentials: Credentials, *, node_id: NodeId | None, now: datetime
+) -> Judged | None:
+    """What is wrong with an agent's certificate. Pure."""
+    if not is_issued_by(shown, credentials.authority):
+        return _of_others(shown, credentials)
+    if credentials.is_revoked(shown.serial_number):
+        return REVOKED
+    since, until = shown.not_valid_before_utc, shown.not_valid_after_utc
+    if until < now:
+        cause = f"its certificate expired on {until:%Y-%m-%d}; by this machine's clock it is "
+        return "expired", cause + _time(now), f"if that is right, {REJOIN}"
+    if since > now:
+        cause = f"its certificate is valid from {_time(since)}, and this machine's clock says "
+        return "clock off", f"{cause}{_time(now)}", "set this machine's clock"
+    try:
+        subject = subject_of(shown)
+    except TrustError as error:
+        return "not an agent", error.cause, "check the address"
+    if subject.role != "node" or (node_id is not None and subject.name != node_id):
+        other = f"{subject.role} {subject.name[:8]}"
+        cause = f"{other} answers there instead"
+        return "wrong node", cause, "check that no two machines have the same address"
+    return None
+
+
+def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judged | None:
+    """What an agent holds against our certificate. Pure.
+
+    Args:
+        alert: OpenSSL's name for it; empty if there was none.
+    """
+    kind = next((reason for end, reason in ALERTS if alert.endswith(end)), None)
+    if kind is None:
+        return None
+    own = credentials.certificate
+    who = credentials.subject.name
+    has_expired = own.not_valid_after_utc < now
+    if kind == "expired" and not has_expired:
+        kind = "clock off"
+    match kind:
+        case "revoked":
+            return kind, f"this driver ({who}) was revoked", "ask who made the cluster"
+        case "expired":
+            cause = f"this driver's own certificate expired on {own.not_valid_after_utc:%Y-%m-%d}"
+            return kind, cause, "join the cluster again: mntrain driver join TOKEN"
+        case "other authority":
+            return kind, "it belongs to a cluster with another authority", REJOIN
+        case _:
+            cause = (
+                f"its clock is off: for it, our certificate of {_time(own.not_valid_before_utc)} "
+                "is not valid"
+            )
+            return kind, cause, f"set its clock; here it is {_time(now)}"
+
+
+def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
+    issuer, own = _name(shown.issuer), _name(credentials.authority.subject)
+    if shown.issuer == shown.subject:
+        cause = "the agent there has not joined a cluster yet"
+        return "not joined", cause, "invite it: mntrain invite, and there: mntrain agent join TOKEN"
+    if issuer == own:
+        cause = f"it belongs to another cluster that is called {own!r} too, of another authority"
+        return "other authority", cause, REJOIN
+    return "wrong cluster", f"it belongs to cluster {issuer!r}, not {own!r}", REJOIN
+
+
+def _ask(address: str, credentials: Credentials) -> tuple[x509.Certificate, str]:
+    """The certificate there, and what is held against ours. Blocks; use a thread."""
+    host, port = host_of(address), int(address.rpartition(":")[2])
+    # Not asyncio: it may have read an alert, which ends everything, before we see a certificate.
+    with (
+        socket.create_connection((host, port), CONNECT_S) as plain,
+        credentials.blind_client.wrap_socket(plain) as connection,
+    ):
+        shown = connection.getpeercert(binary_form=True)
+        assert shown is not None  # noqa: S101 - servers always show one
+        connection.settimeout(ALERT_S)
+        alert = ""
+        # Nothing was asked, so nothing is answered, but for an alert: TLS 1.3 has it come late.
+        try:
+            connection.recv(1)
+        except ssl.SSLError as error:
+            alert = error.reason or ""
+        except OSError:
+            pass
+    return x509.load_der_x509_certificate(shown), alert
+
+
+def _name(name: x509.Name) -> str:
+    found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

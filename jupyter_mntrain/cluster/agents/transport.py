@@ -1,0 +1,191 @@
+"""What can go wrong between a driver and an agent, in words a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpcore
+import httpx
+import msgspec
+from cryptography import x509
+
+from jupyter_mntrain.cluster.agents.address import host_of
+from jupyter_mntrain.model.api import LOST_AFTER_S, Problem
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    NodeError,
+    RefusedError,
+    SpecError,
+)
+
+CONNECT_TIMEOUT_S = 2.0
+"""A LAN answers in milliseconds; a packet that a firewall drops is not answered at all."""
+
+ANSWER_TIMEOUT_S = 5.0
+"""An agent answers in milliseconds too, unless its machine is starved by the job it runs."""
+
+SILENT_STREAM_S = LOST_AFTER_S
+"""A stream that says nothing for this long is opened again."""
+
+TROUBLE = (httpx.HTTPError, ssl.SSLError)
+"""What a request can end with. An alert that comes after the handshake, as those about
+certificates do in TLS 1.3, is not made an error of httpx's (measured, httpcore 1.0.9)."""
+
+_SERVER_ERROR = 500
+_HOST_GONE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
+
+
+def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
+    """A client for agents: never through a proxy of the environment, as many streams as needed.
+
+    No connection is kept for the next request. One that the agent has closed meanwhile would lose
+    that request, and httpcore leaks those it finds closed while it is being cancelled (measured).
+    """
+    return httpx.AsyncClient(
+        verify=context,
+        trust_env=False,
+        timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        event_hooks={"request": [_tidy_up]},
+    )
+
+
+async def _tidy_up(request: httpx.Request) -> None:
+    """Close the socket of a handshake that is cancelled: httpcore leaves it open (measured)."""
+    begun: list[httpcore.AsyncNetworkStream] = []
+
+    async def trace(event: str, info: dict[str, Any]) -> None:
+        match event:
+            case "connection.connect_tcp.complete":
+                begun.append(info["return_value"])
+            case "connection.start_tls.failed":
+                for stream in begun:
+                    await stream.aclose()
+
+    request.extensions["trace"] = trace
+
+
+def is_about_trust(error: Exception) -> bool:
+    """Whether one of the two sides did not like the other's certificate."""
+    return any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+
+
+def shown_certificate(response: httpx.Response) -> bytes:
+    """The other side's certificate, DER."""
+    connection = response.extensions["network_stream"].get_extra_info("ssl_object")
+    shown: bytes = connection.getpeercert(binary_form=True)
+    return shown
+
+
+def serial_number(response: httpx.Response) -> int:
+    """Of the other side's certificate."""
+    return x509.load_der_x509_certificate(shown_certificate(response)).serial_number
+
+
+def transport_error(error: Exception, address: str, node: str) -> NodeError:
+    """Why no answer came."""
+    if isinstance(error, httpx.TimeoutException):
+        if isinstance(error, httpx.ConnectTimeout):
+            cause = f"no answer from {address} in {CONNECT_TIMEOUT_S:g} s"
+            fix = "check that the machine is on and no firewall drops the port"
+        else:
+            cause = f"the agent at {address} took the request and does not answer"
+            fix = "check the load of that machine, then try again"
+        return NodeError(cause, fix=fix, node=node, reason="timed out")
+    if isinstance(error, httpx.ConnectError):
+        return _connect_error(error, address, node)
+    if isinstance(error, httpx.RemoteProtocolError) and not _broke_off(error):
+        return not_an_agent(address, node)
+    return NodeError(
+        f"the connection to {address} broke off",
+        fix="try again; if it stays so, what listens there may not be an agent",
+        node=node,
+        reason="broken off",
+    )
+
+
+def refusal(response: httpx.Response, body: bytes, address: str, node: str) -> MntrainError:
+    """What an answer that is not 2xx means."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except msgspec.DecodeError:
+        problem = None
+    if problem is None:
+        return not_an_agent(address, node)
+    # The agent names itself in front of its message, and so does every error of ours.
+    message = problem.message.removeprefix(f"{node}: ")
+    kinds: dict[str, type[MntrainError]] = {
+        kind.code: kind for kind in (SpecError, NodeError, JobNotFoundError)
+    }
+    server_failed = response.status_code >= _SERVER_ERROR
+    kind = kinds.get(problem.code, NodeError if server_failed else RefusedError)
+    return kind(message, fix=problem.hint, node=node)
+
+
+def not_an_agent(address: str, node: str) -> NodeError:
+    """Somebody answered, but not one of ours."""
+    return NodeError(
+        f"what listens on {address} is not an mntrain agent",
+        fix="check the port; an agent prints its own when it starts",
+        node=node,
+        reason="not an agent",
+    )
+
+
+async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines of an NDJSON stream; what follows the last newline is an unfinished line.
+
+    httpx's own ``aiter_lines`` also splits at U+2028 and its like, which JSON may hold.
+    """
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+
+
+def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeError:
+    causes = list(_causes(error))
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return NodeError(
+            f"no machine is called {host_of(address)}",
+            fix="check the spelling, or use its IP address",
+            node=node,
+            reason="unreachable",
+        )
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return not_an_agent(address, node)
+    codes = {cause.errno for cause in causes if isinstance(cause, OSError)}
+    if errno.ECONNREFUSED not in codes and codes.intersection(_HOST_GONE):
+        return NodeError(
+            f"there is no way to {address} from this machine",
+            fix="check the address, the cable and the network",
+            node=node,
+            reason="unreachable",
+        )
+    return NodeError(
+        f"connection refused: nothing listens on {address}",
+        fix="start it there with: mntrain agent run",
+        node=node,
+        reason="refused",
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for one in error.exceptions:
+                yield from _causes(one)
+        error = error.__cause__ or error.__context__
+
+
+def _broke_off(error: httpx.RemoteProtocolError) -> bool:
+    """Closed in the middle, as opposed to having spoken something that is not HTTP."""
+    return "disconnected" in str(error) or "peer closed" in str(error)

@@ -1,0 +1,1 @@
+"""Discovery: finding agents by mDNS or by the addresses that were given."""

@@ -1,0 +1,196 @@
+"""Finding agents. mDNS only finds: whether a node lives is judged by its heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
+from jupyter_mntrain.cluster.discovery.multicast import deaf_addresses
+from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
+from jupyter_mntrain.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
+    from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
+
+RESOLVE_TIMEOUT_S = 3.0
+"""For an announcement whose SRV or TXT part is not in the cache yet."""
+
+RESOLVE_TRIES = 5
+
+INTERFACES_EVERY_S = 5.0
+"""A laptop that joins a network is browsing on it this much later."""
+
+
+class Found(Record, frozen=True):
+    """An agent that may be there. Everything in it is untrusted until the agent is asked.
+
+    Args:
+        addresses: ``host:port``, each to be tried; all of the same agent.
+        cluster: what it says its cluster is; ``None`` or empty = it did not say.
+        node_id: who it says it is; ``None`` = it did not say.
+        name: what it says it is called.
+        authority: names the cluster's authority; ``None`` = it did not say.
+        joining: the invitation it wants to join with; empty for a member.
+        instance: of that start of the agent; empty = it did not say.
+        protocol: what it speaks.
+    """
+
+    addresses: tuple[str, ...]
+    cluster: str | None = None
+    node_id: NodeId | None = None
+    name: str = ""
+    authority: str | None = None
+    joining: str = ""
+    instance: str = ""
+    protocol: int = PROTOCOL
+
+
+class Discovery(ABC):
+    """A way to find agents."""
+
+    @abstractmethod
+    async def start(self, on_found: Callable[[Found], None]) -> None:
+        """Begin, and return at once.
+
+        ``on_found`` is called on this event loop for every agent found, again when it announces
+        itself again or its addresses change, until :meth:`close`.
+
+        Raises:
+            OSError: this machine cannot do it at all; the message says why.
+        """
+
+    async def trouble(self) -> str | None:
+        """Why agents may be there that are not found. May take a second."""
+        return None
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop; ``on_found`` is not called afterwards. May be called without ``start``."""
+
+
+class StaticDiscovery(Discovery):
+    """Finds what it is told, at once: for tests, and for networks without multicast."""
+
+    def __init__(self, addresses: Iterable[str] = ()) -> None:
+        self._addresses = tuple(addresses)
+
+    async def start(self, on_found: Callable[[Found], None]) -> None:
+        for address in self._addresses:
+            on_found(Found(addresses=(address,)))
+
+    async def close(self) -> None:
+        pass
+
+
+class MdnsDiscovery(Discovery):
+    """Browses for ``_mntrain._tcp`` on every interface that is up and real, and on loopback.
+
+    Args:
+        addresses: this machine's own IPv4 addresses to browse on, asked again every few seconds.
+    """
+
+    def __init__(self, addresses: Callable[[], Iterable[str]] = browsing_addresses) -> None:
+        self._addresses = addresses
+        self._zeroconf: AsyncZeroconf | None = None
+        self._browser: AsyncServiceBrowser | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, on_found: Callable[[Found], None]) -> None:
+        from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
+
+        # Explicit addresses: the library's "default" interface needs a default route, and "all"
+        # would ask docker0 too (research cluster.md §2).
+        self._zeroconf = AsyncZeroconf(interfaces=sorted(set(self._addresses())))
+
+        def on_change(
+            zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
+        ) -> None:
+            # Removed is not loss: a crash sends none, and a lost goodbye proves nothing.
+            if state_change.name != "Removed":
+                self._spawn(self._resolve(zeroconf, service_type, name, on_found))
+
+        self._browser = AsyncServiceBrowser(
+            self._zeroconf.zeroconf, SERVICE_TYPE, handlers=[on_change]
+        )
+        self._spawn(self._follow_interfaces(self._zeroconf))
+
+    async def close(self) -> None:
+        await end_tasks(self._tasks)
+        if self._browser is not None:
+            await self._browser.async_cancel()
+        if self._zeroconf is not None:
+            await self._zeroconf.async_close()
+        self._browser = self._zeroconf = None
+
+    async def trouble(self) -> str | None:
+        real = [address for address in self._addresses() if address != LOOPBACK]
+        deaf = await deaf_addresses(real)
+        if not deaf:
+            return None
+        return (
+            f"no multicast is heard on {', '.join(deaf)}, not even our own: a firewall of this "
+            "machine drops UDP port 5353. Fix: open it, or add nodes by host:port"
+        )
+
+    async def _resolve(
+        self, zeroconf: Zeroconf, service_type: str, name: str, on_found: Callable[[Found], None]
+    ) -> None:
+        from zeroconf.asyncio import AsyncServiceInfo
+
+        info = AsyncServiceInfo(service_type, name)
+        # An announcement carries all its records: asking again would cost up to 3 s per node.
+        known = info.load_from_cache(zeroconf)
+        for _ in range(RESOLVE_TRIES):
+            # A packet that is lost must not hide a node for as long as its record lives.
+            known = known or await info.async_request(zeroconf, RESOLVE_TIMEOUT_S * 1000)
+        if known and (found := read_announcement(info)):
+            on_found(found)
+
+    async def _follow_interfaces(self, zeroconf: AsyncZeroconf) -> None:
+        while True:
+            await asyncio.sleep(INTERFACES_EVERY_S)
+            with contextlib.suppress(OSError):  # an interface that went away while we looked
+                await zeroconf.async_update_interfaces(sorted(set(self._addresses())))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def read_announcement(info: ServiceInfo) -> Found | None:
+    """What an announcement says; ``None`` if it is not a usable one. Anyone can send anything."""
+    from zeroconf import IPVersion
+
+    text = {
+        key.decode(errors="replace"): (value or b"").decode(errors="replace")
+        for key, value in info.properties.items()
+    }
+    try:
+        record = msgspec.convert(text, ServiceRecord, strict=False)
+    except msgspec.ValidationError:
+        return None
+    hosts = sorted(info.parsed_addresses(IPVersion.V4Only))
+    # Another machine's 127.0.0.1 is our own: loopback counts only where there is nothing else.
+    hosts = [host for host in hosts if not host.startswith("127.")] or hosts
+    if not hosts or not info.port:
+        return None
+    return Found(
+        addresses=tuple(f"{host}:{info.port}" for host in hosts),
+        cluster=record.cluster,
+        node_id=NodeId(record.node_id),
+        name=record.name,
+        authority=record.authority,
+        joining=record.joining,
+        instance=record.instance,
+        protocol=record.protocol,
+    )

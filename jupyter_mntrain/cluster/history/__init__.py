@@ -1,0 +1,1 @@
+"""Journals and logs of a job, followed on every participant."""

@@ -1,0 +1,117 @@
+"""A job's journals followed on every participant, resumed where each was left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
+from jupyter_mntrain.model.records.metrics import JournalLine, PartChange
+
+FIRST_RETRY_S = 0.1
+LAST_RETRY_S = 5.0
+
+
+class JournalFollower:
+    """Reads one job's journals into one history, each node by a task of its own.
+
+    Args:
+        view: the job as it is now.
+        client: makes a client for a participant, at the address it has now.
+        on_change: called when lines have come or a journal is read to its end.
+    """
+
+    def __init__(
+        self,
+        job_id: JobId,
+        *,
+        view: Callable[[], JobView],
+        client: Callable[[Placement], AgentClient],
+        on_change: Callable[[], None],
+    ) -> None:
+        self._job_id = job_id
+        self._view = view
+        self._client = client
+        self._on_change = on_change
+        self._builder = HistoryBuilder()
+        self._tasks: dict[NodeId, asyncio.Task[None]] = {}
+        self._complete: dict[NodeId, int] = {}
+        """Attempt up to which a node's journal has been read to its end."""
+        self._followed = 0
+
+    def follow(self) -> None:
+        """Follow every participant that is not followed yet; call again after a new attempt."""
+        attempt = self._view().attempt
+        self._followed = attempt.number
+        for placement in attempt.placements:
+            task = self._tasks.get(placement.node_id)
+            is_read = self._complete.get(placement.node_id, 0) >= attempt.number
+            if not is_read and (task is None or task.done()):
+                work = self._follow_node(placement, attempt.number)
+                self._tasks[placement.node_id] = asyncio.create_task(work)
+
+    async def close(self) -> None:
+        await end_tasks(self._tasks.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether an attempt has begun that is not followed yet; safe from any thread."""
+        return self._view().attempt.number > self._followed
+
+    def snapshot(self) -> JobHistory:
+        """What has been read so far; safe from any thread."""
+        view = self._view()
+        is_complete = view.state in TERMINAL and all(
+            self._complete.get(placement.node_id, 0) >= view.attempt.number
+            for placement in view.attempt.placements
+        )
+        return self._builder.snapshot(view, is_complete=is_complete)
+
+    async def _follow_node(self, placement: Placement, attempt: int) -> None:
+        retry_s = FIRST_RETRY_S
+        while True:
+            before = self._builder.last_seq(placement.node_id)
+            try:
+                ended = await self._read_on(placement, attempt)
+            except JobNotFoundError:
+                ended = True  # deleted there: there is nothing more to read
+            except MntrainError:
+                ended = False  # the live view says why the node is silent
+            if ended:
+                self._complete[placement.node_id] = attempt
+                self._on_change()
+                return
+            has_progressed = self._builder.last_seq(placement.node_id) > before
+            retry_s = FIRST_RETRY_S if has_progressed else min(2 * retry_s, LAST_RETRY_S)
+            await asyncio.sleep(retry_s)
+
+    async def _read_on(self, placement: Placement, attempt: int) -> bool:
+        """Read until the agent ends the stream; ``True`` if this part has ended as well."""
+        node_id = placement.node_id
+        since = self._builder.last_seq(node_id)
+        has_ended = False
+        async with aclosing(
+            self._client(placement).journal(self._job_id, since=since, follow=True)
+        ) as lines:
+            async for line in lines:
+                self._builder.add(node_id, placement.node, line)
+                has_ended = _is_end(line, attempt) or has_ended
+                self._on_change()
+        # The end may have been read before the connection broke, or never have been written.
+        return has_ended or any(
+            part.node_id == node_id and part.state in TERMINAL for part in self._view().parts
+        )
+
+
+def _is_end(line: JournalLine, attempt: int) -> bool:
+    match line.body:
+        case PartChange(part=part):
+            return line.attempt >= attempt and part.state in TERMINAL
+        case _:
+            return False

@@ -1,0 +1,1 @@
+"""Launching on agents, all or nothing, and measuring links between them."""

@@ -1,0 +1,83 @@
+"""Bandwidth of every ordered pair of participants, one at a time, kept by the sending agents."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.progress import SILENT, Progress
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import ProbeListen, ProbeSend
+from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.node import Capacity
+
+PROBE_S = 1.0
+"""Long enough that a shaper's burst no longer shows: 0.3 s reads 5 % too high (research §8)."""
+
+
+class LinkMeasurement(Record, frozen=True):
+    """What one direction between two nodes carries.
+
+    Args:
+        source: node that sent, over ``interface``.
+        destination: node that received, on ``address``.
+        capacity: payload bytes per second, and when it was measured.
+    """
+
+    source: str
+    destination: str
+    interface: str
+    address: str
+    capacity: Capacity
+
+
+async def measure_pairs(
+    placements: Sequence[Placement],
+    clients: Sequence[AgentClient],
+    *,
+    seconds: float = PROBE_S,
+    progress: Progress = SILENT,
+) -> tuple[LinkMeasurement, ...]:
+    """Measure every ordered pair, one after the other: two at once would share a link.
+
+    Args:
+        placements: the participants with their chosen interfaces.
+        clients: their agents, in the same order.
+        seconds: length of one probe.
+        progress: hears of each pair.
+
+    Raises:
+        NodeError: an agent does not answer.
+        RefusedError: an agent cannot reach the other one on the chosen address.
+    """
+    pairs = list(itertools.permutations(zip(placements, clients, strict=True), 2))
+    measured = []
+    for done, (source, sink) in enumerate(pairs):
+        progress.report(f"measuring {source[0].node} → {sink[0].node}", done, len(pairs))
+        measured.append(await _measure(*source, *sink, seconds))
+    return tuple(measured)
+
+
+async def _measure(
+    source: Placement, sender: AgentClient, sink: Placement, receiver: AgentClient, seconds: float
+) -> LinkMeasurement:
+    ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
+    capacity = await sender.probe_send(
+        ProbeSend(
+            interface=source.interface,
+            source_address=source.address,
+            address=sink.address,
+            port=ticket.port,
+            token=ticket.token,
+            peer=sink.node,
+            seconds=seconds,
+        )
+    )
+    return LinkMeasurement(
+        source=source.node,
+        destination=sink.node,
+        interface=source.interface,
+        address=sink.address,
+        capacity=capacity,
+    )

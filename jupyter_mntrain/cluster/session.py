@@ -1,0 +1,109 @@
+"""What a cluster and its jobs share inside one process: the loop, the live view, the journals."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Iterable
+
+from jupyter_mntrain.cluster.discovery.discovery import Discovery
+from jupyter_mntrain.cluster.history.follower import JournalFollower
+from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
+from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.cluster_view import LiveView
+from jupyter_mntrain.cluster.view.peer_book import SeenNode
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node_view import FoundBy
+
+
+class Driver:
+    """Runs until :meth:`close`. Its methods may be called from any thread.
+
+    Args:
+        addresses: watched from the start.
+        seen: so are these, until they are found again.
+        on_seen: called, in the driver's own thread, with every node that answers as a member.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        discovery: Discovery,
+        addresses: Iterable[tuple[str, FoundBy]],
+        clock: Clock,
+        seen: Iterable[SeenNode] = (),
+        on_seen: Callable[[NodeInfo], None] = lambda _: None,
+    ) -> None:
+        self.clock = clock
+        self.begun = clock.monotonic()
+        self.loop = LoopThread(f"mntrain-{cluster}")
+        self.live = LiveView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
+        self._followers: dict[JobId, JournalFollower] = {}
+        self.loop.run(self.live.start(list(addresses), seen))
+
+    def launcher(self, submitted_by: str = "") -> AgentLauncher:
+        by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
+        return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
+
+    def view(self, job_id: JobId) -> JobView:
+        """The job from the live view.
+
+        Raises:
+            JobNotFoundError: no node that was ever reached knows it.
+        """
+        view = self.live.jobs.get(job_id)
+        if view is None:
+            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
+        return view
+
+    def follower(self, job_id: JobId) -> JournalFollower:
+        """The job's journals, followed from now on."""
+        return self.loop.run(self._follow(job_id))
+
+    def unfollow(self, job_id: JobId) -> None:
+        """Forget what was read of a job's journals. Followed again, all is read anew."""
+        self.loop.run(self._unfollow(job_id))
+
+    def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
+        """Wait for something about the live view; ``False`` when it took too long.
+
+        Ctrl-C ends the waiting and nothing else.
+        """
+        return self.live.changes.wait_until(is_true, timeout_s)
+
+    def close(self) -> None:
+        """Stop watching and end the thread. Again, it does nothing."""
+        try:
+            self.loop.run(self._close())
+        except ClosedError:
+            pass
+        finally:
+            self.loop.close()
+
+    async def _follow(self, job_id: JobId) -> JournalFollower:
+        follower = self._followers.get(job_id)
+        if follower is None:
+            follower = JournalFollower(
+                job_id,
+                view=lambda: self.view(job_id),
+                client=self.live.client_of,
+                on_change=self.live.changes.notify,
+            )
+            self._followers[job_id] = follower
+        follower.follow()
+        return follower
+
+    async def _unfollow(self, job_id: JobId) -> None:
+        follower = self._followers.pop(job_id, None)
+        if follower is not None:
+            await follower.close()
+
+    async def _close(self) -> None:
+        for follower in self._followers.values():
+            await follower.close()
+        await self.live.close()

@@ -1,0 +1,242 @@
+"""One agent watched: its stream, opened again whenever it ends, and whether it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Protocol
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
+from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
+from jupyter_mntrain.model.errors import MntrainError, NodeError, Silence
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
+
+FIRST_RETRY_S = 0.25
+LAST_RETRY_S = 5.0
+"""A node that comes back is seen within this; each try in vain doubles the pause up to it."""
+
+
+class Clock(Protocol):
+    """Both times a watch needs."""
+
+    def monotonic(self) -> float:
+        """Seconds for durations; never jumps."""
+        ...
+
+    def time(self) -> float:
+        """Unix time in seconds, for people."""
+        ...
+
+
+class AgentWatch:
+    """Follows one agent for as long as :meth:`run` runs.
+
+    Args:
+        addresses: ``host:port``, tried in turn until one answers.
+        found_by: how the first of them became known.
+        node_id: who should answer; ``None`` = whoever does.
+        info: what it answered when it was asked just now, before anything was streamed.
+        called: its name, if it is known already.
+        client: makes a client for an address and who should answer there.
+        on_message: called for every message of the stream, before :attr:`view` shows it.
+        on_change: called when :attr:`view` has changed.
+    """
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        found_by: FoundBy,
+        *,
+        node_id: NodeId | None = None,
+        info: NodeInfo | None = None,
+        called: str = "",
+        client: Callable[[str, NodeId | None], AgentClient],
+        clock: Clock,
+        on_message: Callable[[NodeId, StreamMessage], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.addresses = addresses
+        self.found_by: FoundBy = found_by
+        self.node_id = node_id
+        self._client = client
+        self._called = called
+        self._clock = clock
+        self._on_message = on_message
+        self._on_change = on_change
+        self._address = addresses[0]
+        self._info = info
+        self._beat: Beat | None = None
+        self._liveness: Liveness = "connecting"
+        self._last_word = clock.monotonic()
+        self._last_seen_s: float | None = None
+        self._error: MntrainError | None = None
+        self._goodbye: str | None = None
+        self._retry_s = FIRST_RETRY_S
+        self._try_now = asyncio.Event()
+        self._probe: asyncio.Task[None] | None = None
+        self._probed_at: float | None = None
+
+    @property
+    def _was_heard(self) -> bool:
+        return self._last_seen_s is not None
+
+    @property
+    def view(self) -> NodeView:
+        return NodeView(
+            address=self._address,
+            found_by=self.found_by,
+            liveness=self._liveness,
+            info=self._info,
+            beat=self._beat,
+            last_seen_s=self._last_seen_s,
+            reason=self._reason(),
+            called=self._called,
+            silence=self._silence(),
+        )
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        try:
+            while True:
+                await self._read_stream()
+                self._on_change()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._try_now.wait(), self._retry_s)
+                self._try_now.clear()
+                self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
+                self._take_next_address()
+        finally:
+            if self._probe is not None:
+                self._probe.cancel()
+
+    def tick(self) -> None:
+        """Judge anew, and ask directly where silence alone would decide. Call often."""
+        self._judge()
+        now = self._clock.monotonic()
+        since_probe = None if self._probed_at is None else now - self._probed_at
+        is_probing = self._probe is not None and not self._probe.done()
+        if self._was_heard and not is_probing and wants_probe(now - self._last_word, since_probe):
+            self._probe = asyncio.create_task(self._ask_directly())
+
+    def forgive(self, seconds: float) -> None:
+        """Nothing was heard because nobody listened."""
+        self._last_word = min(self._clock.monotonic(), self._last_word + seconds)
+
+    def expect(self, found: Found) -> None:
+        """It was announced (again): try at once, also its new addresses."""
+        self.addresses = tuple(dict.fromkeys([*found.addresses, *self.addresses]))
+        self.node_id = found.node_id or self.node_id
+        if self.found_by == "remembered":
+            self.found_by = "mdns"
+        if self._liveness != "up":
+            self.try_now()
+
+    def try_now(self) -> None:
+        """Do not wait for the next retry."""
+        self._retry_s = FIRST_RETRY_S
+        self._try_now.set()
+
+    async def _read_stream(self) -> None:
+        try:
+            client = self._client(self._address, self._expected_id())
+            async with aclosing(client.stream()) as messages:
+                async for message in messages:
+                    self._take(client, message)
+            self._error = NodeError(
+                "the agent closed the connection", node=client.node, reason="broken off"
+            )
+        except MntrainError as error:
+            self._error = error
+
+    def _take(self, client: AgentClient, message: StreamMessage) -> None:
+        match message:
+            case Hello(node=info):
+                client.check(info)
+                self._info, self._retry_s = info, FIRST_RETRY_S
+                self._try_now.clear()
+            case NodeChanged(node=info):
+                self._info = info
+            case Goodbye(reason=reason):
+                self._goodbye = reason
+            case Beat() as beat:
+                self._beat = beat
+        if self._info is not None:
+            self._on_message(self._info.node_id, message)
+        self._heard(is_goodbye=isinstance(message, Goodbye))
+        self._on_change()
+
+    def _heard(self, *, is_goodbye: bool = False) -> None:
+        self._last_word = self._clock.monotonic()
+        self._last_seen_s = self._clock.time()
+        self._error = self._probed_at = None
+        if not is_goodbye:
+            self._goodbye = None
+        self._judge()
+
+    def _judge(self) -> None:
+        before = self._liveness
+        self._liveness = judge(
+            self._clock.monotonic() - self._last_word,
+            was_heard=self._was_heard,
+            is_unanswered=self._error is not None and (not self._was_heard or self._was_probed()),
+            said_goodbye=self._goodbye is not None,
+        )
+        if self._liveness != before:
+            self._on_change()
+
+    def _was_probed(self) -> bool:
+        return self._probed_at is not None
+
+    async def _ask_directly(self) -> None:
+        try:
+            client = self._client(self._address, self._expected_id())
+            # A connection is tried more than once; that must not put off what has to be said.
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                info = await client.node_info(timeout_s=PROBE_TIMEOUT_S)
+            client.check(info)
+        except TimeoutError:
+            self._error = NodeError(
+                f"no answer from {self._address} in {PROBE_TIMEOUT_S:g} s",
+                fix="check that the machine is on and no firewall drops the port",
+                node=self._called or self._address,
+                reason="timed out",
+            )
+            self._probed_at = self._clock.monotonic()
+        except MntrainError as error:
+            self._error = error
+            self._probed_at = self._clock.monotonic()
+        else:
+            self._info = info
+            self._heard()
+            self.try_now()
+
+    def _take_next_address(self) -> None:
+        where = self.addresses.index(self._address) if self._address in self.addresses else -1
+        self._address = self.addresses[(where + 1) % len(self.addresses)]
+
+    def _expected_id(self) -> NodeId | None:
+        """Who should answer: at an address that was typed in, who did last, or whoever does now."""
+        is_another = isinstance(self._error, NodeError) and self._error.reason == "wrong node"
+        known = None if self._info is None or is_another else self._info.node_id
+        return self.node_id or known
+
+    def _silence(self) -> Silence | None:
+        error = self._error
+        is_told = self._liveness != "up" and self._goodbye is None
+        return error.reason if is_told and isinstance(error, NodeError) else None
+
+    def _reason(self) -> str | None:
+        if self._liveness == "up":
+            return None
+        if self._goodbye is not None:
+            return f"{self._goodbye}; its jobs go on. Fix: start it again with: mntrain agent run."
+        if self._error is not None:
+            # The view says which node it is.
+            return str(MntrainError(self._error.cause, fix=self._error.fix))
+        return "is silent" if self._was_heard else None

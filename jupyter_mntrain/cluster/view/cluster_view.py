@@ -1,0 +1,277 @@
+"""All nodes and jobs of a cluster as they are now: one watch per agent, merged.
+
+Everything here runs on one event loop, but :attr:`LiveView.nodes` and :attr:`LiveView.jobs`, which
+are immutable and may be read from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from jupyter_mntrain.cluster.admission.gate import MOST_ANNOUNCED, Gate
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.discovery.discovery import Discovery, Found
+from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.cluster.view.agent_watch import AgentWatch, Clock
+from jupyter_mntrain.cluster.view.change_bell import Changes
+from jupyter_mntrain.cluster.view.job_ledger import JobLedger
+from jupyter_mntrain.cluster.view.liveness import forgiven
+from jupyter_mntrain.cluster.view.peer_book import SeenNode
+from jupyter_mntrain.cluster.view.sightings import merge
+from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
+
+TICK_S = 0.25
+"""Between judgements: a quarter of a beat."""
+
+CHECK_DISCOVERY_S = 60.0
+"""Between looks whether multicast gets here."""
+
+TRUST_EVERY_S = 1.0
+"""Between looks for invitations and revocations: by this driver's other processes, or others."""
+
+
+class LiveView:
+    """Watches every agent it is told of or that discovery finds.
+
+    Args:
+        cluster: what this user calls it.
+        discovery: how agents are found; ``None`` = only those told.
+        clock: where times come from.
+        on_seen: called with every node that answers as a member.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        discovery: Discovery | None,
+        clock: Clock,
+        on_seen: Callable[[NodeInfo], None] = lambda _: None,
+    ) -> None:
+        self.cluster = cluster
+        self.changes = Changes()
+        """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
+        self.nodes: tuple[NodeView, ...] = ()
+        self.jobs: dict[JobId, JobView] = {}
+        """By id, newest first."""
+        self.discovery_problem: str | None = None
+        """Why discovery does not work on this machine; typed addresses do."""
+        self._discovery = discovery
+        self._clock = clock
+        self.gate = Gate(cluster, now=clock.time, on_member=self._on_member, on_open=self._on_open)
+        self._on_seen = on_seen
+        self._watches: dict[AgentWatch, asyncio.Task[None]] = {}
+        self._ledger = JobLedger()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(
+        self, addresses: Iterable[tuple[str, FoundBy]], seen: Iterable[SeenNode] = ()
+    ) -> None:
+        """Begin to watch ``addresses``, who was seen before, and whatever discovery finds.
+
+        Returns at once.
+        """
+        self.gate.look()
+        for node in seen:
+            self._begin(node.addresses, "remembered", node_id=node.node_id, called=node.name)
+        for address, found_by in addresses:
+            self.watch(address, found_by)
+        self._tasks = [
+            asyncio.create_task(self._tick()),
+            asyncio.create_task(self._discover()),
+            asyncio.create_task(self._keep_trust()),
+        ]
+
+    async def close(self) -> None:
+        await end_tasks([*self._tasks, *self._watches.values()])
+        self._watches.clear()
+        if self._discovery is not None:
+            await self._discovery.close()
+        await self.gate.close()
+
+    def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
+        """Watch an address; once is enough.
+
+        Args:
+            info: what it answered just now: an address more of a node that is known already is
+                then never seen as a node of its own, not even until its stream begins.
+        """
+        for watch in self._watches:
+            if address in watch.addresses:
+                watch.try_now()
+                return
+        self._begin((address,), found_by, info=info)
+
+    def expect(self, placement: Placement) -> None:
+        """Watch a participant, also one that discovery has not found (yet)."""
+        found = Found(addresses=placement.agent, node_id=placement.node_id)
+        if not any(_is_same(watch, found) for watch in self._watches):
+            self._begin(found.addresses, "job", node_id=placement.node_id)
+
+    def was_heard(self, placement: Placement) -> bool:
+        """Whether a participant has told what it knows."""
+        return any(
+            view.info is not None
+            and view.info.node_id == placement.node_id
+            and view.liveness != "connecting"
+            for view in self.nodes
+        )
+
+    def forget(self, address: str) -> bool:
+        """Stop watching whoever is watched under an address."""
+        for watch in list(self._watches):
+            if address in watch.addresses:
+                self._watches.pop(watch).cancel()
+                self._publish()
+                return True
+        return False
+
+    def client(
+        self, address: str, node_id: NodeId | None = None, node: str | None = None
+    ) -> AgentClient:
+        """Raises:
+        TrustError: this user is no driver of the cluster.
+        """
+        return self.gate.client(address, node_id, node)
+
+    def client_of(self, placement: Placement) -> AgentClient:
+        """A client for a participant, at the address it answers on now."""
+        for view in self.nodes:
+            if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
+                return self.client(view.address, placement.node_id, placement.node)
+        return self.client(placement.agent[0], placement.node_id, placement.node)
+
+    def take_record(self, record: JobRecord) -> None:
+        """A record out of a reply; what the streams already said wins if it is newer."""
+        if self._ledger.update(record):
+            self._publish_jobs()
+            self.changes.notify()
+
+    def _begin(
+        self,
+        addresses: tuple[str, ...],
+        found_by: FoundBy,
+        *,
+        node_id: NodeId | None = None,
+        info: NodeInfo | None = None,
+        called: str = "",
+    ) -> None:
+        watch = AgentWatch(
+            addresses,
+            found_by,
+            node_id=node_id,
+            info=info,
+            called=called,
+            client=self.client,
+            clock=self._clock,
+            on_message=self._take,
+            on_change=self._publish,
+        )
+        self._watches[watch] = asyncio.create_task(watch.run())
+        self._publish()
+
+    def _take(self, node_id: NodeId, message: StreamMessage) -> None:
+        match message:
+            case Hello(node=info) | NodeChanged(node=info):
+                self._on_seen(info)
+        match message:
+            case Hello(jobs=records):
+                self._ledger.replace(node_id, records)
+                self._publish_jobs()
+            case JobChanged(record=record):
+                if self._ledger.update(record):
+                    self._publish_jobs()
+
+    def _publish(self) -> None:
+        nodes = merge(watch.view for watch in self._watches)
+        reachable = {
+            view.info.node_id for view in nodes if view.info and view.liveness in ("up", "suspect")
+        }
+        # Jobs first: whoever sees a node, from another thread, also sees what it has told.
+        if self._ledger.set_reachable(reachable):
+            self._publish_jobs()
+        self.nodes = nodes
+        self.changes.notify()
+
+    def _publish_jobs(self) -> None:
+        self.jobs = {view.job_id: view for view in self._ledger.views()}
+
+    async def _tick(self) -> None:
+        last = self._clock.monotonic()
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self._clock.monotonic()
+            excuse = forgiven(now - last, TICK_S)
+            last = now
+            for watch in self._watches:
+                if excuse:
+                    watch.forgive(excuse)
+                watch.tick()
+
+    async def _discover(self) -> None:
+        if self._discovery is None:
+            return
+        try:
+            await self._discovery.start(self.gate.take)
+        except OSError as error:
+            self.discovery_problem = (
+                f"this machine cannot browse for nodes: {error}. Fix: add them by host:port"
+            )
+            self.changes.notify()
+            return
+        while True:
+            await self.check_discovery()
+            await asyncio.sleep(CHECK_DISCOVERY_S)
+
+    async def check_discovery(self) -> None:
+        """Whether multicast gets here at all; takes a second if it does not."""
+        before = self.discovery_problem
+        if self._discovery is not None:
+            self.discovery_problem = await self._discovery.trouble()
+        if self.discovery_problem != before:
+            self.changes.notify()
+
+    def _on_open(self) -> None:
+        for watch in self._watches:
+            watch.try_now()
+
+    def _on_member(self, found: Found) -> None:
+        for watch in self._watches:
+            if _is_same(watch, found):
+                watch.expect(found)
+                return
+        if len(self._watches) < MOST_ANNOUNCED:
+            self._begin(found.addresses, "mdns", node_id=found.node_id, called=found.name)
+
+    async def _keep_trust(self) -> None:
+        while True:
+            self.gate.look()
+            await self.gate.settle(self.nodes)
+            for view in self.nodes:
+                if view.silence == "not joined" and await self.gate.lets_in(view.address):
+                    self.watch(view.address, view.found_by)
+            await asyncio.sleep(TRUST_EVERY_S)
+
+
+def _is_same(watch: AgentWatch, found: Found) -> bool:
+    """Whether an agent that was found is the one that is watched already.
+
+    Two that live at once under one node id are not: a copied disk, or a shared home. Each is
+    watched, for the roster to say so.
+    """
+    info = watch.view.info
+    known = watch.node_id or (info.node_id if info else None)
+    if known is not None and found.node_id is not None:
+        is_another = (
+            info is not None
+            and watch.view.liveness == "up"
+            and found.instance not in ("", info.instance)
+            and set(watch.addresses).isdisjoint(found.addresses)
+        )
+        return known == found.node_id and not is_another
+    return not set(watch.addresses).isdisjoint(found.addresses)

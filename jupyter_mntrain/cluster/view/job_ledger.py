@@ -1,0 +1,73 @@
+"""What agents said about jobs, rolled up per job. Pure but for its own dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import msgspec
+
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.rollup import roll_up, unknown_part
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobState, JobView
+
+_FORWARD: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
+
+
+class JobLedger:
+    """Newest record of every job from every node."""
+
+    def __init__(self) -> None:
+        self._records: dict[JobId, dict[NodeId, JobRecord]] = {}
+        self._reachable: frozenset[NodeId] = frozenset()
+        self._views: dict[JobId, JobView] = {}
+
+    def replace(self, node_id: NodeId, records: Iterable[JobRecord]) -> None:
+        """All that a node knows, as it says when a stream begins."""
+        for by_node in self._records.values():
+            by_node.pop(node_id, None)
+        for record in records:
+            self._records.setdefault(record.job_id, {})[node_id] = record
+        self._records = {job_id: nodes for job_id, nodes in self._records.items() if nodes}
+        self._rebuild()
+
+    def update(self, record: JobRecord) -> bool:
+        """One record; ``False`` if what is known is newer, as after a late reply."""
+        by_node = self._records.setdefault(record.job_id, {})
+        known = by_node.get(record.part.node_id)
+        if known is not None and _age(record) < _age(known):
+            return False
+        by_node[record.part.node_id] = record
+        self._views[record.job_id] = self._view(by_node)
+        return True
+
+    def set_reachable(self, node_ids: Set[NodeId]) -> bool:
+        """Who answers now; ``True`` when that changed. What a silent node runs is unknown."""
+        if node_ids == self._reachable:
+            return False
+        self._reachable = frozenset(node_ids)
+        self._rebuild()
+        return True
+
+    def views(self) -> tuple[JobView, ...]:
+        """All jobs, newest first."""
+        return tuple(sorted(self._views.values(), key=lambda v: (-v.attempt.submitted_s, v.job_id)))
+
+    def _rebuild(self) -> None:
+        self._views = {job_id: self._view(by_node) for job_id, by_node in self._records.items()}
+
+    def _view(self, by_node: dict[NodeId, JobRecord]) -> JobView:
+        return roll_up(self._as_known(node_id, record) for node_id, record in by_node.items())
+
+    def _as_known(self, node_id: NodeId, record: JobRecord) -> JobRecord:
+        """An end stays an end; anything else a silent node said may have changed since."""
+        if node_id in self._reachable or record.part.state in TERMINAL:
+            return record
+        for placement in record.attempt.placements:
+            if placement.node_id == node_id:
+                return msgspec.structs.replace(record, part=unknown_part(placement))
+        return record
+
+
+def _age(record: JobRecord) -> tuple[int, int]:
+    state = record.part.state
+    return record.attempt.number, (len(_FORWARD) if state in TERMINAL else _FORWARD.index(state))

@@ -1,0 +1,53 @@
+"""Whether a node lives, from how long it has been silent. Pure."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.api import LOST_AFTER_S, SUSPECT_AFTER_S
+from jupyter_mntrain.model.records.node_view import Liveness
+
+PROBE_TIMEOUT_S = 2.5
+"""A probe sent when a node becomes suspect has failed before it could be called lost."""
+
+PROBE_EVERY_S = 1.0
+"""Between the end of a probe of a silent node and the next."""
+
+
+def judge(
+    silence_s: float, *, was_heard: bool, is_unanswered: bool, said_goodbye: bool = False
+) -> Liveness:
+    """What to call a node.
+
+    Args:
+        silence_s: since its last word; since we began to listen if there was none.
+        was_heard: it has spoken before.
+        is_unanswered: the newest direct question to it failed. Silence alone proves nothing: a
+            stream may be stuck while the node is well, or its machine may be starved.
+        said_goodbye: its last word was that it goes.
+    """
+    if said_goodbye:
+        return "lost"
+    if was_heard and silence_s < SUSPECT_AFTER_S:
+        return "up"
+    if is_unanswered and silence_s >= LOST_AFTER_S:
+        return "lost"
+    return "suspect" if was_heard else "connecting"
+
+
+def wants_probe(silence_s: float, since_probe_s: float | None) -> bool:
+    """Whether to ask a node directly now.
+
+    Args:
+        silence_s: since its last word.
+        since_probe_s: since the last probe ended; ``None`` = none during this silence.
+    """
+    if silence_s < SUSPECT_AFTER_S:
+        return False
+    return since_probe_s is None or since_probe_s >= PROBE_EVERY_S
+
+
+def forgiven(gap_s: float, tick_s: float) -> float:
+    """How much of a node's silence is our own fault, because we did not look for ``gap_s``.
+
+    A suspended laptop, or a kernel that holds the interpreter lock, hears nobody.
+    """
+    return gap_s - tick_s if gap_s > 4 * tick_s else 0.0

@@ -1,0 +1,78 @@
+"""Which sightings are one and the same node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
+
+_BY_LIVENESS: dict[Liveness, int] = {"up": 0, "suspect": 1, "connecting": 2, "lost": 3}
+_BY_SOURCE: dict[FoundBy, int] = {"typed": 0, "remembered": 1, "mdns": 2, "job": 3}
+
+_Machine = tuple[str, str]
+"""Host name and boot id: what tells two machines with a copied node id apart."""
+
+
+def merge(sightings: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    """One view per node, sorted by name; several addresses of a node become one view.
+
+    Two machines with the same node id (a copied disk, a shared home) are never merged: both are
+    shown as a conflict, and the reason names the other one.
+
+    Args:
+        sightings: one per address watched.
+    """
+    seen = list(sightings)
+    by_id: dict[NodeId, list[NodeView]] = {}
+    silent = []
+    for view in seen:
+        if view.info is None:
+            silent.append(view)
+        else:
+            by_id.setdefault(view.info.node_id, []).append(view)
+    merged = [node for views in by_id.values() for node in _of_one_id(views)]
+    own_addresses = {address for view in merged if view.info for address in view.info.addresses}
+    strangers = [view for view in silent if view.address not in own_addresses]
+    return tuple(sorted([*merged, *strangers], key=lambda view: (view.name, view.address)))
+
+
+def _of_one_id(views: Sequence[NodeView]) -> list[NodeView]:
+    by_machine: dict[_Machine, list[NodeView]] = {}
+    for view in views:
+        by_machine.setdefault(_machine(view), []).append(view)
+    best = [min(group, key=_preference) for group in by_machine.values()]
+    live = [view for view in best if view.liveness in ("up", "suspect")]
+    if len(live) > 1:
+        live = [_in_conflict(view, live) for view in live]
+    hosts = {_machine(view)[0] for view in live}
+    # The same host name with another boot id, and silent: that was before it rebooted.
+    gone = [view for view in best if view.liveness not in ("up", "suspect")]
+    before = {_machine(view)[0]: view for view in sorted(gone, key=_age)}
+    return [*live, *(view for host, view in before.items() if host not in hosts)]
+
+
+def _in_conflict(view: NodeView, live: Sequence[NodeView]) -> NodeView:
+    others = " and ".join(
+        f"{_machine(other)[0]} ({other.address})" for other in live if other is not view
+    )
+    reason = (
+        f"has the same node id as {others}: a copied or shared state directory. "
+        "Fix: on one of them: mntrain agent leave, then mntrain agent join TOKEN."
+    )
+    return msgspec.structs.replace(view, reason=reason, is_conflict=True)
+
+
+def _machine(view: NodeView) -> _Machine:
+    assert view.info is not None  # noqa: S101  # only views with an answer are grouped
+    return view.info.inventory.hostname, view.info.boot_id
+
+
+def _preference(view: NodeView) -> tuple[int, int, str]:
+    return _BY_LIVENESS[view.liveness], _BY_SOURCE[view.found_by], view.address
+
+
+def _age(view: NodeView) -> float:
+    return view.last_seen_s or 0.0

@@ -1,0 +1,1 @@
+"""Metrics of a job: journals in, one record of series and summary out. Pure."""

@@ -1,0 +1,1 @@
+"""State changes of jobs: transitions, roll-up, restarts and queueing. Pure."""

@@ -1,0 +1,45 @@
+"""Which of several jobs that wait comes first. Pure; every node judges alike, so none waits for one
+that waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobRecord
+
+KEPT_AFTER_S = 60.0
+"""So long may others of the same priority pass a job that waits; then what it needs is kept for it,
+and so a large job gets its turn."""
+
+
+def order(record: JobRecord) -> tuple[int, float, JobId]:
+    """The smaller, the earlier: by priority, then by who asked first."""
+    return (-record.spec.priority, record.attempt.submitted_s, record.job_id)
+
+
+def kept_for(
+    job_id: JobId,
+    gpus: Collection[int],
+    waiting: Iterable[JobRecord],
+    *,
+    mine: tuple[int, float, JobId],
+    now_s: float,
+) -> JobRecord | None:
+    """The job that one of ``gpus`` of this node is kept for, before the job that asks.
+
+    Args:
+        job_id: who asks.
+        waiting: jobs that were deposited here and have not begun.
+        mine: :func:`order` of the job that asks.
+        now_s: Unix time.
+    """
+    for record in sorted(waiting, key=order):
+        own = next(p for p in record.attempt.placements if p.node_id == record.part.node_id)
+        if record.job_id == job_id or order(record) > mine or not set(gpus) & set(own.gpus):
+            continue
+        has_waited = now_s - record.attempt.submitted_s >= KEPT_AFTER_S
+        if order(record)[0] < mine[0] or has_waited:
+            return record
+    return None

@@ -1,0 +1,48 @@
+"""A node as a driver sees it right now."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import Silence
+from jupyter_mntrain.model.records.node import Beat, NodeInfo
+
+Liveness = Literal["connecting", "up", "suspect", "lost"]
+"""``connecting``: never heard from yet. ``suspect`` and ``lost``: silent, and a direct probe has
+not answered either. Lost means unreachable, not dead: its jobs may well go on."""
+
+FoundBy = Literal["mdns", "typed", "remembered", "job"]
+"""``job``: another node named it as a participant of a job that was asked for."""
+
+
+class NodeView(Record, frozen=True):
+    """One node of the live view.
+
+    Args:
+        address: ``host:port`` the driver talks to.
+        found_by: how the address became known first.
+        info: what the node said last; ``None`` until it has answered once.
+        beat: its newest heartbeat, once a second.
+        last_seen_s: Unix time of the last word from it.
+        reason: why it is not plainly up, with the fix, in one line.
+        is_conflict: another agent claims the same node id; neither can take part in a job.
+        called: its name, where it was seen before but has not answered this time.
+        silence: the kind of reason, where there is one.
+    """
+
+    address: str
+    found_by: FoundBy
+    liveness: Liveness
+    info: NodeInfo | None = None
+    beat: Beat | None = None
+    last_seen_s: float | None = None
+    reason: str | None = None
+    is_conflict: bool = False
+    called: str = ""
+    silence: Silence | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's own name, or its address while it has never answered."""
+        return self.info.name if self.info else self.called or self.address

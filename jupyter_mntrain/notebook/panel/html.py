@@ -1,0 +1,92 @@
+"""The panel's words as HTML. Everything a node said is escaped: anyone may announce anything."""
+
+from __future__ import annotations
+
+from html import escape
+
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.formats import LIVENESS_ICONS
+from jupyter_mntrain.verbs.panel import Check, Row
+from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
+
+CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
+LIVENESS_COLOURS = {"up": "ok", "suspect": "warn", "lost": "bad"}
+MOST_SLOTS, MOST_RANKS = 48, 8
+"""Of a schedule that is still drawn slot by slot."""
+
+UNENCRYPTED = "Training traffic is not encrypted."
+
+
+def icon(symbol: str, colour: str) -> str:
+    return f'<span class="mnt-{colour}" aria-hidden="true">{symbol}</span> '
+
+
+def second(words: str) -> str:
+    """Smaller and quieter."""
+    return f'<span class="mnt-second">{escape(words)}</span>' if words else ""
+
+
+def state(row: Row) -> str:
+    symbol = icon(LIVENESS_ICONS.get(row.liveness, "?"), LIVENESS_COLOURS.get(row.liveness, "off"))
+    word = row.state or "up"
+    hardware = f' <span class="mnt-second">{escape(row.hardware)}</span>' if row.hardware else ""
+    return f"{symbol}{escape(word)}{hardware}"
+
+
+def check(one: Check) -> str:
+    symbol, colour = CHECK_ICONS[one.level]
+    text = escape(one.text)
+    return icon(symbol, colour) + (
+        f'<span class="mnt-off">{text}</span>' if one.level == "passed" else text
+    )
+
+
+def predicted(prediction: Prediction | None) -> str:
+    """The bubble and the links; empty where there is neither."""
+    if prediction is None or prediction.ranks < 2:
+        return ""
+    return (
+        f'<div class="mnt-predicted"><div>Bubble<br><b>{formats.percent(prediction.bubble)}</b>'
+        f"{_schedule(prediction)}"
+        f'<div class="mnt-second">{prediction.empty} of {prediction.slots} slots are empty in each '
+        f"stage</div></div><div>Links, per step and direction{_links(prediction.links)}</div></div>"
+    )
+
+
+def _schedule(prediction: Prediction) -> str:
+    ranks, slots = prediction.ranks, prediction.slots
+    if slots > MOST_SLOTS or ranks > MOST_RANKS:
+        return ""
+    busy = slots - prediction.empty
+    cells = "".join(
+        "<i></i>" if rank <= slot < rank + busy else '<i class="o"></i>'
+        for rank in range(ranks)
+        for slot in range(slots)
+    )
+    label = f"{ranks} stages, {slots} slots, {prediction.empty} of them empty"
+    style = f"grid-template-columns:repeat({slots},minmax(2px,8px))"
+    return f'<div class="mnt-slots" role="img" aria-label="{label}" style="{style}">{cells}</div>'
+
+
+def _links(links: tuple[LinkLoad, ...] | None) -> str:
+    if links is None:
+        return '<div class="mnt-second">known when the model is loaded</div>'
+    if not links:
+        return '<div class="mnt-second">none: all ranks are on one node</div>'
+    lines = [_link(link) for link in links[:8]]
+    if len(links) > len(lines):
+        lines.append(f"and {len(links) - len(lines)} more")
+    return "".join(f"<div>{line}</div>" for line in lines) + (
+        f'<div class="mnt-second">{UNENCRYPTED}</div>'
+    )
+
+
+def _link(link: LinkLoad) -> str:
+    where = f"{escape(link.sender)} → {escape(link.receiver)}"
+    size = f"<b>{link.bytes_per_step / 1e6:,.1f}{formats.SPACE}MB</b>"
+    if link.seconds is None:
+        return f"{where} {size}, link not measured"
+    return (
+        f"{where} {size}, {formats.seconds(link.seconds)} of each step at "
+        f"{formats.capacity(link.capacity)}"
+    )

@@ -1,0 +1,1 @@
+"""Recipes without torch: what one says, which layers and schedule it means, and its memory."""

@@ -1,0 +1,106 @@
+"""Choices of the memory and evaluation sections that exclude others. Pure; imports no torch."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import Recipe
+
+MOST_PROMPTS = 8
+"""More samples than people read while a model trains."""
+
+
+def check_prompts(recipe: Recipe) -> None:
+    """Refuse prompts that no model could go on from, or that nobody would ask.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section, length = recipe.evaluation, recipe.data.sequence_length
+    count = len(section.prompts)
+    if not count:
+        return
+    for number, prompt in enumerate(section.prompts):
+        if not prompt.strip():
+            cause = f"evaluation.prompts[{number}]: there is no text to go on from"
+            raise RecipeError(cause, fix='give one, like "Once upon a time", or leave it out')
+    if count > MOST_PROMPTS:
+        cause = f"evaluation.prompts: {count} of them, and each is asked at every evaluation"
+        raise RecipeError(cause, fix=f"keep at most {MOST_PROMPTS}")
+    if not section.interval_steps:
+        cause = "evaluation.prompts: they are asked at evaluations, and there are none"
+        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
+    if section.prompt_tokens >= length:
+        cause = f"evaluation.prompt_tokens = {section.prompt_tokens}: with a prompt before them"
+        cause = f"{cause} they are more than data.sequence_length = {length}"
+        raise RecipeError(cause, fix=f"use less than {length} or longer sequences")
+
+
+def check_memory(recipe: Recipe) -> None:
+    """Refuse what no model and no number of ranks makes possible.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section = recipe.memory
+    if section.compile and section.checkpointing == "selective":
+        cause = 'memory.checkpointing = "selective": a compiled layer chooses what it keeps itself'
+        raise RecipeError(cause, fix='use "none" or "full", or compile = false')
+    if section.offload_activations and recipe.train.device == "cpu":
+        cause = "memory.offload_activations = true: on a CPU they are in the host's memory already"
+        raise RecipeError(cause, fix='leave it out or use train.device = "auto"')
+    if section.loss == "liger" and recipe.train.device == "cpu":
+        raise RecipeError('memory.loss = "liger": it needs CUDA', fix='use "chunked"')
+    if section.fused_backward and recipe.optimizer.clip_norm:
+        cause = (
+            f"memory.fused_backward = true: optimizer.clip_norm = {recipe.optimizer.clip_norm:g} "
+            "needs all gradients before the first update"
+        )
+        raise RecipeError(cause, fix="use clip_norm = 0 or fused_backward = false")
+    if section.fused_backward and recipe.data_parallel.width > 1:
+        cause = "memory.fused_backward = true: with several pipelines a gradient is complete only "
+        cause += "after the backward pass"
+        raise RecipeError(cause, fix="leave data_parallel out or use fused_backward = false")
+    if recipe.data_parallel.shards > 1:
+        _check_shards(recipe)
+    if KINDS[recipe.pipeline.schedule].splits_backward:
+        _check_split_backward(recipe)
+
+
+def _check_shards(recipe: Recipe) -> None:
+    """What works on whole weights, or would not know those that are gathered."""
+    given = f"data_parallel.shards = {recipe.data_parallel.shards}"
+    if recipe.optimizer.kind != "adamw":
+        cause = f"{given}: {recipe.optimizer.kind} needs whole weights"
+        raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
+    for field in ("compile", "offload_activations"):
+        if getattr(recipe.memory, field):
+            cause = f"{given}: memory.{field} = true is not made for weights that come and go"
+            raise RecipeError(cause, fix=f"leave {field} out or use data_parallel.replicas")
+
+
+def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
+    """Refuse a tied embedding where its two gradients meet too late."""
+    if recipe.memory.fused_backward and is_tied and stages > 1:
+        cause = (
+            "memory.fused_backward = true: the embedding is tied, and its gradient is complete "
+            "only after the backward pass"
+        )
+        raise RecipeError(cause, fix="use model.tie_embeddings = false or fused_backward = false")
+
+
+def _check_split_backward(recipe: Recipe) -> None:
+    """Of a schedule that computes the gradients of inputs and of weights apart."""
+    section, name = recipe.memory, recipe.pipeline.schedule
+    reasons = {
+        "compile = true": section.compile and "a compiled layer has one backward pass, not two",
+        "fused_backward = true": section.fused_backward
+        and "its gradients are added outside of autograd",
+        'loss = "liger"': section.loss == "liger" and "Liger has one backward pass, not two",
+        'checkpointing = "selective"': section.checkpointing == "selective"
+        and "what is kept can be used once, not twice",
+    }
+    for field, reason in reasons.items():
+        if reason:
+            cause = f"memory.{field}: {name} splits the backward pass, and {reason}"
+            raise RecipeError(cause, fix=f'use schedule = "interleaved-1f1b" or leave {field} out')

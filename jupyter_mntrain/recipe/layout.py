@@ -1,0 +1,153 @@
+"""Which layers make which stage, and which rank holds it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.plan.traffic import rank_of_stage
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import Recipe
+
+
+class Grid(Record, frozen=True):
+    """Pipelines side by side. Ranks with the same layers are neighbours: of one node, if it has
+    that many; and those that split their weights among themselves most of all.
+    """
+
+    ranks: int
+    """In all."""
+    replicas: int = 1
+    shards: int = 1
+
+    @property
+    def width(self) -> int:
+        """Pipelines."""
+        return self.replicas * self.shards
+
+    def pipeline_of(self, rank: int) -> tuple[int, ...]:
+        """The ranks of its pipeline, from the first stage on."""
+        return tuple(range(rank % self.width, self.ranks, self.width))
+
+    def replicas_of(self, rank: int) -> tuple[int, ...]:
+        """The ranks that hold the same weights."""
+        first = self.place_of(rank) * self.width
+        return tuple(range(first + rank % self.shards, first + self.width, self.shards))
+
+    def shards_of(self, rank: int) -> tuple[int, ...]:
+        """The ranks that split the same weights among themselves."""
+        first = rank // self.shards * self.shards
+        return tuple(range(first, first + self.shards))
+
+    def ring_of(self, rank: int) -> tuple[int, int]:
+        """Who comes before and after it among its replicas: whom sums are passed on from and to."""
+        ring, place = self.replicas_of(rank), self.replica_of(rank)
+        return ring[place - 1], ring[(place + 1) % len(ring)]
+
+    def place_of(self, rank: int) -> int:
+        """Its number in its pipeline."""
+        return rank // self.width
+
+    def part_of(self, rank: int) -> int:
+        """Which of the pipelines it is in, and which part of a batch it sees."""
+        return rank % self.width
+
+    def replica_of(self, rank: int) -> int:
+        """Its number among those that hold the same weights."""
+        return self.part_of(rank) // self.shards
+
+    def in_words(self, hosts: Sequence[str]) -> str:
+        """One line.
+
+        Args:
+            hosts: of each rank.
+        """
+        said = f"{self.width} pipelines of {self.ranks // self.width} ranks"
+        if self.shards > 1:
+            said += f", weights split over {self.shards}"
+        if any(_differ(hosts, self.replicas_of(rank)) for rank in range(self.ranks)):
+            said += ". Some replicas of a stage are on different nodes: gradients cross the network"
+            said += f" in every step. Fix: give every node a multiple of {self.width} ranks"
+        return said
+
+    def split_apart(self, hosts: Sequence[str]) -> tuple[int, ...] | None:
+        """Ranks on several nodes that would split weights among themselves, if there are any."""
+        groups = (self.shards_of(rank) for rank in range(self.ranks))
+        return next((group for group in groups if _differ(hosts, group)), None)
+
+
+def _differ(hosts: Sequence[str], ranks: Sequence[int]) -> bool:
+    return len({hosts[rank] for rank in ranks}) > 1
+
+
+class Layout(Record, frozen=True):
+    """Stages in order, dealt to the ranks of a pipeline in turn: r holds r, r + W, r + 2W, ...
+
+    In a V it holds r and 2W - 1 - r: down and back up. Both are what torch's schedules expect. A
+    rank here is its number in its pipeline.
+    """
+
+    world_size: int
+    stages: tuple[range, ...]
+    """Indices of the decoder layers of each stage."""
+    is_v: bool = False
+
+    def rank_of(self, stage: int) -> int:
+        return rank_of_stage(stage, self.world_size, is_v=self.is_v)
+
+    def stages_of(self, rank: int) -> tuple[int, ...]:
+        return tuple(one for one in range(len(self.stages)) if self.rank_of(one) == rank)
+
+    def layers_of(self, rank: int) -> tuple[int, ...]:
+        return tuple(layer for stage in self.stages_of(rank) for layer in self.stages[stage])
+
+    @property
+    def last_stage(self) -> int:
+        return len(self.stages) - 1
+
+    @property
+    def last_rank(self) -> int:
+        """The rank that knows the loss."""
+        return self.rank_of(self.last_stage)
+
+    def tied_peer(self, rank: int) -> int | None:
+        """Who holds the other copy of a tied embedding: first and last stage have one each."""
+        ends = (self.rank_of(0), self.last_rank)
+        if rank not in ends or ends[0] == ends[1]:
+            return None
+        return ends[0] if rank == ends[1] else ends[1]
+
+    def neighbours(self, rank: int, *, tied: bool) -> tuple[int, ...]:
+        """Ranks this one exchanges activations and gradients with, ascending."""
+        beside = {
+            self.rank_of(other)
+            for stage in self.stages_of(rank)
+            for other in (stage - 1, stage + 1)
+            if 0 <= other < len(self.stages)
+        }
+        peer = self.tied_peer(rank) if tied else None
+        if peer is not None:
+            beside.add(peer)
+        return tuple(sorted(beside - {rank}))
+
+
+def lay_out(recipe: Recipe, world_size: int, layers: int) -> Layout:
+    """Cut ``layers`` as the recipe says; it must have passed :func:`recipe.check`.
+
+    An even split gives the layers that are left over to the first stages: the last one already
+    has the output projection.
+
+    Args:
+        world_size: ranks of all pipelines together.
+    """
+    stages = recipe.stages(world_size)
+    split = recipe.pipeline.split
+    if split == "even":
+        share, extra = divmod(layers, stages)
+        split = tuple(share + (stage < extra) for stage in range(stages))
+    ends = [sum(split[: stage + 1]) for stage in range(stages)]
+    return Layout(
+        world_size=recipe.pipeline_ranks(world_size),
+        stages=tuple(range(end - count, end) for end, count in zip(ends, split, strict=True)),
+        is_v=KINDS[recipe.pipeline.schedule].is_v and stages > 1,
+    )

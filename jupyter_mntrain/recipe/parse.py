@@ -1,0 +1,334 @@
+"""TOML in, checked :class:`Recipe` out. Imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.recipe.combinations import check_memory, check_prompts, check_tied
+from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
+from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
+from jupyter_mntrain.recipe.sections import (
+    CheckpointSection,
+    ModelSection,
+    OptimizerSection,
+    Recipe,
+)
+
+__all__ = ["Recipe", "check", "check_layers", "load_recipe", "parse_recipe", "preset_config"]
+
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
+_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_OVERRIDES = {
+    "layers": "num_hidden_layers",
+    "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size",
+    "heads": "num_attention_heads",
+    "key_value_heads": "num_key_value_heads",
+    "tie_embeddings": "tie_word_embeddings",
+}
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file.
+
+    Args:
+        path: a TOML file.
+        overrides: ``section.field=value``, each in TOML spelling; bare words are text.
+
+    Raises:
+        RecipeError: naming the field, its value and what is allowed.
+    """
+    try:
+        text = Path(path).expanduser().read_text(encoding="utf-8")
+    except OSError as error:
+        cause = f"recipe {path} cannot be read: {error.strerror}"
+        raise RecipeError(cause, fix="check the path") from None
+    except UnicodeDecodeError:
+        raise RecipeError(f"recipe {path} is not UTF-8 text", fix="save it as UTF-8") from None
+    return parse_recipe(text, overrides, name=str(path))
+
+
+def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recipe") -> Recipe:
+    """A recipe from TOML text; see :func:`load_recipe`."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        fix = 'write tables as [section] and text in quotes: preset = "llama-8m"'
+        raise RecipeError(f"{name}: not valid TOML: {error}", fix=fix) from None
+    for override in overrides:
+        _override(raw, override)
+    try:
+        recipe = msgspec.convert(raw, Recipe)
+    except msgspec.ValidationError as error:
+        raise _explained(raw, str(error)) from None
+    _check_model(recipe.model)
+    _check_optimizer(recipe)
+    check_memory(recipe)
+    check_prompts(recipe)
+    _check_checkpoint(recipe.checkpoint)
+    return recipe
+
+
+def check(
+    recipe: Recipe, world_size: int, *, layers: int | None = None, is_tied: bool | None = None
+) -> None:
+    """Refuse what cannot run on ``world_size`` ranks.
+
+    Args:
+        layers: of the model, when known from its directory; a preset says it itself.
+        is_tied: whether its embedding is; likewise.
+
+    Raises:
+        RecipeError: one line, naming the field and the nearest value that works.
+    """
+    _check_data_parallel(recipe, world_size)
+    stages = recipe.stages(world_size)
+    _check_schedule(recipe, recipe.pipeline_ranks(world_size), stages)
+    _check_batch(recipe)
+    if recipe.model.path is None:
+        preset = preset_config(recipe.model)
+        layers = int(preset["num_hidden_layers"]) if layers is None else layers
+        is_tied = bool(preset.get("tie_word_embeddings")) if is_tied is None else is_tied
+    if layers is not None:
+        check_layers(recipe, layers, stages)
+    check_tied(recipe, stages, is_tied=bool(is_tied))
+
+
+def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
+    """Refuse a split that does not fit the model."""
+    split = recipe.pipeline.split
+    if layers < stages:
+        fix = f"use at most {layers} stages or a model with at least {stages} layers"
+        raise RecipeError(f"the model has {layers} layers for {stages} pipeline stages", fix=fix)
+    if split == "even":
+        return
+    shown = f"pipeline.split = {list(split)}"
+    if len(split) != stages:
+        cause = f"{shown}: {len(split)} numbers for {stages} pipeline stages"
+        raise RecipeError(cause, fix=f'give {stages} numbers or split = "even"')
+    if sum(split) != layers:
+        cause = f"{shown}: sums to {sum(split)}, but the model has {layers} layers"
+        raise RecipeError(cause, fix=f"make them sum to {layers}")
+
+
+def preset_config(section: ModelSection) -> dict[str, int | str | bool]:
+    """The Hugging Face config fields of a preset with the recipe's changes."""
+    config: dict[str, int | str | bool] = {**PRESETS[section.preset or DEFAULT_PRESET]}
+    for ours, theirs in _OVERRIDES.items():
+        value = getattr(section, ours)
+        if value is not None:
+            config[theirs] = value
+    return config
+
+
+def _check_model(model: ModelSection) -> None:
+    if model.preset is not None and model.path is not None:
+        raise RecipeError("model.preset and model.path are both given", fix="keep one of them")
+    if model.path is not None:
+        changed = [name for name in _OVERRIDES if getattr(model, name) is not None]
+        if changed:
+            cause = f"model.{changed[0]}: a model directory says this itself"
+            raise RecipeError(cause, fix=f"remove {changed[0]} or use a preset")
+        return
+    if model.preset is not None and model.preset not in PRESETS:
+        near = closest(model.preset, PRESETS)
+        fix = f"use {near[0]}" if near else f"use one of {', '.join(PRESETS)}"
+        raise RecipeError(f"model.preset = {model.preset!r}: no such preset", fix=fix)
+    config = preset_config(model)
+    hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
+    groups = int(config["num_key_value_heads"])
+    if hidden % (2 * heads):
+        cause = f"model.hidden_size = {hidden} is not an even multiple of {heads} heads"
+        raise RecipeError(cause, fix=f"use a multiple of {2 * heads}")
+    if heads % groups:
+        cause = f"model.key_value_heads = {groups} does not divide {heads} heads"
+        raise RecipeError(cause, fix=f"use a divisor of {heads}")
+
+
+def _check_optimizer(recipe: Recipe) -> None:
+    if recipe.warmup_steps > recipe.train.steps:
+        cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
+        raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
+    section = recipe.optimizer
+    if section.precision not in {"auto", "plain"} and recipe.model.dtype == "float32":
+        cause = f'optimizer.precision = "{section.precision}": the weights are float32 already'
+        raise RecipeError(cause, fix='leave it out or set model.dtype = "bfloat16"')
+    if section.kind == "adafactor":
+        for field in ("betas", "epsilon"):
+            if getattr(section, field) != getattr(OptimizerSection(), field):
+                cause = f"optimizer.{field}: adafactor has rates of its own"
+                raise RecipeError(cause, fix=f'leave {field} out or use kind = "adamw"')
+
+
+def _check_checkpoint(section: CheckpointSection) -> None:
+    given = section.directory
+    if given is not None and not given.startswith(("/", "~")):
+        cause = f"checkpoint.directory = {given!r}: every attempt runs in a folder of its own"
+        raise RecipeError(cause, fix="give the whole path, from / or ~")
+
+
+def _check_data_parallel(recipe: Recipe, world_size: int) -> None:
+    width = recipe.data_parallel.width
+    if world_size % width:
+        cause = f"{_data_parallel(recipe)}: {world_size} ranks are no multiple of {width}"
+        most = max(one for one in range(1, width) if world_size % one == 0)
+        raise RecipeError(cause, fix=f"use {most} in all, or another number of GPUs")
+
+
+def _data_parallel(recipe: Recipe) -> str:
+    section = recipe.data_parallel
+    given = {"replicas": section.replicas, "shards": section.shards}
+    return " x ".join(f"data_parallel.{name} = {n}" for name, n in given.items() if n > 1)
+
+
+def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
+    """Of a pipeline of so many ranks."""
+    pipeline, per_rank = recipe.pipeline, recipe.stages_per_rank
+    name, kind = pipeline.schedule, KINDS[pipeline.schedule]
+    given = f"pipeline.stages_per_rank = {per_rank}"
+    if per_rank < kind.fewest:
+        cause = f"{given}: {name} needs {kind.fewest}{'' if kind.most else ' or more'}"
+        raise RecipeError(cause, fix=f'use {kind.fewest} or schedule = "1f1b"')
+    if kind.most is not None and per_rank > kind.most:
+        runs = "one" if kind.most == 1 else str(kind.most)
+        raise RecipeError(
+            f"{given}: {name} runs {runs} per rank",
+            fix=f'use {kind.most} or schedule = "interleaved-1f1b"',
+        )
+    _check_in_flight(recipe, stages)
+    count = pipeline.microbatches
+    fewest = 1 if ranks == 1 else fewest_microbatches(name, ranks, stages)
+    if count < fewest:
+        what = f"{ranks} ranks" if fewest < stages else f"{stages} pipeline stages"
+        cause = f"pipeline.microbatches = {count}: fewer than the {what}"
+        raise RecipeError(cause, fix=f"use {fewest} or more")
+    rounds = max(1, count // ranks)
+    if kind.is_in_rounds and count % rounds:
+        fix = f"use {count // ranks * ranks} or {(rounds + 1) * ranks}"
+        cause = f"pipeline.microbatches = {count}: {name} on {ranks} ranks needs"
+        raise RecipeError(f"{cause} a multiple of its {rounds} rounds", fix=fix)
+
+
+def _check_in_flight(recipe: Recipe, stages: int) -> None:
+    given, name = recipe.pipeline.in_flight, recipe.pipeline.schedule
+    if given == "auto":
+        return
+    shown = f"pipeline.in_flight = {list(given)}"
+    if name != "eager-1f1b":
+        cause = f"{shown}: {name} has an order of its own"
+        raise RecipeError(cause, fix='leave it out or use schedule = "eager-1f1b"')
+    if len(given) != stages:
+        cause = f"{shown}: {len(given)} numbers for {stages} pipeline stages"
+        raise RecipeError(cause, fix=f'give {stages} numbers or in_flight = "auto"')
+    if any(one < other for one, other in pairwise(given)):
+        cause = f"{shown}: a stage has fewer than the one after it, which waits for it then"
+        raise RecipeError(cause, fix="let the numbers fall, like 4, 2, 1")
+
+
+def _check_batch(recipe: Recipe) -> None:
+    parts, size = recipe.microbatches_per_step, recipe.train.batch_size
+    if size % parts:
+        of_what = f"accumulation {recipe.train.accumulation} x microbatches "
+        of_what += str(recipe.pipeline.microbatches)
+        if recipe.data_parallel.width > 1:
+            of_what += f" x {_data_parallel(recipe)}"
+        cause = f"train.batch_size = {size} is not a multiple of {parts} ({of_what})"
+        nearest = sorted({size // parts * parts, (size // parts + 1) * parts} - {0})
+        raise RecipeError(cause, fix=f"use {' or '.join(str(n) for n in nearest)}")
+
+
+def _override(raw: dict[str, Any], override: str) -> None:
+    place, equals, value = override.partition("=")
+    section, dot, field = place.strip().partition(".")
+    if not (equals and dot and section and field):
+        cause = f"--set {override}: not of the form section.field=value"
+        raise RecipeError(cause, fix="write for example --set train.steps=50")
+    table = raw.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise RecipeError(f"{section} = {table!r}: not a section", fix=f"write [{section}]")
+    try:
+        table[field] = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[field] = value.strip()
+
+
+def _explained(raw: dict[str, Any], message: str) -> RecipeError:
+    """Turn msgspec's words into field, value and what is allowed."""
+    place = _PLACE.search(message)
+    path = place["path"] if place else ""
+    unknown = _UNKNOWN_FIELD.match(message)
+    if unknown:
+        return _unknown(path, unknown["name"])
+    names = re.sub(r"\[[^]]*\]", "", path).split(".")
+    value: Any = raw
+    kind: inspect.Type = inspect.type_info(Recipe)
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else value
+        kind = _fields(kind).get(name, kind)
+    cause = f"{'.'.join(names)} = {_toml(value)} is not allowed"
+    return RecipeError(cause, fix=f"give {_allowed(kind)}")
+
+
+def _unknown(path: str, name: str) -> RecipeError:
+    kind: inspect.Type = inspect.type_info(Recipe)
+    what = "field"
+    if path:
+        kind = _fields(kind)[path]
+    else:
+        what = "section"
+    known = _fields(kind)
+    near = closest(name, known)
+    fix = f"did you mean {near[0]}" if near else f"use one of {', '.join(known)}"
+    return RecipeError(f"{path}{'.' if path else ''}{name}: no such {what}", fix=fix)
+
+
+def _fields(kind: inspect.Type) -> dict[str, inspect.Type]:
+    if not isinstance(kind, inspect.StructType):
+        return {}
+    return {field.encode_name: field.type for field in kind.fields}
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _allowed(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.UnionType(types=types):
+            choices = (_allowed(t) for t in types if not isinstance(t, inspect.NoneType))
+            return " or ".join(sorted(choices, reverse=True))
+        case inspect.IntType(ge=low, le=high):
+            return f"a whole number from {low} to {high}"
+        case inspect.FloatType():
+            return _allowed_number(kind)
+        case inspect.LiteralType(values=values):
+            quoted = ", ".join(f'"{value}"' for value in values)
+            return f"one of {quoted}" if len(values) > 1 else quoted
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.StrType():
+            return "text in quotes"
+        case inspect.VarTupleType(item_type=item):
+            return f"a list, each {_allowed(item)}"
+        case inspect.TupleType(item_types=items):
+            return f"a list of {len(items)}, each {_allowed(items[0])}"
+        case _:
+            return "a [section]"
+
+
+def _allowed_number(kind: inspect.FloatType) -> str:
+    low = f"above {kind.gt:g}" if kind.gt is not None else f"from {kind.ge or 0:g}"
+    high = f"below {kind.lt:g}" if kind.lt is not None else f"up to {kind.le or 0:g}"
+    return f"a number {low} and {high}"

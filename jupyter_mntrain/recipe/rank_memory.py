@@ -1,0 +1,123 @@
+"""What each rank of a recipe will hold, before anything runs. Pure; imports no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jupyter_mntrain.recipe.layout import Layout, lay_out
+from jupyter_mntrain.recipe.memory import (
+    MemoryEstimate,
+    StageShape,
+    fitting_loss,
+    memory_estimate,
+)
+from jupyter_mntrain.recipe.parse import check, preset_config
+from jupyter_mntrain.recipe.presets import FAMILIES
+from jupyter_mntrain.recipe.schedules import ScheduleName
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.formulas import ModelShape
+
+Config = Mapping[str, Any]
+"""Fields of a Hugging Face ``config.json``."""
+
+_NEEDED = (
+    *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
+    "vocab_size",
+)
+_HEAD_DIMS = {"qwen3": 128}
+"""Of families for which transformers takes another than the hidden size over the heads."""
+
+_KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
+
+
+def model_config(recipe: Recipe) -> Config | None:
+    """Of the recipe's preset, or of its model directory; ``None`` where that is not here."""
+    if recipe.model.path is None:
+        return {**preset_config(recipe.model), "vocab_size": recipe.data.vocabulary_size}
+    try:
+        config = json.loads((Path(recipe.model.path).expanduser() / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    is_known = isinstance(config, dict) and config.get("model_type") in FAMILIES
+    if not is_known:
+        return None
+    return config if all(_is_count(config.get(name)) for name in _NEEDED) else None
+
+
+def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:
+    """On GPUs, by place in a pipeline: of ``ranks`` ranks, as many as each of its pipelines has.
+
+    Slow links may want more microbatches in flight than are counted here.
+
+    Raises:
+        RecipeError: the recipe does not fit so many ranks.
+    """
+    shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
+    check(recipe, ranks, layers=shape.layers, is_tied=is_tied)
+    layout = lay_out(recipe, ranks, shape.layers)
+    stages = [_stage(recipe, config, layout, index) for index in range(len(layout.stages))]
+    return [
+        memory_estimate(shape, recipe, [stages[index] for index in layout.stages_of(place)])
+        for place in range(layout.world_size)
+    ]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+def shape_of(config: Config) -> ModelShape:
+    """What memory and FLOPs depend on."""
+    heads, hidden = config["num_attention_heads"], config["hidden_size"]
+    usual = _HEAD_DIMS.get(config.get("model_type", ""), hidden // heads)
+    return ModelShape(
+        layers=config["num_hidden_layers"],
+        hidden_size=hidden,
+        intermediate_size=config["intermediate_size"],
+        heads=heads,
+        key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or usual,
+        vocabulary_size=config["vocab_size"],
+    )
+
+
+def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:
+    count, given = len(layout.stages), recipe.pipeline.in_flight
+    microbatches = recipe.pipeline.microbatches
+    ahead = count - index if given == "auto" else given[index]
+    if recipe.pipeline.schedule in _KEEP_ALL:
+        ahead = microbatches
+    is_first, is_last = index == 0, index == layout.last_stage
+    layers = len(layout.stages[index])
+    return StageShape(
+        parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
+        layers=layers,
+        has_first=is_first,
+        has_last=is_last,
+        in_flight=min(ahead, microbatches),
+        loss=fitting_loss(recipe, config["vocab_size"]),
+        norms_heads=config.get("model_type") == "qwen3",
+        offloads=recipe.memory.offload_activations,
+    )
+
+
+def parameters(
+    config: Config, layers: int, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of those that a stage of so many layers has."""
+    shape, family = shape_of(config), config.get("model_type")
+    hidden, wide, each = shape.hidden_size, shape.intermediate_size, shape.head_dim
+    queries, keys = shape.heads * each, shape.key_value_heads * each
+    layer: list[tuple[int, ...]] = [
+        *((queries, hidden), (keys, hidden), (keys, hidden), (hidden, queries)),
+        *((wide, hidden), (wide, hidden), (hidden, wide), (hidden,), (hidden,)),
+        *([(queries,), (keys,), (keys,)] if family == "qwen2" else []),
+        *([(each,), (each,)] if family == "qwen3" else []),
+    ]
+    vocabulary = (shape.vocabulary_size, hidden)
+    is_shared = is_first and bool(config.get("tie_word_embeddings"))
+    head = ((hidden,),) if is_shared else ((hidden,), vocabulary)
+    return (*layer * layers, *((vocabulary,) if is_first else ()), *(head if is_last else ()))

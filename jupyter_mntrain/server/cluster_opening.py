@@ -1,0 +1,66 @@
+"""The cluster is opened by the first who asks: a server nobody trains with costs nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.server.updates import Hub
+
+MOST_AT_ONCE = 3
+"""Requests of one kind that wait for nodes at once. More wait for their turn, and no other kind
+does: who asks silent nodes for something over and over keeps nobody from stopping a job."""
+
+MOST_THREADS = 32
+"""For all kinds together; a thread is only made when it is needed."""
+
+T = TypeVar("T")
+
+
+class Opening:
+    """Makes the one hub, once.
+
+    Args:
+        connect: opens the cluster.
+        version: of this package.
+    """
+
+    def __init__(self, connect: Callable[[], Cluster], version: str) -> None:
+        self._connect = connect
+        self._version = version
+        self._opened: asyncio.Task[Hub] | None = None
+        self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
+        self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
+
+    async def hub(self) -> Hub:
+        """The hub; made now, if there is none.
+
+        Raises:
+            SpecError: the cluster's name or addresses are wrong. Asked again, it is tried again.
+        """
+        if self._opened is None or (self._opened.done() and self._opened.exception()):
+            self._opened = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opened)
+
+    async def work(self, kind: str, call: Callable[[], T]) -> T:
+        """Run what waits for nodes in a thread, when it is this kind's turn."""
+        async with self._turns[kind]:
+            return await asyncio.get_running_loop().run_in_executor(self.pool, call)
+
+    async def close(self) -> None:
+        """Stop watching. Jobs go on."""
+        opened, self._opened = self._opened, None
+        if opened is not None and not (opened.done() and opened.exception()):
+            hub = await opened
+            await hub.close()
+            await asyncio.get_running_loop().run_in_executor(self.pool, hub.cluster.close)
+        self.pool.shutdown(wait=False)
+
+    async def _open(self) -> Hub:
+        cluster = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
+        return Hub(cluster, self._version)

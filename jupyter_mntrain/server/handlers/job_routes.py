@@ -1,0 +1,155 @@
+"""Jobs: what they are, what they wrote, and how they begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from jupyter_server.auth.decorator import authorized
+from tornado.web import authenticated
+
+from jupyter_mntrain.cluster import Job as ClusterJob
+from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
+from jupyter_mntrain.metrics.page_entries import JobEntry
+from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
+from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
+from jupyter_mntrain.server.updates import Hub
+
+MOST_POINTS = 100_000
+DEFAULT_TAIL, MOST_TAIL = 500, 5_000
+"""Lines of a log."""
+
+SEARCHED = 20_000
+"""Lines of each node that a search looks through."""
+
+
+class JobHandler(MntrainHandler):
+    """A route of one job."""
+
+    async def entry(self, text: str) -> tuple[Hub, JobEntry]:
+        hub, job_id = await self.hub(), self.job_id(text)
+        entry = hub.job(job_id)
+        if entry is None:
+            # A server that has just begun to look has not heard of all nodes yet.
+            with suppress(JobNotFoundError):
+                await self.work(hub.cluster.job, job_id)
+                hub.look_now()
+            entry = hub.job(job_id)
+        if entry is None:
+            raise refusal(404, "no-such-job", f"no reachable node knows job {text}", "see GET jobs")
+        return hub, entry
+
+    async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:
+        hub, entry = await self.entry(text)
+        await self.work(how, hub.cluster.known_job(entry.job_id))
+        hub.look_now()
+        self.answer(hub.job(entry.job_id) or entry, 202)
+
+
+class Jobs(MntrainHandler):
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        self.answer((await self.hub()).jobs)
+
+    @authenticated
+    @authorized
+    async def post(self) -> None:
+        hub, body = await self.hub(), self.body_as(LaunchJob)
+        spec = self._spec(hub, body)
+        job = await self.work(hub.cluster.launch, spec, submitted_by=self.person)
+        hub.look_now()
+        entry = hub.job(JobId(job.id))
+        assert entry is not None  # noqa: S101  # launch() has put it into the live view
+        self.answer(entry, 201)
+
+    def _spec(self, hub: Hub, body: LaunchJob) -> JobSpec:
+        match body:
+            case LaunchJob(job_id=None, spec=str(text)):
+                try:
+                    return read_spec(text)
+                except RecursionError as error:  # tomllib calls itself for every bracket
+                    raise refusal(400, "bad-spec", "this job file is nested too deeply") from error
+            case LaunchJob(job_id=str(job_id), spec=None):
+                return hub.cluster.known_job(self.job_id(job_id)).view().spec
+            case _:
+                raise refusal(
+                    400, "bad-request", "say what to launch", "give either job_id or spec"
+                )
+
+
+class Job(JobHandler):
+    @authenticated
+    @authorized
+    async def get(self, job_id: str) -> None:
+        self.answer((await self.entry(job_id))[1])
+
+
+class Metrics(JobHandler):
+    @authenticated
+    @authorized
+    async def get(self, job_id: str) -> None:
+        hub, entry = await self.entry(job_id)
+        since = self.number("since", 0, 0, 2**53)
+        points = self.number("points", 0, 1, MOST_POINTS)
+        feed = hub.feed(entry.job_id)
+        stream = self.get_query_argument("stream", "")
+        self.answer(feed.series(stream, since, points or None))
+
+
+class Logs(JobHandler):
+    @authenticated
+    @authorized
+    async def get(self, job_id: str) -> None:
+        hub, entry = await self.entry(job_id)
+        tail = self.number("tail", DEFAULT_TAIL, 1, MOST_TAIL)
+        rank = self.number("rank", -1, 0, 1_000_000)
+        node = self.get_query_argument("node", "") or None
+        search = self.get_query_argument("search", "")
+        job = hub.cluster.known_job(entry.job_id)
+        read = SEARCHED if search else tail + 1
+        lines = await self.work(job.logs, rank=None if rank < 0 else rank, node=node, tail=read)
+        found = [line for line in lines if search in line.text]
+        self.answer(JobLog(lines=tuple(found[-tail:]), is_cut=len(found) > tail))
+
+
+class Spec(JobHandler):
+    @authenticated
+    @authorized
+    async def get(self, job_id: str) -> None:
+        hub, entry = await self.entry(job_id)
+        view = hub.cluster.known_job(entry.job_id).view()
+        when = view.attempt.submitted_s
+        text = write_spec(view.spec, job_id=entry.job_id, submitted_s=when)
+        name, left_out = f"{entry.job_id}.toml", secret_names(view.spec)
+        self.answer(SpecFile(name=name, text=text, left_out=left_out))
+
+
+class Stop(JobHandler):
+    @authenticated
+    @authorized
+    async def post(self, job_id: str) -> None:
+        grace_s = self.body_as(EndJob).grace_s
+        if not 0 <= grace_s <= 3600:
+            raise refusal(400, "bad-request", f"grace_s={grace_s} is out of range", "0 to 3600 s")
+        reason = f"stopped by {self.person}"
+        await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))
+
+
+class Save(JobHandler):
+    @authenticated
+    @authorized
+    async def post(self, job_id: str) -> None:
+        is_last = self.body_as(SaveJob).is_last
+        reason = f"stopped after saving by {self.person}"
+        await self.end(job_id, lambda job: job.save(is_last=is_last, reason=reason))
+
+
+class Kill(JobHandler):
+    @authenticated
+    @authorized
+    async def post(self, job_id: str) -> None:
+        await self.end(job_id, lambda job: job.kill())

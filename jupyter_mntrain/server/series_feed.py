@@ -1,0 +1,87 @@
+"""What one job's ranks wrote, for every page that watches it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from jupyter_mntrain.cluster import Job, JobHistory
+from jupyter_mntrain.metrics.page_entries import JobNumbers
+from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.metrics.series_builder import SeriesBuilder
+from jupyter_mntrain.model.records.job import TERMINAL
+
+Send = Callable[[JobSeries], None]
+
+
+class JobFeed:
+    """Follows the journals of a job; each watcher is sent the rows it has not had yet.
+
+    Args:
+        stream: begins the name of the numbering.
+    """
+
+    def __init__(self, job: Job, stream: str) -> None:
+        self._job = job
+        self._builder = SeriesBuilder(job.id, stream)
+        self._watchers: dict[Send, tuple[str, int]] = {}
+        self._history: JobHistory | None = None
+        self.numbers: JobNumbers | None = None
+        """Where the job stands; ``None`` before the first look."""
+
+    @property
+    def history(self) -> JobHistory | None:
+        return self._history
+
+    @property
+    def is_over(self) -> bool:
+        """Ended, and read to its end."""
+        history = self._history
+        return history is not None and history.view.state in TERMINAL and history.is_complete
+
+    @property
+    def is_watched(self) -> bool:
+        return bool(self._watchers)
+
+    def close(self) -> None:
+        """Give back the memory that its rows take."""
+        self._job.unwatch()
+
+    def look(self, now_s: float | None = None) -> None:
+        """Take what has been read; :meth:`send` sends it on.
+
+        Raises:
+            JobNotFoundError: every node has forgotten the job.
+        """
+        if not self.is_over or self.numbers is None:
+            history = self._job.history()
+            self._builder.extend(history)
+            self._history = history
+            self.numbers = self._builder.numbers(history, time.time() if now_s is None else now_s)
+
+    def send(self) -> None:
+        """To every watcher the rows it has not had."""
+        for send in tuple(self._watchers):
+            self._send(send)
+
+    def watch(self, send: Send, stream: str, since: int) -> None:
+        """Send rows from now on, and those after ``since`` of ``stream`` at once."""
+        self._watchers[send] = (stream, since)
+        self._send(send, is_first=True)
+
+    def unwatch(self, send: Send) -> None:
+        self._watchers.pop(send, None)
+
+    def series(self, stream: str, since: int, points: int | None) -> JobSeries:
+        """Rows after ``since`` of ``stream``, or all of them, thinned."""
+        if stream == self._builder.stream and since > 0:
+            return self._builder.since(since)
+        return self._builder.whole() if points is None else self._builder.whole(points)
+
+    def _send(self, send: Send, *, is_first: bool = False) -> None:
+        stream, since = self._watchers[send]
+        if not is_first and stream == self._builder.stream and since == self._builder.seq:
+            return
+        series = self.series(stream, since, None)
+        self._watchers[send] = (series.stream, series.seq)
+        send(series)

@@ -1,0 +1,318 @@
+"""One watcher of the cluster for every open page: what changed, numbered, and sent to all."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.cluster import Cluster, NodeView
+from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
+from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.server.messages import (
+    EVENTS_VERSION,
+    JobGone,
+    JobSet,
+    NodeBeat,
+    NodeGone,
+    NodeSet,
+    Resumed,
+    ServerStatus,
+    Snapshot,
+    StatusSet,
+)
+from jupyter_mntrain.server.series_feed import JobFeed, Send
+
+ROUND_S = 0.25
+"""Between two looks at the cluster: what changes in between is told together."""
+
+SERIES_S = 0.9
+"""Between two looks at what ranks wrote, at least: with the rounds it comes to once a second,
+which is how often a page draws."""
+
+RELEASED_AFTER_S = 60.0
+"""The rows of a job that has ended and that no page watches are forgotten after this: its nodes
+keep them. Where it stood at its end is kept."""
+
+MOST_READ_BACK = 10
+"""Of the newest jobs, those that ended before anybody looked are read once, one after the other,
+for where they stood."""
+
+MOST_KEPT = 4000
+"""Messages that a page which was away can be told; a page away for longer gets everything."""
+
+encode = msgspec.json.Encoder().encode
+
+
+class Hub:
+    """The state of the cluster as pages have it, and the pages that want to hear of changes.
+
+    Everything here runs on the Jupyter server's loop and never waits for a node.
+
+    Args:
+        cluster: open already.
+        version: of this package.
+    """
+
+    def __init__(self, cluster: Cluster, version: str) -> None:
+        self.cluster = cluster
+        self.stream = secrets.token_hex(6)
+        self._version = version
+        self._loop = asyncio.get_running_loop()
+        self._seq = 0
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=MOST_KEPT)
+        self._nodes: dict[str, NodeEntry] = {}
+        self._jobs: dict[JobId, JobEntry] = {}
+        self._feeds: dict[JobId, JobFeed] = {}
+        self._feed_numbers = itertools.count(1)
+        self._unwatched_since: dict[JobId, float] = {}
+        self._ended: dict[JobId, JobEntry] = {}
+        """Of jobs whose rows are forgotten: where they stood."""
+        self._status = self._read_status()
+        self._listeners: set[Callable[[bytes], None]] = set()
+        self._changed = asyncio.Event()
+        self._unsubscribe = cluster.subscribe(self._wake)
+        self._look()
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        self._unsubscribe()
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    @property
+    def status(self) -> ServerStatus:
+        return self._status
+
+    @property
+    def nodes(self) -> tuple[NodeEntry, ...]:
+        return tuple(self._nodes.values())
+
+    @property
+    def jobs(self) -> tuple[JobEntry, ...]:
+        return tuple(self._jobs.values())
+
+    def job(self, job_id: JobId) -> JobEntry | None:
+        return self._jobs.get(job_id)
+
+    def look_now(self) -> None:
+        """Take what the cluster knows at this moment: after a request that changed it."""
+        self._look()
+
+    def feed(self, job_id: JobId) -> JobFeed:
+        """What the job's ranks wrote; read from its nodes from now on.
+
+        Raises:
+            JobNotFoundError: no node that was ever reached knows it.
+        """
+        feed = self._feeds.get(job_id)
+        if feed is None:
+            feed = self._follow(job_id)
+        self._unwatched_since.pop(job_id, None)
+        feed.look()
+        return feed
+
+    def watch(self, job_id: JobId, send: Send, stream: str, since: int) -> Callable[[], None]:
+        """Have the job's rows sent until the result is called."""
+        feed = self.feed(job_id)
+        feed.watch(send, stream, since)
+        return lambda: feed.unwatch(send)
+
+    # pages
+
+    def listen(self, tell: Callable[[bytes], None]) -> None:
+        """Have every message from now on handed to ``tell``, which must not wait."""
+        self._listeners.add(tell)
+
+    def forget(self, tell: Callable[[bytes], None]) -> None:
+        self._listeners.discard(tell)
+
+    def greeting(self, stream: str, since: int) -> list[bytes]:
+        """What a page needs to be up to date, whatever it saw last."""
+        first = self._kept[0][0] if self._kept else self._seq + 1
+        if stream == self.stream and first - 1 <= since <= self._seq:
+            missed = [message for seq, message in self._kept if seq > since]
+            return [encode(Resumed(stream=self.stream, seq=self._seq)), *missed]
+        return [encode(self._snapshot())]
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(
+            stream=self.stream,
+            seq=self._seq,
+            status=self._status,
+            nodes=self.nodes,
+            jobs=self.jobs,
+        )
+
+    # rounds
+
+    def _wake(self) -> None:
+        """In the cluster's thread."""
+        if not self._changed.is_set():
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def _run(self) -> None:
+        series_due = time.monotonic()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self._look()
+            now = time.monotonic()
+            if now >= series_due:
+                self._look_at_series()
+                series_due = now + SERIES_S
+            await asyncio.sleep(ROUND_S)
+            if any(not feed.is_over for feed in self._feeds.values()):
+                # Rows may have come between two looks at them that no other change will tell of.
+                self._changed.set()
+
+    def _look(self) -> None:
+        status = self._read_status()
+        if status != self._status:
+            self._status = status
+            self._tell(partial(StatusSet, status=status))
+        self._look_at_nodes(self.cluster.nodes())
+        self._look_at_jobs()
+
+    # What is kept changes before it is told: whoever is told may ask for all of it at once.
+
+    def _look_at_nodes(self, views: Sequence[NodeView]) -> None:
+        entries = {entry.key: entry for entry in node_entries(views)}
+        before, self._nodes = self._nodes, entries
+        for key in before.keys() - entries.keys():
+            self._tell(partial(NodeGone, key=key))
+        for key, entry in entries.items():
+            self._tell_node(before.get(key), entry)
+
+    def _tell_node(self, before: NodeEntry | None, entry: NodeEntry) -> None:
+        if entry == before:
+            return
+        beat = entry.view.beat
+        if before is None or beat is None or _without_beat(before) != _without_beat(entry):
+            self._tell(partial(NodeSet, node=entry))
+            return
+        view = entry.view
+        seen: dict[str, Any] = {"liveness": view.liveness, "last_seen_s": view.last_seen_s}
+        self._tell(partial(NodeBeat, key=entry.key, beat=beat, **seen))
+
+    def _look_at_jobs(self) -> None:
+        before = self._jobs
+        self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.jobs()}
+        gone = before.keys() - self._jobs.keys()
+        for job_id in gone:
+            self._forget_rows(job_id)
+            self._ended.pop(job_id, None)
+        for job_id in gone:
+            self._tell(partial(JobGone, job_id=job_id))
+        for job_id, entry in tuple(self._jobs.items()):
+            if entry != before.get(job_id):
+                self._tell(partial(JobSet, job=entry))
+
+    def _job_entry(self, view: JobView) -> JobEntry:
+        feed = self._feeds.get(view.job_id)
+        if feed is None and (last := self._ended.get(view.job_id)):
+            if view.state in TERMINAL and last.attempt == view.attempt.number:
+                return msgspec.structs.replace(
+                    job_entry(view, submitted_by=view.submitted_by, numbers=last.numbers),
+                    ranks=last.ranks,
+                )
+            del self._ended[view.job_id]  # it was started anew
+        if feed is None and view.state not in TERMINAL:
+            feed = self._follow(view.job_id)
+        return job_entry(
+            view,
+            submitted_by=view.submitted_by,
+            numbers=feed.numbers if feed else None,
+            history=feed.history if feed else None,
+        )
+
+    def _look_at_series(self) -> None:
+        now_s = time.time()
+        for job_id, feed in list(self._feeds.items()):
+            try:
+                feed.look(now_s)
+            except MntrainError:
+                self._forget_rows(job_id)  # every node has forgotten it
+        self._read_back()
+        # First where a job stands, then its rows: those make a page draw both.
+        self._look_at_jobs()
+        for feed in self._feeds.values():
+            feed.send()
+        self._release()
+
+    def _read_back(self) -> None:
+        """Begin with the next job that ended before anybody looked."""
+        reading = [
+            job_id
+            for job_id, entry in self._jobs.items()
+            if entry.state in TERMINAL and job_id in self._feeds and not self._feeds[job_id].is_over
+        ]
+        if reading:
+            return
+        there = {
+            entry.view.info.node_id
+            for entry in self._nodes.values()
+            if entry.view.info and entry.view.liveness == "up"
+        }
+        for view in self.cluster.jobs()[:MOST_READ_BACK]:
+            is_known = view.job_id in self._feeds or view.job_id in self._ended
+            # A node that does not answer would keep the next job waiting.
+            can_be_read = all(part.node_id in there for part in view.parts)
+            if view.state in TERMINAL and not is_known and can_be_read:
+                self._follow(view.job_id)
+                return
+
+    def _release(self) -> None:
+        """Forget the rows of jobs that are over and that nobody has looked at for a while."""
+        now = time.monotonic()
+        for job_id, feed in list(self._feeds.items()):
+            if not feed.is_over or feed.is_watched:
+                self._unwatched_since.pop(job_id, None)
+            elif now - self._unwatched_since.setdefault(job_id, now) >= RELEASED_AFTER_S:
+                self._ended[job_id] = self._jobs[job_id]
+                self._forget_rows(job_id)
+
+    def _follow(self, job_id: JobId) -> JobFeed:
+        # Read anew, its rows are numbered anew: no page may go on where an older feed stopped.
+        stream = f"{self.stream}.{next(self._feed_numbers)}"
+        feed = self._feeds[job_id] = JobFeed(self.cluster.known_job(job_id), stream)
+        return feed
+
+    def _forget_rows(self, job_id: JobId) -> None:
+        feed = self._feeds.pop(job_id, None)
+        self._unwatched_since.pop(job_id, None)
+        if feed is not None:
+            feed.close()
+
+    def _tell(self, make: Callable[..., object]) -> None:
+        """Send a message to every page, under the next number."""
+        self._seq += 1
+        message = encode(make(seq=self._seq))
+        self._kept.append((self._seq, message))
+        for tell in tuple(self._listeners):
+            tell(message)
+
+    def _read_status(self) -> ServerStatus:
+        return ServerStatus(
+            version=self._version,
+            events_version=EVENTS_VERSION,
+            cluster=self.cluster.name,
+            discovery_problem=self.cluster.discovery_problem,
+            strangers=self.cluster.strangers,
+            is_driver=self.cluster.is_driver,
+        )
+
+
+def _without_beat(entry: NodeEntry) -> NodeEntry:
+    view = msgspec.structs.replace(entry.view, beat=None, last_seen_s=None, liveness="up")
+    return msgspec.structs.replace(entry, view=view)

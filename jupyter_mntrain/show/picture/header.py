@@ -1,0 +1,171 @@
+"""What stands above the charts: the cause if it failed, the state, the numbers now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jupyter_mntrain.cluster import JobHistory, JobSummary
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import TERMINAL, PartStatus, RankStatus
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables.job import cause_line, step_seconds
+from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
+
+MOST_ROWS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Words and numbers.
+
+    Args:
+        cause: node and cause, if the job failed.
+        hint: where to read more.
+        progress: 0..1, if the number of steps is known.
+        numbers: label and value, left to right.
+        waiting: who and what for, while no step has been done.
+        footer: below ``waiting``.
+    """
+
+    icon: str
+    state: str
+    name: str
+    identity: str
+    facts: tuple[str, ...]
+    cause: str | None = None
+    hint: str | None = None
+    progress: float | None = None
+    numbers: tuple[tuple[str, str], ...] = ()
+    waiting: tuple[tuple[str, str], ...] = ()
+    footer: str = ""
+
+
+def make_header(
+    history: JobHistory, summary: JobSummary, *, now_s: float, program: str, has_steps: bool
+) -> Header:
+    """Everything above the charts.
+
+    Args:
+        now_s: Unix time.
+        has_steps: whether there is anything to chart.
+    """
+    view = history.view
+    cause = hint = None
+    if summary.cause is not None:
+        cause = cause_line(summary).plain.removeprefix("✕ ")
+        rank = "" if summary.cause.rank is None else f" --rank {summary.cause.rank}"
+        hint = f"at {formats.clock(summary.cause.time_s)}; log: {program} logs {view.job_id}{rank}"
+    total = summary.total_steps
+    return Header(
+        icon=formats.STATE_ICONS[view.state],
+        state=view.state,
+        name=view.spec.name,
+        identity=_identity(history),
+        facts=tuple(_facts(history, summary, now_s)),
+        cause=cause,
+        hint=hint,
+        progress=min(1.0, summary.steps / total) if total and has_steps else None,
+        numbers=_numbers(history, summary) if has_steps else (),
+        waiting=() if has_steps else tuple(_waiting(history, now_s)),
+        footer="" if has_steps else _footer(history),
+    )
+
+
+def _identity(history: JobHistory) -> str:
+    view = history.view
+    words = f"{view.job_id}, attempt {view.attempt.number}"
+    size = view.spec.world_size
+    nodes = len(view.attempt.placements)
+    return f"{words}, {formats.plural(size, 'rank')} on {formats.plural(nodes, 'node')}"
+
+
+def _facts(history: JobHistory, summary: JobSummary, now_s: float) -> Iterator[str]:
+    view, total = history.view, summary.total_steps
+    if summary.steps:
+        yield f"step {formats.count(summary.steps)}" + (
+            f" of {formats.count(total)}" if total else ""
+        )
+    ended = [part.ended_s for part in view.parts if part.ended_s is not None]
+    if view.state in TERMINAL:
+        if summary.elapsed_s is not None:
+            yield f"ran {formats.duration(summary.elapsed_s)}"
+        if ended:
+            yield f"ended {formats.clock(max(ended))}"
+    elif summary.elapsed_s is not None:
+        yield f"elapsed {formats.duration(summary.elapsed_s)}"
+        left = _left_s(history, summary)
+        if left is not None and view.state == "running":
+            yield f"done {_day_time(now_s + left)}, in {formats.duration(left)}"
+    silent = [part.node for part in view.parts if part.state == "unknown"]
+    if silent:
+        yield f"{', '.join(silent)} does not answer"
+    reasons = sorted({part.stop_reason for part in view.parts if part.stop_reason})
+    if reasons and view.state in ("stopping", "cancelled"):
+        yield "; ".join(reasons)
+
+
+def _left_s(history: JobHistory, summary: JobSummary) -> float | None:
+    step = step_seconds(history)
+    if step is None or summary.total_steps is None:
+        return None
+    return max(0, summary.total_steps - summary.steps) * step
+
+
+def _day_time(time_s: float) -> str:
+    return formats.clock(time_s)[:-3]
+
+
+def _numbers(history: JobHistory, summary: JobSummary) -> tuple[tuple[str, str], ...]:
+    shares = [link.utilisation for link in summary.links if link.utilisation is not None]
+    rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
+    busiest = formats.percent(max(shares)) if shares else formats.bit_rate(max(rates, default=None))
+    evaluation = (("evaluation", formats.loss(summary.evaluation_loss)),)
+    return (
+        ("tok/s", formats.count(summary.tokens_per_s)),
+        ("job MFU", formats.percent(summary.mfu)),
+        ("step", formats.seconds(step_seconds(history))),
+        ("bubble", formats.percent(summary.bubble)),
+        ("busiest link", busiest if summary.links else formats.ABSENT),
+        ("loss", formats.loss(summary.last_loss)),
+        *(evaluation if summary.evaluation_loss is not None else ()),
+    )
+
+
+def _waiting(history: JobHistory, now_s: float) -> Iterator[tuple[str, str]]:
+    rows = [(part, rank) for part in history.view.parts for rank in part.ranks]
+    for part, rank in rows[:MOST_ROWS]:
+        icon = formats.STATE_ICONS[rank.state]
+        since = ""
+        if part.started_s is not None and rank.state in ("pending", "starting", "running"):
+            since = f", for {formats.duration(now_s - part.started_s)}"
+        yield f"{part.node}, r{rank.rank}", f"{icon} {_stage_of(history, part, rank)}{since}"
+    if len(rows) > MOST_ROWS:
+        yield f"{len(rows) - MOST_ROWS} more ranks", ""
+
+
+def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
+    """What is being waited for, of this rank."""
+    if rank.state == "failed" or part.state == "failed":
+        return rank.error or (
+            f"ended with exit code {rank.exit_code}" if rank.exit_code is not None else rank.state
+        )
+    if rank.state in TERMINAL or rank.state == "unknown" or part.state == "stopping":
+        return "its node does not answer" if rank.state == "unknown" else rank.state
+    if part.state == "pending":
+        return "waits for its agent to start it"
+    series = history.ranks.get(Rank(rank.rank))
+    progress = under_way(series.progress) if series else None
+    if progress is not None:
+        return progress_words(progress)
+    if series is not None and (series.start or series.end):
+        return "ready, waits for the first step"
+    if rank.pid is not None:
+        return f"loads (pid {rank.pid})"
+    return "starts torchrun"
+
+
+def _footer(history: JobHistory) -> str:
+    if history.view.state in TERMINAL:
+        return "It ended before the first step: there is nothing to chart."
+    return "Charts begin with the first step."

@@ -1,0 +1,81 @@
+"""Below the charts: what the model wrote last, to each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jupyter_mntrain.model.records.metrics import RankText
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.picture.canvas import Canvas
+from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme
+
+MOST_PROMPTS = 8
+MOST_LINES = 3
+MOST_CHARACTERS = 1000
+"""More than fit in so many lines: measuring the rest would only take time."""
+
+RECENT_TEXTS = 50
+"""Among these the newest of each prompt are looked for."""
+
+TITLE_PX = 26
+LINE_PX = 17
+GAP_PX = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One sample as it is drawn: each text fits on its line."""
+
+    prompt: str
+    step: str
+    lines: tuple[str, ...]
+
+
+def newest_texts(texts: Sequence[RankText]) -> list[RankText]:
+    """The last of each prompt, as they were written."""
+    last: dict[str, RankText] = {}
+    for one in texts[-RECENT_TEXTS:]:
+        last.pop(one.prompt, None)
+        last[one.prompt] = one
+    return list(last.values())[-MOST_PROMPTS:]
+
+
+def lay_out(canvas: Canvas, texts: Sequence[RankText]) -> list[Written]:
+    """Wrapped, and cut where nobody would read on."""
+    return [_written(canvas, one) for one in texts]
+
+
+def block_height(samples: Sequence[Written]) -> float:
+    """Pixels; none without samples."""
+    rows = sum(1 + len(one.lines) for one in samples)
+    return TITLE_PX + rows * LINE_PX + len(samples) * GAP_PX if samples else 0
+
+
+def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[Written], top: float) -> None:
+    """All of it, from ``top`` on."""
+    if not samples:
+        return
+    canvas.write(EDGE_PX, top + TITLE_PX / 2, "Samples", MEDIUM, theme.text, bold=True)
+    y = top + TITLE_PX - LINE_PX / 2
+    for one in samples:
+        y += LINE_PX
+        x = canvas.write(EDGE_PX, y, one.prompt, MEDIUM, theme.strong, bold=True)
+        canvas.write(x + 8, y, one.step, SMALL, theme.secondary)
+        for line in one.lines:
+            y += LINE_PX
+            canvas.write(EDGE_PX, y, line, MEDIUM, theme.text)
+        y += GAP_PX
+
+
+def _written(canvas: Canvas, one: RankText) -> Written:
+    room = WIDTH_PX - 2 * EDGE_PX
+    step = f"step {formats.count(one.step)}"
+    prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)
+    beside = room - 8 - canvas.width(step, SMALL, bold=False)
+    text = canvas.drawable(formats.one_line(one.text)[:MOST_CHARACTERS])
+    lines = canvas.wrapped(text, room, MEDIUM, most=MOST_LINES + 1) or [formats.ABSENT]
+    if len(lines) > MOST_LINES:
+        cut = canvas.shortened(f"{lines[MOST_LINES - 1]}…", room, MEDIUM)
+        lines = [*lines[: MOST_LINES - 1], cut]
+    return Written(canvas.shortened(prompt, beside, MEDIUM, bold=True), step, tuple(lines))

@@ -1,0 +1,292 @@
+"""One job: the cause first if it failed, then state, numbers, ranks and links."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from jupyter_mntrain.model.records.job import Diagnosis, JobState, JobView, Restart
+from jupyter_mntrain.model.records.metrics import RankText
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.show.tables.rank_progress import ranks_progress
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import JobHistory, JobSummary
+    from jupyter_mntrain.metrics.link_summary import LinkSummary
+    from jupyter_mntrain.metrics.summary import RankSummary
+
+DETAIL_LINES = 12
+"""Of the traceback: its end says what happened."""
+
+NARROW_WIDTH = 78
+FULL_WIDTH = 120
+"""Columns that most of the rank table takes with short names, and all of it."""
+
+SAMPLE_CHARACTERS = 500
+"""More than a line has."""
+
+RECENT_STEPS = 50
+"""What a step takes now, not what it took when the job began."""
+
+
+def status_view(
+    summary: JobSummary,
+    history: JobHistory | None = None,
+    *,
+    program: str = "mntrain",
+    with_detail: bool = False,
+    now_s: float | None = None,
+) -> RenderableType:
+    """The whole table.
+
+    Args:
+        history: for what a step takes, why the job was stopped, what would not die, and what the
+            model wrote last.
+        with_detail: the end of the traceback, too.
+        now_s: Unix time, for how long it has stalled.
+    """
+    parts: list[RenderableType] = []
+    if summary.cause is not None:
+        parts.append(cause_line(summary))
+        if with_detail and summary.cause.detail:
+            tail = "\n".join(summary.cause.detail.splitlines()[-DETAIL_LINES:])
+            parts.append(Text(tail, style="dim"))
+        parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
+    parts.append(state_line(summary))
+    if summary.stall is not None:
+        parts.append(stall_line(summary.stall, now_s))
+        parts.append(Text(f"  stacks: {program} stacks {summary.job_id}", "dim"))
+    if summary.restart is not None:
+        parts.append(restart_line(summary.restart, now_s))
+    doing = ranks_progress(summary.ranks)
+    if doing is not None and summary.restart is None:
+        parts.append(Text(f"  {doing}"))
+    parts.extend(_endings(history.view) if history else ())
+    if any(rank.step for rank in summary.ranks):
+        parts += [Text(), _numbers(summary, step_seconds(history) if history else None)]
+    parts += [Text(), RankTable(summary.ranks)]
+    if any(link.bytes_per_s is not None for link in summary.links):
+        parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
+    if history is not None and history.texts:
+        parts += [Text(), sample_line(history.texts[-1])]
+    return Group(*parts)
+
+
+def cause_line(summary: JobSummary) -> Text:
+    """Node and cause: what a person should read first."""
+    text = Text("✕ ", style="red")
+    if summary.cause is None:
+        return text.append(summary.state, style="default")
+    where = f"{summary.cause_node}: " if summary.cause_node else ""
+    if summary.cause.rank is not None and "rank" not in summary.cause.summary:
+        where += f"rank {summary.cause.rank}: "
+    text.append(f"{where}{summary.cause.summary}", style="bold default")
+    return text.append(f" Fix: {summary.cause.fix}.", "default") if summary.cause.fix else text
+
+
+def stall_line(stall: Diagnosis, now_s: float | None = None) -> Text:
+    """Who keeps a running job from getting on, and what to do."""
+    since_s = (time.time() if now_s is None else now_s) - stall.since_s
+    text = Text("⚠ ", style="yellow")
+    text.append(f"stalled for {formats.duration(max(0.0, since_s))}: {stall.summary}", "bold")
+    return text.append(f". Fix: {stall.fix}.", style="default")
+
+
+def restart_line(restart: Restart, now_s: float | None = None) -> Text:
+    """When the next attempt comes, or what it waits for."""
+    text = Text("⟳ ", style="cyan")
+    in_s = restart.at_s - (time.time() if now_s is None else now_s)
+    when = f"begins in {formats.duration(in_s)}" if in_s > 1 else "begins"
+    what = f"waits: {restart.waits_for}" if restart.waits_for else when
+    return text.append(f"attempt {restart.number} {what}", style="bold default")
+
+
+def sample_line(sample: RankText) -> Text:
+    """What the model wrote last, as far as it fits on a line."""
+    return Text.assemble(
+        (f"sample at step {count(sample.step)}  ", "dim"),
+        (formats.one_line(sample.prompt)[:SAMPLE_CHARACTERS], "bold"),
+        f" {formats.one_line(sample.text)[:SAMPLE_CHARACTERS]}",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def state_line(summary: JobSummary) -> Text:
+    """Icon, state, name, id, step and time."""
+    text = state_text(summary.state)
+    text.append(f"  {summary.name}", style="bold")
+    text.append(f"  {summary.job_id}", style="dim")
+    if summary.attempt > 1:
+        text.append(f"  attempt {summary.attempt} of {summary.attempts}")
+    if summary.steps:
+        of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
+        text.append(f"  step {count(summary.steps)}{of}")
+    if summary.saved_step:
+        text.append(f"  saved at {count(summary.saved_step)}")
+    if summary.elapsed_s is not None:
+        text.append(f"  {formats.duration(summary.elapsed_s)}")
+    return text
+
+
+def progress_line(summary: JobSummary, now_s: float) -> str:
+    """One plain line, for places where nothing can be redrawn."""
+    of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
+    facts = [f"{formats.clock(now_s)} {summary.state}"]
+    if summary.steps:
+        facts.append(f"step {count(summary.steps)}{of}")
+        facts.append(f"{count(summary.tokens_per_s)}{formats.SPACE}tok/s")
+        facts.append(f"MFU {percent(summary.mfu)}")
+        facts.append(f"loss {formats.loss(summary.last_loss)}")
+        if summary.evaluation_loss is not None:
+            facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
+    doing = ranks_progress(summary.ranks)
+    if doing is not None:
+        facts.append(doing)
+    if summary.stall is not None:
+        facts.append(f"stalled: {summary.stall.summary}")
+    if summary.restart is not None:
+        facts.append(restart_line(summary.restart, now_s).plain)
+    return ", ".join(facts)
+
+
+def state_text(state: JobState) -> Text:
+    text = Text(STATE_ICONS[state], style=STATE_STYLES.get(state, "dim"))
+    return text.append(f" {state}", style="default")
+
+
+def _numbers(summary: JobSummary, step_s: float | None) -> Table:
+    right = ["tok/s", "job MFU", "step", "bubble", "busiest link", "loss"]
+    evaluation = []
+    if summary.evaluation_loss is not None:
+        right.append("evaluation")
+        evaluation.append(formats.loss(summary.evaluation_loss))
+    table = plain_table(*right, right=tuple(right))
+    links = [link.utilisation for link in summary.links if link.utilisation is not None]
+    rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
+    busiest = percent(max(links)) if links else formats.bit_rate(max(rates, default=None))
+    table.add_row(
+        count(summary.tokens_per_s),
+        percent(summary.mfu),
+        formats.seconds(step_s),
+        percent(summary.bubble),
+        busiest,
+        f"{formats.loss(summary.first_loss)} → {formats.loss(summary.last_loss)}",
+        *evaluation,
+        style="bold",
+    )
+    return table
+
+
+def step_seconds(history: JobHistory) -> float | None:
+    """Median duration of the last steps, of the slowest rank."""
+    medians = [
+        median(step.step_s for step in series.steps[-RECENT_STEPS:])
+        for series in history.ranks.values()
+        if series.steps
+    ]
+    return max(medians, default=None)
+
+
+class RankTable:
+    """One row per rank. Where there is little room, what matters least is left out."""
+
+    def __init__(self, ranks: Sequence[RankSummary]) -> None:
+        self._ranks = ranks
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        slowest = slowest_rank(self._ranks)
+        room = options.max_width
+        columns = [column for column in RANK_COLUMNS if room >= column.from_width]
+        numbers = tuple(column.title for column in columns if column.is_number)
+        table = plain_table(*(column.title for column in columns), right=numbers)
+        for rank in self._ranks:
+            mark = "" if rank.rank != slowest else " ◀ slowest" if room >= FULL_WIDTH else " ◀"
+            cells = [column.cell(rank) for column in columns]
+            table.add_row(
+                *(
+                    f"{cell}{mark}" if column.title == "pace" else cell
+                    for column, cell in zip(columns, cells, strict=True)
+                )
+            )
+        yield table
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    cell: Callable[[RankSummary], Text | str]
+    from_width: int = 0
+    is_number: bool = True
+
+
+RANK_COLUMNS: Final = (
+    _Column("rank", lambda one: f"r{one.rank}", is_number=False),
+    _Column("node", lambda one: one.node, is_number=False),
+    _Column("state", lambda one: state_text(one.state), is_number=False),
+    _Column("step", lambda one: count(one.step)),
+    _Column("tok/s", lambda one: count(one.tokens_per_s)),
+    _Column("pace", lambda one: count(one.pace_tokens_per_s), NARROW_WIDTH),
+    _Column("MFU", lambda one: percent(one.mfu)),
+    _Column("compute", lambda one: percent(one.compute_share), NARROW_WIDTH),
+    _Column("memory", lambda one: formats.memory(one.memory_bytes), NARROW_WIDTH),
+    _Column("stage", lambda one: formats.spans(one.stages), FULL_WIDTH, is_number=False),
+    _Column("layers", lambda one: formats.spans(one.layers), FULL_WIDTH, is_number=False),
+    _Column("device", lambda one: one.device or formats.ABSENT, FULL_WIDTH, is_number=False),
+)
+
+
+def slowest_rank(ranks: Sequence[RankSummary], margin: float = 0.03) -> int | None:
+    """The rank whose pace is lowest, if it is behind the next one by more than noise."""
+    paces = sorted((r.pace_tokens_per_s, r.rank) for r in ranks if r.pace_tokens_per_s is not None)
+    if len(paces) < 2 or paces[0][0] > (1 - margin) * paces[1][0]:
+        return None
+    return paces[0][1]
+
+
+def link_table(links: Sequence[LinkSummary]) -> Table:
+    """One row per node and direction."""
+    table = plain_table("link", "direction", "rate", "used", "of capacity", right=("rate", "used"))
+    for link in links:
+        arrow = "→ sent" if link.direction == "sent" else "← received"
+        table.add_row(
+            f"{link.node} {link.interface}",
+            arrow,
+            formats.bit_rate(link.bytes_per_s),
+            percent(link.utilisation),
+            formats.capacity(link.capacity),
+        )
+    return table
+
+
+def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:
+    if any(link.basis == "ranks" for link in links):
+        yield Text("Loopback is shared: rates are what the ranks exchanged.", style="dim")
+    if any(link.utilisation is None and link.bytes_per_s is not None for link in links):
+        yield Text(f"No capacity, no percentage: {program} measure", style="dim")
+
+
+def _endings(view: JobView) -> Iterable[Text]:
+    reasons = {part.stop_reason for part in view.parts if part.stop_reason}
+    if reasons and view.state in ("stopping", "cancelled"):
+        yield Text(f"  {'; '.join(sorted(reasons))}", style="dim")
+    for part in view.parts:
+        for left in part.leftovers:
+            yield Text.assemble(
+                ("⚠ ", "yellow"),
+                f"{part.node}: pid {left.pid} would not die ({left.status}): {left.command}",
+            )
+
+
+def _rank_option(summary: JobSummary) -> str:
+    rank = summary.cause.rank if summary.cause else None
+    return "" if rank is None else f" --rank {rank}"

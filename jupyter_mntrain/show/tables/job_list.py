@@ -1,0 +1,47 @@
+"""All jobs that reachable nodes know, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.show.tables.job import state_text
+
+
+def job_table(jobs: Sequence[JobView], *, now_s: float, program: str) -> RenderableType:
+    """One row per job."""
+    if not jobs:
+        return Text(f"No job on any node that answers. Start one: {program} launch RECIPE")
+    table = plain_table(
+        "job", "name", "state", "nodes", "ranks", "step", "started", right=("ranks",)
+    )
+    for job in jobs:
+        table.add_row(
+            job.job_id,
+            job.spec.name,
+            state_text(job.state),
+            ", ".join(placement.node for placement in job.attempt.placements),
+            str(job.spec.world_size),
+            formats.count(job_step(job)),
+            _since(job, now_s),
+        )
+    return table
+
+
+def job_step(job: JobView) -> int | None:
+    """The step that every rank has finished."""
+    steps = [rank.step for part in job.parts for rank in part.ranks]
+    return None if not steps or None in steps else min(step for step in steps if step is not None)
+
+
+def _since(job: JobView, now_s: float) -> str:
+    since = f"{formats.duration(now_s - job.attempt.submitted_s)} ago"
+    ended = [part.ended_s for part in job.parts if part.ended_s is not None]
+    if job.state not in TERMINAL or not ended:
+        return since
+    return f"{since}, ran {formats.duration(max(ended) - job.attempt.submitted_s)}"

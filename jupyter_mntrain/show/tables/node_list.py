@@ -1,0 +1,234 @@
+"""The cluster at a glance: who is there, with what, and who disagrees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.node import Gpu, Interface, InterfaceRate, NodeInfo
+from jupyter_mntrain.plan.agent_hosts import loopback_host
+from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
+from jupyter_mntrain.show.tables._plain import folding, plain_table
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import NodeView
+
+NOT_ENCRYPTED = "Training traffic between nodes is neither encrypted nor authenticated."
+"""Said where people decide; everything else is mutual TLS."""
+
+
+class Surroundings(Record, frozen=True):
+    """What explains why nodes are missing.
+
+    Args:
+        is_driver: whether this user has keys of the cluster.
+        discovery_problem: why nodes may be there that are not found.
+        strangers: nodes of other clusters that are announced here.
+    """
+
+    is_driver: bool = True
+    discovery_problem: str | None = None
+    strangers: tuple[str, ...] = ()
+
+
+def node_table(
+    nodes: Sequence[NodeView],
+    *,
+    cluster: str,
+    now_s: float,
+    program: str,
+    around: Surroundings,
+    every: bool = False,
+) -> RenderableType:
+    """Every node with state, GPUs, CPU, interfaces; silent ones with the reason.
+
+    Args:
+        now_s: Unix time, for ages.
+        every: virtual interfaces and those that are down, too.
+    """
+    if not nodes:
+        return Group(nobody(cluster, program, around), *_around(around))
+    different = divergences([node.info for node in nodes if node.info])
+    table = plain_table("node", "state", "GPUs", "CPU and memory", "interfaces", "jobs")
+    for node in nodes:
+        table.add_row(
+            Text.assemble((node.name, "bold"), "\n", (node.address, "dim")),
+            _state(node, now_s),
+            _gpus(node),
+            _machine(node.info, node.beat.memory_available_bytes if node.beat else None),
+            _interfaces(node, every=every, now_s=now_s),
+            _leases(node.info),
+        )
+    return Group(table, folding([*_notes(nodes, different), *_around(around)]))
+
+
+def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
+    """What ``nodes --json`` prints: every node, with its divergences from the majority."""
+    different = divergences([node.info for node in nodes if node.info])
+    return [
+        {
+            "name": node.name,
+            "divergences": [msgspec.to_builtins(one) for one in different if one.node == node.name],
+            **msgspec.to_builtins(node),
+        }
+        for node in nodes
+    ]
+
+
+def nobody(cluster: str, program: str, around: Surroundings) -> Text:
+    """No node: what to do."""
+    if not around.is_driver:
+        return Text.assemble(
+            (f"This machine has no cluster called {cluster!r} yet.", "bold"),
+            f" The first invitation makes it: {program} invite\n"
+            f"Was it made on another machine? There: {program} driver invite; then here: "
+            f"{program} driver join TOKEN",
+        )
+    return Text.assemble(
+        (f"No node of cluster {cluster!r} answers.", "bold"),
+        f" A machine joins with one line, which this gives: {program} invite\n"
+        "It has joined already? Start it there with: mntrain agent run. "
+        f"Multicast blocked? Name it: {program} add HOST:PORT",
+    )
+
+
+def _around(around: Surroundings) -> Iterable[RenderableType]:
+    if around.discovery_problem:
+        yield Text(f"⚠ {around.discovery_problem}.", style="yellow")
+    if around.strangers:
+        yield Text(f"Also announced here: {', '.join(around.strangers)}.", style="dim")
+
+
+def _state(node: NodeView, now_s: float) -> Text:
+    text = Text(f"{LIVENESS_ICONS[node.liveness]} ", style=LIVENESS_STYLES.get(node.liveness, ""))
+    text.append(node.liveness, style="default")
+    if node.liveness != "up" and node.last_seen_s is not None:
+        text.append(f"\nsilent {formats.duration(now_s - node.last_seen_s)}", style="dim")
+    return text
+
+
+def _gpus(node: NodeView) -> Text:
+    if node.info is None:
+        return Text(formats.ABSENT)
+    gpus = (node.beat.gpus if node.beat else ()) or node.info.inventory.gpus
+    if not gpus:
+        note = node.info.inventory.gpu_note
+        return Text.assemble("none", ("\n" + note, "dim") if note else "")
+    kinds = Counter((gpu.name, gpu.memory_total_bytes) for gpu in gpus)
+    lines = [
+        f"{number}{SPACE}×{SPACE}{name} {formats.memory(size)}"
+        for (name, size), number in kinds.items()
+    ]
+    return Text.assemble("\n".join(lines), ("\n" + _use(gpus), "dim"))
+
+
+def _use(gpus: Sequence[Gpu]) -> str:
+    busy = [gpu for gpu in gpus if not gpu.is_idle]
+    if not busy:
+        return "all idle" if len(gpus) > 1 else "idle"
+    named = "; ".join(
+        f"{gpu.index} busy" + (f": {gpu.owners}" if gpu.processes else "") for gpu in busy
+    )
+    return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}"
+
+
+def _machine(info: NodeInfo | None, available_bytes: int | None) -> Text:
+    if info is None:
+        return Text(formats.ABSENT)
+    inventory = info.inventory
+    free = available_bytes or inventory.memory_available_bytes
+    memory = f"{formats.memory(free)} of {formats.memory(inventory.memory_total_bytes)} free"
+    return Text.assemble(
+        f"{inventory.cpu_count}{SPACE}×{SPACE}{inventory.cpu_model}", ("\n" + memory, "dim")
+    )
+
+
+def _interfaces(node: NodeView, *, every: bool, now_s: float) -> Text:
+    if node.info is None:
+        return Text(formats.ABSENT)
+    known = node.info.inventory.interfaces
+    real = [i for i in known if i.is_up and i.kind in ("ethernet", "wireless") and i.addresses]
+    if loopback_host(node.info):
+        # Nothing else of this machine can be reached by its jobs.
+        real = [i for i in known if i.kind == "loopback"]
+    shown = known if every else real
+    rates = {rate.name: rate for rate in node.beat.interfaces} if node.beat else {}
+    text = Text()
+    for number, interface in enumerate(shown):
+        text.append("\n" if number else "")
+        text.append_text(_interface(interface, rates.get(interface.name), now_s))
+    return text if shown else Text("none is up")
+
+
+def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -> Text:
+    text = Text.assemble((interface.name, "bold"), " ", " ".join(interface.addresses))
+    if not interface.is_up:
+        return text.append("down", style="red")
+    facts = []
+    if interface.speed_mbit_per_s and interface.speed_mbit_per_s > 0:
+        facts.append(formats.bit_rate(interface.speed_mbit_per_s * 125_000))
+    elif interface.kind == "loopback":
+        facts.append("this machine only")
+    capacity = interface.capacity
+    if capacity is not None and capacity.source != "nominal":
+        age = f" {formats.duration(now_s - capacity.time_s)} ago" if capacity.time_s else ""
+        peer = f" to {capacity.peer}" if capacity.peer else ""
+        facts.append(f"{formats.capacity(capacity)}{peer}{age}")
+    elif interface.kind in ("ethernet", "wireless"):
+        facts.append("not measured")
+    if rate is not None and rate.sent_bytes_per_s + rate.received_bytes_per_s > 125_000:
+        sent, received = rate.sent_bytes_per_s, rate.received_bytes_per_s
+        facts.append(f"now → {formats.bit_rate(sent)} ← {formats.bit_rate(received)}")
+    return text.append(" " + ", ".join(facts), style="dim") if facts else text
+
+
+def _leases(info: NodeInfo | None) -> Text:
+    if info is None:
+        return Text(formats.ABSENT)
+    return Text("\n".join(lease.job_id for lease in info.leases) or formats.ABSENT)
+
+
+def _notes(nodes: Sequence[NodeView], different: Sequence[Divergence]) -> Iterable[RenderableType]:
+    yield Text()
+    for node in nodes:
+        if node.reason and node.liveness != "up":
+            yield Text(f"{LIVENESS_ICONS[node.liveness]} {_reason(node)}", style="yellow")
+        elif node.reason or node.is_conflict:
+            yield Text(f"⚠ {_reason(node)}", style="yellow")
+    yield from _version_lines([node.info for node in nodes if node.info], different)
+    if any(node.info for node in nodes):
+        yield Text(NOT_ENCRYPTED, style="dim")
+
+
+def _reason(node: NodeView) -> str:
+    reason = node.reason or "another agent has the same node id"
+    return reason if node.name in reason else f"{node.name}: {reason}"
+
+
+def _version_lines(
+    infos: Sequence[NodeInfo], different: Sequence[Divergence]
+) -> Iterable[RenderableType]:
+    for one in different:
+        has = one.value or "not installed"
+        others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
+        yield Text.assemble(
+            ("⚠ ", "red"), (one.node, "bold"), f": {one.key} {has}, {others}. Fix: install the same"
+        )
+    settled = [key for key in KEYS if key not in {one.key for one in different}]
+    known = [
+        (key, value)
+        for key in settled
+        if (value := next((v for i in infos if (v := getattr(i.inventory.versions, key))), None))
+    ]
+    if known:
+        where = "" if len(infos) == 1 else " on every node"
+        words = ", ".join(f"{key} {value}" for key, value in known)
+        yield Text(f"Versions{where}: {words}", style="dim")

@@ -1,0 +1,68 @@
+"""What ranks do before their first step and between two, in one line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.records.metrics import RankProgress
+from jupyter_mntrain.show import formats
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.metrics.summary import RankSummary
+
+WHAT_WIDTH = 60
+"""Characters that fit beside a rank's name in the picture."""
+
+
+def progress_words(progress: RankProgress) -> str:
+    """Loading the model, 40 %; or, where nobody knows the whole, how much there was of it."""
+    what, share = _what(progress), _share(progress)
+    if share is not None:
+        return f"{what}, {formats.percent(share, 0)}"
+    if not progress.done:
+        return what
+    if progress.unit == "B":
+        return f"{what}, {formats.memory(progress.done)}"
+    return f"{what}, {formats.count(progress.done)} {progress.unit}".rstrip()
+
+
+def ranks_progress(ranks: Iterable[RankSummary]) -> str | None:
+    """Who does what, and how far those who do the same are; ``None`` if nobody says anything.
+
+    "ranks 0–1 loading the model, 40 % to 55 %; rank 2 reading the text, 7 %"
+    """
+    by_what: dict[str, list[RankProgress]] = {}
+    for rank in ranks:
+        progress = under_way(rank.progress)
+        if progress is not None and rank.state not in TERMINAL:
+            by_what.setdefault(progress.what, []).append(progress)
+    return "; ".join(map(_together, by_what.values())) or None
+
+
+def under_way(progress: RankProgress | None) -> RankProgress | None:
+    """It, unless it is over."""
+    return None if progress is None or progress.is_over else progress
+
+
+def _together(group: Sequence[RankProgress]) -> str:
+    if len(group) == 1:
+        return f"rank {group[0].rank} {progress_words(group[0])}"
+    who = f"ranks {formats.spans([one.rank for one in group])}"
+    shares = [share for one in group if (share := _share(one)) is not None]
+    if len(shares) < len(group):
+        return f"{who} {_what(group[0])}"
+    least, most = (formats.percent(share, 0) for share in (min(shares), max(shares)))
+    among = least if least == most else f"{least} to {most}"
+    return f"{who} {_what(group[0])}, {among}"
+
+
+def _what(progress: RankProgress) -> str:
+    """On one line, whatever a script wrote."""
+    what = " ".join(progress.what.split())
+    return what if len(what) <= WHAT_WIDTH else f"{what[: WHAT_WIDTH - 1].rstrip()}…"
+
+
+def _share(progress: RankProgress) -> float | None:
+    return min(1.0, max(0.0, progress.done / progress.total)) if progress.total else None

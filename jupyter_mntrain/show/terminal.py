@@ -1,0 +1,115 @@
+"""Showing a job in a terminal: a table redrawn in place, or plain lines where nothing can be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.show.progress_bars import PatientBar, TerminalBar
+from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.show.tables.job import progress_line, status_view
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job, Progress
+
+REDRAW_EVERY_S = 1.0
+LINE_EVERY_S = 10.0
+"""In a log file or a pipe every line stays: not too many of them."""
+
+PIPE_WIDTH = 140
+"""Columns where there is no terminal to ask; rich would take 80."""
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """A console that neither wraps a pipe at 80 columns nor takes numbers for decoration."""
+    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
+
+
+class TerminalScreen(Screen):
+    """Redraws in place on a terminal; elsewhere prints a line now and then.
+
+    Args:
+        console: where to.
+        program: for hints.
+        clock: Unix time.
+        bars: where bars go: stderr if not given; nowhere if that is no terminal.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        program: str,
+        clock: Callable[[], float] = time.time,
+        *,
+        has_variables: bool = False,
+        bars: Console | None = None,
+    ) -> None:
+        self.has_variables = has_variables
+        self._console = console
+        self._program = program
+        self._clock = clock
+        self._bars = make_console(stderr=True) if bars is None else bars
+
+    def say(self, renderable: RenderableType) -> None:
+        self._console.print(renderable, soft_wrap=True)
+
+    def show(self, job: Job) -> None:
+        """A terminal shows nothing by itself: see :attr:`in_background`."""
+
+    def follow(self, job: Job) -> None:
+        if self._console.is_terminal:
+            self._redraw(job)
+        else:
+            self._print_lines(job)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        if not self._bars.is_terminal or self._bars.is_dumb_terminal:
+            return super().progress()
+        return PatientBar(lambda: TerminalBar(self._bars))
+
+    def _redraw(self, job: Job) -> None:
+        with Live(console=self._console, transient=True, auto_refresh=False) as live:
+            while job.state not in TERMINAL:
+                live.update(self._report(job), refresh=True)
+                job.wait(REDRAW_EVERY_S)
+
+    def _report(self, job: Job) -> RenderableType:
+        return status_view(job.summary(), job.history(), program=self._program)
+
+    def _print_lines(self, job: Job) -> None:
+        job.watch()
+        while job.state not in TERMINAL:
+            job.wait(LINE_EVERY_S)
+            self.say(progress_line(job.summary(), self._clock()))
+
+
+class QuietScreen(Screen):
+    """For ``--json``: nothing but data is shown; waiting is all it does.
+
+    Args:
+        screen: what it stands in for.
+    """
+
+    def __init__(self, screen: Screen) -> None:
+        self.in_background = screen.in_background
+        self.has_variables = screen.has_variables
+
+    def say(self, renderable: RenderableType) -> None:
+        """Nothing: stdout holds data only."""
+
+    def show(self, job: Job) -> None:
+        """Nothing."""
+
+    def follow(self, job: Job) -> None:
+        job.watch()
+        while job.state not in TERMINAL:
+            job.wait(REDRAW_EVERY_S)

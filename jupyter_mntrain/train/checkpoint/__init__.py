@@ -1,0 +1,1 @@
+"""Checkpoints: writing, finding, copying and loading them, and exporting the model."""

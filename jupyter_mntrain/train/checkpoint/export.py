@@ -1,0 +1,316 @@
+"""The trained model as a Hugging Face directory: each rank writes its own tensors, under the names
+they have in the whole model.
+
+The directory may be shared by all nodes or be each node's own. Then the head's gets all files from
+the others, and compares their hashes; or, where nothing is to be gathered, every node keeps its own
+shards and all small files. :data:`CONTENTS` tells which file was written where, and its hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+
+from jupyter_mntrain.model.environment import ATTEMPT_VARIABLE
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelFile
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
+from jupyter_mntrain.train.checkpoint.policy import directory_of
+from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.model.decoder import model_directory, published_config
+from jupyter_mntrain.train.model.stages import DTYPES
+from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE
+from jupyter_mntrain.train.world import Report, World, agree
+
+_NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+"""What a model's directory holds besides its tokenizer and the like: weights, and lists of them."""
+
+_LARGEST_COPIED_BYTES = 64 << 20
+
+DESCRIPTION = "description"
+"""Beside the checkpoints: what they are of, for whoever writes with one of them."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one rank wrote, or why it could not."""
+
+    files: tuple[ModelFile, ...] = ()
+    weight_map: dict[str, str] = {}
+    problem: str | None = None
+
+
+class Output:
+    """Writes the model once, at the end.
+
+    Args:
+        config: of the model, as transformers has it.
+        tokens: with the tokenizer that the data was encoded with.
+        say: prints a line.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        world: World,
+        config: Any,
+        tokens: Tokens,
+        *,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._recipe = recipe
+        self._world = world
+        self._config = config
+        self._tokens = tokens
+        self._say = say
+        self.directory = output_directory(recipe, environment)
+        self._attempt = environment.get(ATTEMPT_VARIABLE, "1")
+
+    def refuse(self) -> None:
+        """Before the first step, not after hours of them.
+
+        Raises:
+            RecipeError: there is something in the directory already, or it cannot be made.
+        """
+        if self.directory is None or not self._is_named:
+            return  # checkpoints refuse for both
+        problem, fix = None, "make the directory writable, or set another output.directory"
+        if self._world.local_rank == 0:
+            try:
+                self.directory.parent.mkdir(parents=True, exist_ok=True)
+                if not os.access(self.directory.parent, os.W_OK | os.X_OK):
+                    raise PermissionError(f"{self.directory.parent} is not writable")
+            except OSError as error:
+                problem = f"the model cannot be written here: {error}"
+            if self._is_in_the_way(self.directory):
+                problem = f"output.directory = {self.directory}: it holds something already"
+                fix = "set another output.directory, or output.replace = true"
+        agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
+
+    def write(
+        self,
+        parameters: Mapping[str, torch.Tensor],
+        step: int,
+        progress: Progress,
+    ) -> Path | None:
+        """Write it, on all ranks together; where it is then, ``None`` if nowhere.
+
+        Args:
+            parameters: this rank's, by name; a tied one only once in the whole model.
+            step: steps that are done.
+            progress: hears how far it is.
+
+        Raises:
+            RecipeError: it could not be written where the recipe wants it; the last checkpoint
+                stays. Elsewhere that is only said.
+        """
+        if self.directory is None:
+            return None
+        try:
+            self._write(self.directory, parameters, step, progress)
+        except RecipeError as error:
+            if self._is_named:
+                raise
+            if self._world.is_head:
+                self._say(error.cause)
+            return None
+        return self.directory
+
+    @property
+    def _is_named(self) -> bool:
+        return self._recipe.output.directory is not None
+
+    def _write(
+        self,
+        directory: Path,
+        parameters: Mapping[str, torch.Tensor],
+        step: int,
+        progress: Progress,
+    ) -> None:
+        folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
+        parts = self._agree(self._write_shards(folder, parameters, progress), folder)
+        contents = ModelContents(
+            step=step, files={one.name: one for part in parts for one in part.files}
+        )
+        self._agree(self._complete(folder, parts, contents), folder)
+        if self._recipe.output.gather:
+            self._agree(self._gather(folder, parts, progress), folder)
+        self._appear(folder, directory)
+        if self._world.is_head:
+            size = sum(one.size_bytes for one in contents.files.values())
+            self._say(f"model: {size / 1e6:,.1f} MB in {directory}")
+
+    def _is_in_the_way(self, directory: Path) -> bool:
+        if self._recipe.output.replace:
+            return False
+        return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+
+    def _write_shards(
+        self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: Progress
+    ) -> Part:
+        """This rank's. Every rank calls it: the files are numbered through."""
+        most = int(self._recipe.output.shard_gb * 1e9)
+        shards = shards_of({name: one.nbytes for name, one in parameters.items()}, most)
+        counts = [0] * self._world.size
+        dist.all_gather_object(counts, len(shards))
+        first, total = sum(counts[: self._world.rank]) + 1, sum(counts)
+        size = sum(one.nbytes for one in parameters.values())
+        tally = Tally(progress, "writing the model", size, "B")
+        files: list[ModelFile] = []
+        weight_map: dict[str, str] = {}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            refuse_to_fill(folder, size)
+            for number, names in enumerate(shards, first):
+                name = (
+                    f"model-{number:05d}-of-{total:05d}.safetensors" if total > 1 else SINGLE_FILE
+                )
+                tensors = {one: parameters[one].detach().contiguous() for one in names}
+                save_file(tensors, folder / name, metadata={"format": "pt"})
+                sync(folder / name)
+                files.append(_described(folder / name, self._world.host))
+                weight_map |= dict.fromkeys(names, name)
+                tally.add(sum(one.nbytes for one in tensors.values()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+            return Part(problem=f"{self._world.host}: {error}")
+        tally.end()
+        return Part(tuple(files), weight_map)
+
+    def _complete(self, folder: Path, parts: Sequence[Part], contents: ModelContents) -> Part:
+        """The small files, once on every node."""
+        if self._world.local_rank != 0:
+            return Part()
+        try:
+            self._write_small_files(folder, parts, contents)
+        except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+            return Part(problem=f"{self._world.host}: {error}")
+        return Part()
+
+    def _write_small_files(
+        self, folder: Path, parts: Sequence[Part], contents: ModelContents
+    ) -> None:
+        weight_map = {name: file for part in parts for name, file in part.weight_map.items()}
+        describe(self._recipe, self._config, self._tokens, folder)
+        if len(contents.files) > 1:
+            size = sum(one.size_bytes for one in contents.files.values())
+            index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+            (folder / INDEX_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(index)))
+        encoded = msgspec.json.format(msgspec.json.encode(contents))
+        (folder / CONTENTS).write_bytes(encoded)
+
+    def _gather(self, folder: Path, parts: Sequence[Part], progress: Progress) -> Part:
+        """All files on the head's node. Every rank calls it."""
+        problems: list[str | None] = []
+        others = [(rank, one) for rank, part in enumerate(parts) if rank for one in part.files]
+        size = sum(one.size_bytes for _, one in others)
+        tally = Tally(
+            progress if self._world.is_head else unwatched, "gathering the model", size, "B"
+        )
+        # All go through all in one order, so nobody waits for somebody who waits for him.
+        for rank, one in others:
+            path = folder / one.name
+            if self._world.rank == rank:
+                send_file(path, 0)
+            elif self._world.is_head:
+                problems.append(take_file(partial(Path, path), rank) or _difference(path, one))
+                tally.add(one.size_bytes)
+        tally.end()
+        problem = next((one for one in problems if one), None)
+        return Part(problem=None if problem is None else f"{self._world.host}: {problem}")
+
+    def _agree(self, mine: Part, folder: Path) -> list[Part]:
+        """All ranks' parts, or every rank fails with the same line."""
+        parts: list[Part] = [Part()] * self._world.size
+        dist.all_gather_object(parts, mine)
+        problem = next((part.problem for part in parts if part.problem), None)
+        if problem is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise RecipeError(
+                f"the model could not be written: {problem}",
+                fix="make room and launch again: it goes on from the last checkpoint",
+            )
+        return parts
+
+    def _appear(self, folder: Path, directory: Path) -> None:
+        """The head's node first: in a directory that all share nothing is left for the others."""
+        for turn in (True, False):
+            is_turn = self._world.local_rank == 0 and self._world.is_head is turn
+            if is_turn and folder.is_dir():
+                if self._world.is_head or not self._recipe.output.gather:
+                    shutil.rmtree(directory, ignore_errors=True)
+                    folder.rename(directory)
+                else:
+                    # A part of it here would only be taken for the model.
+                    shutil.rmtree(folder)
+            dist.barrier()
+
+
+def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
+    """All that a model's directory holds but the weights: config, tokenizer, chat template."""
+    folder.mkdir(parents=True, exist_ok=True)
+    published_config(config, DTYPES[recipe.model.dtype]).save_pretrained(folder)
+    tokenizer = tokens.tokenizer
+    if recipe.model.path is not None and recipe.data.tokenizer == "auto":
+        _copy_small_files(model_directory(recipe.model), folder)
+    else:
+        tokenizer.save_pretrained(folder)
+    if tokens.template is not None and tokens.template != tokenizer.chat_template:
+        (folder / "chat_template.jinja").write_text(tokens.template, encoding="utf-8")
+
+
+def output_directory(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
+    """Where the model goes at the end; ``None`` if nowhere."""
+    if not recipe.output.at_end:
+        return None
+    if recipe.output.directory is not None:
+        return Path(recipe.output.directory).expanduser()
+    beside = directory_of(recipe, environment)
+    return None if beside is None else beside / "model"
+
+
+def shards_of(sizes: Mapping[str, int], most_bytes: int) -> list[list[str]]:
+    """Names in order, cut so that no file holds more than so many bytes, or one tensor alone."""
+    shards: list[list[str]] = []
+    held = 0
+    for name, size in sizes.items():
+        if not shards or held + size > most_bytes:
+            shards.append([])
+            held = 0
+        shards[-1].append(name)
+        held += size
+    return shards
+
+
+def _described(path: Path, host: str) -> ModelFile:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return ModelFile(path.name, path.stat().st_size, digest, host)
+
+
+def _difference(path: Path, told: ModelFile) -> str | None:
+    """Why a file is not what its rank wrote, if it is not."""
+    found = _described(path, told.host)
+    return None if found == told else f"{told.name} of {told.host} has arrived damaged"
+
+
+def _copy_small_files(source: Path, folder: Path) -> None:
+    """Tokenizer, chat template, generation settings, licence: whatever belongs to the model."""
+    for path in source.iterdir():
+        is_weights = path.name.endswith(_NOT_COPIED)
+        is_ours = path.name in {"config.json", CONTENTS}
+        if is_weights or is_ours or path.name.startswith(".") or not path.is_file():
+            continue
+        if path.stat().st_size <= _LARGEST_COPIED_BYTES:
+            shutil.copyfile(path, folder / path.name)

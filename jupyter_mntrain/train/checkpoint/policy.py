@@ -1,0 +1,255 @@
+"""When to save, and what: the trainer's side of :mod:`saving` and :mod:`resuming`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from jupyter_mntrain.model.environment import (
+    ATTEMPT_VARIABLE,
+    CHECKPOINT_VARIABLE,
+    JOB_VARIABLE,
+)
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.controls import ControlReader
+from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
+from jupyter_mntrain.train.checkpoint.resuming import Found, find_newest, load, name_of_rows
+from jupyter_mntrain.train.checkpoint.saving import Saver
+from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+from jupyter_mntrain.train.world import Report, World, agree
+
+_COMPARED = ("model", "batches")
+"""Digests of what must be as it was for a run to go on with the same losses."""
+
+
+class Checkpointing:
+    """Saves at the steps the recipe names and whenever somebody asks; all ranks at the same step.
+
+    What each rank has to say goes with the all-reduce of every step (:meth:`votes`), so all of them
+    act on it after the same one.
+
+    Args:
+        digests: of this run; compared with a checkpoint's.
+        grid: who holds the same parameters.
+        model: holds the parameters to save.
+        say: prints a line.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        world: World,
+        recorder: Recorder,
+        *,
+        digests: Mapping[str, str],
+        grid: Grid,
+        model: Pipeline,
+        say: Callable[[str], None],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        attempt = int(environment.get(ATTEMPT_VARIABLE, "1"))
+        path = directory_of(recipe, environment)
+        self._section = recipe.checkpoint
+        self._last_step = recipe.train.steps
+        self._world = world
+        self._grid = grid
+        self._recorder = recorder
+        self._model = model
+        self._say = say
+        self._digests = {name: digests[name] for name in _COMPARED}
+        self._directory = None if path is None else CheckpointDirectory(path, attempt)
+        self._saver: Saver | None = None
+        if self._directory is not None:
+            self._saver = Saver(
+                self._directory,
+                world,
+                keep=self._section.keep,
+                copies=self._section.copies,
+                attempt=attempt,
+                digests=self._digests,
+                say=lambda line: say(f"checkpoint: {line}"),
+            )
+        self._wishes = ControlReader()
+        self._still_writing = 0.0
+        self._is_save_wanted = False
+        self._is_stop_wanted = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is anywhere to save."""
+        return self._saver is not None
+
+    @property
+    def directory(self) -> Path | None:
+        """Where this run's checkpoints lie on this node."""
+        return None if self._directory is None else self._directory.path
+
+    def resume(self, optimiser: Optimiser) -> int:
+        """Take over the newest checkpoint; the number of steps that are done.
+
+        Raises:
+            RecipeError: it is of another model or other data, or damaged.
+        """
+        if self._directory is None:
+            return 0
+        self._refuse_unwritable(self._directory)
+        found = find_newest(self._world, self._directory)
+        step = 0 if found is None else found.manifest.step
+        if found is not None:
+            self._refuse_other(found)
+            self._restore(found, optimiser)
+            if self._world.is_head:
+                self._say(f"checkpoint: going on after step {step}")
+        if self._world.local_rank == 0:
+            self._directory.clean(last=step)
+        dist.barrier()  # nobody saves into what another one still cleans
+        return step
+
+    def votes(self) -> Sequence[int]:
+        """What this rank has to say at this step."""
+        is_writing = self._saver is not None and self._saver.is_writing
+        # Rank 0 alone speaks for the people: one node's agent hears of a wish before another's.
+        save = self._world.is_head and self._wishes.wants_save()
+        stop = self._world.is_head and self._wishes.wants_stop()
+        return int(is_writing), int(save), int(stop)
+
+    def count(self, sums: Sequence[float]) -> None:
+        """What all ranks said, added up."""
+        self._still_writing, save, stop = sums
+        self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
+
+    def after(self, step: int, optimiser: Optimiser) -> bool:
+        """Between two steps; ``True`` if this was the last because somebody asked for it."""
+        if self._saver is None:
+            return self._is_stop_wanted
+        if self._saver.is_pending and not self._still_writing:
+            self._finish(self._saver)
+        is_last = self._is_stop_wanted or step == self._last_step
+        if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
+            self._finish(self._saver)  # the one under way first: there is one at a time
+            self._wishes.saved()
+            self._begin(self._saver, step, optimiser)
+        elif self._is_due(step) and not self._saver.is_pending:
+            self._begin(self._saver, step, optimiser)
+        return self._is_stop_wanted
+
+    def close(self) -> None:
+        """Wait for the last save, on all ranks together."""
+        if self._saver is not None:
+            self._finish(self._saver)
+
+    def _is_due(self, step: int) -> bool:
+        every = self._section.interval_steps
+        return every > 0 and step % every == 0
+
+    def _begin(self, saver: Saver, step: int, optimiser: Optimiser) -> None:
+        state = self._state(optimiser)
+        # Replicas hold the same: each writes a share of it.
+        mine = sorted(state)[self._grid.replica_of(self._world.rank) :: self._grid.replicas]
+        state = {name: state[name] for name in mine} | _random_state(self._world)
+        self._recorder.progress("saving a checkpoint", 0, 1)
+        saver.begin(step, state)
+
+    def _state(self, optimiser: Optimiser) -> dict[str, torch.Tensor]:
+        """What this rank holds, by the names in a checkpoint. They are not copies."""
+        parameters, rows = self._model.parameters(), self._model.rows()
+        state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
+        state |= {f"optimizer/{name}": one for name, one in optimiser.state().items()}
+        if not rows:
+            return state
+        found = {}
+        for name, one in state.items():
+            parameter = name.rpartition("/")[2]
+            is_split = one.shape == parameters[parameter].shape
+            found[name_of_rows(name, *rows[parameter]) if is_split else name] = one
+        return found
+
+    def _finish(self, saver: Saver) -> None:
+        if not saver.is_pending:
+            return
+        saved = saver.finish()
+        self._recorder.progress("saving a checkpoint", 1, 1)
+        if saved is not None:
+            self._recorder.saved(saved)
+
+    def _refuse_unwritable(self, directory: CheckpointDirectory) -> None:
+        """Before the first step, not after hours of them."""
+        problem = None
+        try:
+            directory.path.mkdir(parents=True, exist_ok=True)
+            if not os.access(directory.path, os.W_OK | os.X_OK):
+                raise PermissionError(f"{directory.path} is not writable")
+        except OSError as error:
+            problem = f"no checkpoints can be saved here: {error}"
+        fix = "make the directory writable, or set another checkpoint.directory"
+        agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
+
+    def _refuse_other(self, found: Found) -> None:
+        for name, digest in self._digests.items():
+            if found.manifest.digests.get(name) != digest:
+                what = {"model": "another model", "batches": "other data or batches"}[name]
+                directory = self._directory.path if self._directory else ""
+                raise RecipeError(
+                    f"the checkpoint of step {found.manifest.step} in {directory} is of {what}",
+                    fix="set another checkpoint.directory, or go back to the recipe it is of",
+                )
+
+    def _restore(self, found: Found, optimiser: Optimiser) -> None:
+        assert self._directory is not None  # noqa: S101
+        state = self._state(optimiser)
+        random = _random_state(self._world) if found.manifest.world_size == self._world.size else {}
+        loaded = load(
+            self._world,
+            self._directory,
+            found,
+            [*state, *random],
+            progress=self._recorder.progress,
+        )
+        missing = [name for name in state if name not in loaded]
+        if missing:
+            cause = f"the checkpoint of step {found.manifest.step} lacks {missing[0]}"
+            fix = "delete it; the one before is taken then"
+            if missing[0].startswith("optimizer/"):
+                fix = "set optimizer.kind, optimizer.precision and model.dtype as they were saved"
+            raise RecipeError(cause, fix=fix)
+        with torch.no_grad():
+            for name, one in state.items():
+                one.copy_(loaded[name])
+        optimiser.go_on(found.manifest.step)
+        _set_random_state(self._world, loaded)
+
+
+def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
+    """Where the checkpoints of this run lie; ``None`` if nowhere.
+
+    In a directory of the user's each job has a folder; without a job it is the directory itself.
+    """
+    given = recipe.checkpoint.directory
+    if given is not None:
+        return Path(given).expanduser() / environment.get(JOB_VARIABLE, "")
+    path = environment.get(CHECKPOINT_VARIABLE)
+    return Path(path) if path else None
+
+
+def _random_state(world: World) -> dict[str, torch.Tensor]:
+    """Where this rank's random numbers stand: for dropout, if a model has any."""
+    state = {f"random/{world.rank}/cpu": torch.get_rng_state()}
+    if world.device.type == "cuda":
+        state[f"random/{world.rank}/cuda"] = torch.cuda.get_rng_state(world.device)
+    return state
+
+
+def _set_random_state(world: World, state: Mapping[str, torch.Tensor]) -> None:
+    if (cpu := state.get(f"random/{world.rank}/cpu")) is not None:
+        torch.set_rng_state(cpu)
+    cuda = state.get(f"random/{world.rank}/cuda")
+    if cuda is not None and world.device.type == "cuda":
+        torch.cuda.set_rng_state(cuda, world.device)

@@ -1,0 +1,274 @@
+"""Going on from the newest checkpoint that the ranks together still have whole.
+
+Whoever holds a shard reads it and sends what others need, so the ranks may be fewer or more than
+those that saved, and the directory may be shared or each node's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
+from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
+from jupyter_mntrain.train.world import World
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+}
+"""By the names that safetensors gives them."""
+
+_ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
+
+
+class Held(Record, frozen=True):
+    """A checkpoint, and which ranks' shards of it a rank can read."""
+
+    manifest: Manifest
+    shards: tuple[int, ...]
+
+
+class Found(Record, frozen=True):
+    """A checkpoint that is whole, and which rank of this run reads each of its shards."""
+
+    manifest: Manifest
+    readers: tuple[int, ...]
+
+
+class _Piece(Record, frozen=True):
+    """Some rows of a tensor, or all: where they are and what they look like."""
+
+    shard: int
+    key: str
+    begin: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def end(self) -> int:
+        return self.begin + (self.shape[0] if self.shape else 1)
+
+
+def find_newest(
+    world: World, directory: CheckpointDirectory, *, finishes: bool = True
+) -> Found | None:
+    """What all ranks agree to go on from; ``None`` where they begin at the beginning.
+
+    Args:
+        finishes: a save that was cut off; not while somebody else may be at it.
+
+    Raises:
+        RecipeError: there are checkpoints, but of each some shard is nowhere. To begin anew would
+            delete what is left of them.
+    """
+    published: list[list[Manifest]] = [[]] * world.size
+    dist.all_gather_object(published, list(directory.manifests().values()))
+    if finishes and world.local_rank == 0:
+        for manifest in (one for some in published for one in some):
+            directory.adopt(manifest)
+    dist.barrier()
+    everybody: list[list[Held]] = [[]] * world.size
+    mine = [Held(one, directory.shards(one)) for one in directory.manifests().values()]
+    dist.all_gather_object(everybody, mine)
+    found = choose(everybody)
+    if found is None and any(everybody):
+        raise _what_is_missing(everybody, directory)
+    return found
+
+
+def choose(everybody: Sequence[Sequence[Held]]) -> Found | None:
+    """The newest checkpoint whose shards are all there. Pure.
+
+    Args:
+        everybody: what each rank holds.
+    """
+    for manifest in _newest_first(everybody):
+        readers = _readers(manifest, everybody)
+        if len(readers) == manifest.world_size:
+            return Found(manifest, tuple(readers[shard] for shard in range(manifest.world_size)))
+    return None
+
+
+def _newest_first(everybody: Sequence[Sequence[Held]]) -> list[Manifest]:
+    manifests: list[Manifest] = []
+    for held in (one for holds in everybody for one in holds):
+        if held.manifest not in manifests:
+            manifests.append(held.manifest)
+    return sorted(manifests, key=lambda one: (one.step, one.attempt), reverse=True)
+
+
+def _what_is_missing(
+    everybody: Sequence[Sequence[Held]], directory: CheckpointDirectory
+) -> RecipeError:
+    newest = _newest_first(everybody)[0]
+    lost = sorted(set(range(newest.world_size)) - set(_readers(newest, everybody)))
+    hosts = sorted({newest.hosts[rank] for rank in lost if rank < len(newest.hosts)})
+    where = f", saved on {' and '.join(hosts)}," if hosts else ""
+    ranks = " and ".join(map(str, lost))
+    return RecipeError(
+        f"of the checkpoint of step {newest.step} the shards of rank {ranks}{where} are nowhere "
+        "here, and no older one is whole",
+        fix="launch it with all nodes that saved it; or, to begin anew, delete "
+        f"{directory.path} on every node. With checkpoint.copies = 2 or a shared directory a node "
+        "may be lost",
+    )
+
+
+def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[int, int]:
+    """Shard → who reads it. A rank reads its own where it can: nothing has to be sent then."""
+    readers: dict[int, int] = {}
+    for rank, holds in enumerate(everybody):
+        shards = next((held.shards for held in holds if held.manifest == manifest), ())
+        readers |= {one: rank for one in shards if one not in readers or one == rank}
+    return readers
+
+
+def name_of_rows(name: str, begin: int, end: int) -> str:
+    """What a checkpoint calls some rows of a tensor."""
+    return f"{name}[{begin}:{end}]"
+
+
+def load(
+    world: World,
+    directory: CheckpointDirectory,
+    found: Found,
+    wanted: Sequence[str],
+    *,
+    progress: Progress = unwatched,
+) -> dict[str, torch.Tensor]:
+    """The named tensors of a checkpoint, on the CPU; read here or sent by whoever can read them.
+
+    Every rank calls it. What is not in the checkpoint, or not all of it, is left out.
+
+    Args:
+        wanted: names, of whole tensors or as :func:`name_of_rows` has them; whichever of the two
+            was saved.
+
+    Raises:
+        RecipeError: a shard is damaged.
+    """
+    folder = directory.of(found.manifest.step)
+    shards: dict[int, safe_open] = {}
+    try:
+        for shard, reader in enumerate(found.readers):
+            if reader == world.rank:
+                shards[shard] = safe_open(folder / shard_name(shard), framework="pt")
+        index = _index(world, [one for place in shards for one in _contents(place, shards[place])])
+    except (OSError, SafetensorError) as error:
+        cause = f"the checkpoint in {folder} cannot be read: {error}"
+        raise RecipeError(cause, fix="delete that folder; the one before is taken then") from None
+    requests: list[list[_Request | None]] = [[]] * world.size
+    dist.all_gather_object(requests, [_request(index, name) for name in wanted])
+    loaded: dict[str, torch.Tensor] = {}
+    tally = Tally(progress, "loading the checkpoint", len(wanted), "tensors")
+    # All go through all requests in one order, so nobody waits for somebody who waits for him.
+    for rank, asked in enumerate(requests):
+        for place, request in enumerate(asked):
+            if request is None:
+                continue
+            parts = [_hand_over(world, found, one, request, rank, shards) for one in request.pieces]
+            if rank == world.rank:
+                arrived = [part for part in parts if part is not None]
+                loaded[wanted[place]] = arrived[0] if len(arrived) == 1 else torch.cat(arrived)
+                tally.add(1)
+    tally.end()
+    return loaded
+
+
+class _Request(Record, frozen=True):
+    """Rows of a tensor, and where they are, in order."""
+
+    begin: int
+    end: int
+    pieces: tuple[_Piece, ...]
+
+
+def _contents(shard: int, file: safe_open) -> list[_Piece]:
+    found = []
+    for key in file.offset_keys():  # type: ignore[no-untyped-call]
+        part = file.get_slice(key)  # type: ignore[no-untyped-call]
+        begin = _parsed(key)[1] or 0
+        found.append(_Piece(shard, key, begin, tuple(part.get_shape()), part.get_dtype()))
+    return found
+
+
+def _index(world: World, mine: Sequence[_Piece]) -> dict[str, list[_Piece]]:
+    """By name, in the order of their rows; of what several have saved one."""
+    everybody: list[list[_Piece]] = [[]] * world.size
+    dist.all_gather_object(everybody, list(mine))
+    found: dict[str, dict[int, _Piece]] = {}
+    for piece in (one for pieces in everybody for one in pieces):
+        found.setdefault(_parsed(piece.key)[0], {})[piece.begin] = piece
+    return {name: [some[begin] for begin in sorted(some)] for name, some in found.items()}
+
+
+def _parsed(key: str) -> tuple[str, int | None, int | None]:
+    """Name, and first and last row if they are named."""
+    match = _ROWS.fullmatch(key)
+    if match is None:
+        return key, None, None
+    return match["name"], int(match["begin"]), int(match["end"])
+
+
+def _request(index: Mapping[str, list[_Piece]], wanted: str) -> _Request | None:
+    """``None`` if some of it is not there."""
+    name, begin, end = _parsed(wanted)
+    if name not in index and name.endswith(f"/{HEAD}"):
+        # One rank alone holds a tied embedding once, and saves it under its first name.
+        name = name.removesuffix(HEAD) + EMBEDDING
+    if name not in index:
+        return None
+    pieces = index[name]
+    begin, end = begin or 0, pieces[-1].end if end is None else end
+    # Rows that nobody holds, of a tensor with fewer than ranks, are one empty piece.
+    needed = [one for one in pieces if one.begin < end and one.end > begin] or pieces[:1]
+    ends = [begin, *(one.end for one in needed)]
+    is_whole = all(one.begin <= before for one, before in zip(needed, ends, strict=False))
+    return _Request(begin, end, tuple(needed)) if is_whole and ends[-1] >= end else None
+
+
+def _hand_over(
+    world: World,
+    found: Found,
+    piece: _Piece,
+    request: _Request,
+    receiver: int,
+    shards: Mapping[int, safe_open],
+) -> torch.Tensor | None:
+    """Read, send or receive what is requested of a piece; it, on the rank that asked for it."""
+    reader = found.readers[piece.shard]
+    begin, end = max(request.begin, piece.begin), min(request.end, piece.end)
+    if reader == world.rank:
+        read = _read(shards[piece.shard], piece, begin, max(begin, end))
+        if receiver == world.rank:
+            return read
+        dist.send(read.contiguous(), receiver)
+    elif receiver == world.rank:
+        shape = (max(0, end - begin), *piece.shape[1:]) if piece.shape else ()
+        received = torch.empty(shape, dtype=_DTYPES[piece.dtype])
+        dist.recv(received, reader)
+        return received
+    return None
+
+
+def _read(file: safe_open, piece: _Piece, begin: int, end: int) -> torch.Tensor:
+    read: torch.Tensor
+    if not piece.shape:
+        read = file.get_tensor(piece.key)  # type: ignore[no-untyped-call]
+    else:
+        part = file.get_slice(piece.key)  # type: ignore[no-untyped-call]
+        read = part[begin - piece.begin : end - piece.begin]
+    return read

@@ -1,0 +1,158 @@
+"""Saving while training goes on: copied between two steps, written by a thread, agreed by all.
+
+A checkpoint is there when every rank's shard is on its disk. Whether that is so is asked in the
+all-reduce that every step does anyway, so no rank ever waits for another one's disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.train.checkpoint.copying import Neighbours, all_hosts, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
+from jupyter_mntrain.train.world import World
+
+
+class _Written(Record, frozen=True):
+    """How one rank's part of a save went."""
+
+    host: str
+    size_bytes: int = 0
+    error: str | None = None
+
+
+class Saver:
+    """Saves one rank's state, one step at a time.
+
+    Args:
+        directory: on this node; may be shared with the others.
+        keep: how many checkpoints stay.
+        copies: 2 = each shard also goes to the next node.
+        attempt: this one's number.
+        digests: kept in the manifest.
+        say: told in one line what became of each save.
+    """
+
+    def __init__(
+        self,
+        directory: CheckpointDirectory,
+        world: World,
+        *,
+        keep: int,
+        copies: int,
+        attempt: int,
+        digests: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._world = world
+        self._keep = keep
+        self._hosts = all_hosts(world)
+        self._neighbours = Neighbours(world, self._hosts) if copies > 1 else None
+        self._attempt = attempt
+        self._digests = dict(digests)
+        self._say = say
+        self._step: int | None = None
+        self._written: _Written | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a save is under way: the same on every rank at every step."""
+        return self._step is not None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this rank's own part is still under way."""
+        return self.is_pending and self._written is None
+
+    def begin(self, step: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Copy the state to memory and write it in the background.
+
+        Args:
+            step: steps that are done.
+        """
+        copies = {
+            name: tensor.detach().to("cpu", copy=True).contiguous()
+            for name, tensor in tensors.items()
+        }
+        self._step, self._written = step, None
+        self._thread = threading.Thread(
+            target=self._write, args=(step, copies), name="checkpoint", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> int | None:
+        """Wait for the save under way, on all ranks together; its step, if it is a checkpoint.
+
+        Every rank calls it at the same step. A disk that is full somewhere is told, and training
+        goes on with the checkpoint before.
+        """
+        step = self._step
+        if step is None or self._thread is None:
+            return None
+        self._thread.join()
+        parts: list[_Written] = [_Written(host="")] * self._world.size
+        dist.all_gather_object(parts, self._written)
+        self._step = self._thread = None
+        error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
+        if error is None:
+            error = self._publish(step, tuple(part.size_bytes for part in parts))
+        if self._world.is_head:
+            size = sum(part.size_bytes for part in parts)
+            self._say(
+                f"saved step {step}, {size / 1e6:,.1f} MB"
+                if error is None
+                else f"step {step} could not be saved: {error}. Training goes on."
+            )
+        if error is not None and self._is_leader:
+            self._directory.discard(step)
+        return step if error is None else None
+
+    @property
+    def _is_leader(self) -> bool:
+        return self._world.local_rank == 0
+
+    def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
+        """On every node, then agreed: why it failed somewhere, if it did."""
+        manifest = Manifest(
+            step=step,
+            attempt=self._attempt,
+            shard_bytes=shard_bytes,
+            digests=self._digests,
+            hosts=self._hosts,
+        )
+        problem: str | None = None
+        if self._is_leader:
+            try:
+                self._directory.publish(manifest)
+                self._directory.prune(self._keep)
+            except OSError as error:
+                problem = f"{self._world.host}: {error}"
+        problems: list[str | None] = [None] * self._world.size
+        dist.all_gather_object(problems, problem)
+        return next((one for one in problems if one), None)
+
+    def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
+        error, size_bytes, path = None, 0, None
+        try:
+            folder = self._directory.begin(step)
+            refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
+            path = folder / shard_name(self._world.rank)
+            save_file(tensors, path)
+            sync(path)
+            size_bytes = path.stat().st_size
+        except Exception as trouble:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+            error = str(trouble) or type(trouble).__name__
+        if self._neighbours is not None:
+            # Also after an error: the neighbours wait.
+            folder_of = partial(self._directory.begin, step)
+            error = self._neighbours.exchange(path if error is None else None, folder_of) or error
+        self._written = _Written(host=self._world.host, size_bytes=size_bytes, error=error)

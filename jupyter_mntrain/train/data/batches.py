@@ -1,0 +1,291 @@
+"""Which tokens each step sees: a pure function of seed and step, so that any rank can know it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.train.data.packing import best_fit
+from jupyter_mntrain.train.data.tokens import Tokens
+
+NOT_COUNTED = -100
+"""The label of a token whose loss does not count: what torch and transformers take for it."""
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences. All three are int64, (sequences, sequence_length).
+
+    Args:
+        inputs: ids.
+        labels: the id after each, or :data:`NOT_COUNTED`.
+        positions: from 0 in each document: transformers tells documents apart by them.
+        tokens: inputs that are no padding.
+    """
+
+    inputs: torch.Tensor
+    labels: torch.Tensor
+    positions: torch.Tensor
+    tokens: int
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def counted(self) -> int:
+        """Labels whose loss counts."""
+        return int((self.labels != NOT_COUNTED).sum())
+
+    def parts(self, sequences: int, *, at_least: int = 0) -> Iterator[Batch]:
+        """So many at a time; the last part may have fewer. ``tokens`` stays that of the whole.
+
+        Args:
+            at_least: so many parts, if need be with none in them.
+        """
+        for number in range(max(at_least, -(-len(self) // sequences))):
+            some = slice(number * sequences, (number + 1) * sequences)
+            yield Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
+
+    def share(self, place: int, count: int) -> Batch:
+        """What one of so many pipelines trains on. ``tokens`` stays that of the whole."""
+        some = slice(place, None, count)
+        return Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
+
+    def filled(self, sequences: int) -> Batch:
+        """With as many empty sequences as are lacking."""
+        shape = (sequences - len(self), self.inputs.shape[1])
+        return Batch(
+            torch.cat([self.inputs, self.inputs.new_zeros(shape)]),
+            torch.cat([self.labels, self.labels.new_full(shape, NOT_COUNTED)]),
+            torch.cat([self.positions, torch.arange(shape[1]).expand(shape)]),
+            self.tokens,
+        )
+
+    def to(self, device: torch.device) -> Batch:
+        inputs, labels = self.inputs.to(device), self.labels.to(device)
+        return Batch(inputs, labels, self.positions.to(device), self.tokens)
+
+
+class Row(NamedTuple):
+    """One sequence; see :class:`Batch`."""
+
+    inputs: Ids
+    labels: Ids
+    positions: Ids
+    tokens: int
+
+
+class Rows(Protocol):
+    """Sequences to choose from."""
+
+    def __len__(self) -> int: ...
+
+    def row(self, place: int) -> Row: ...
+
+    @property
+    def seen_tokens(self) -> float:
+        """How many tokens a token's document has in its sequence, on average over tokens: what
+        attention costs.
+        """
+
+
+class WrappedRows:
+    """Neighbouring tokens of all documents, one after the other."""
+
+    def __init__(self, tokens: Tokens, length: int) -> None:
+        self._tokens = tokens
+        self._length = length
+        self._positions = np.arange(length)
+
+    def __len__(self) -> int:
+        return max(0, (len(self._tokens.ids) - 1) // self._length)
+
+    @property
+    def seen_tokens(self) -> float:
+        return self._length
+
+    def row(self, place: int) -> Row:
+        begin = place * self._length
+        inputs, labels = _pair(self._tokens, begin, self._length)
+        return Row(inputs, labels, self._positions, self._length)
+
+
+class PackedRows:
+    """Whole documents in each sequence, and padding behind them.
+
+    A document of n tokens is n - 1 pairs of a token and the next one. Those longer than a sequence
+    are cut, with no pair lost.
+
+    Args:
+        packs: several in a sequence; else each has its own.
+    """
+
+    def __init__(self, tokens: Tokens, length: int, *, packs: bool) -> None:
+        self._tokens = tokens
+        self._length = length
+        self._begins, self._lengths = _pieces(tokens, length)
+        if packs:
+            self._rows = best_fit(self._lengths.tolist(), length)
+        else:
+            self._rows = [[piece] for piece in range(len(self._lengths))]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def seen_tokens(self) -> float:
+        total = float(self._lengths.sum())
+        return float(np.square(self._lengths.astype(np.float64)).sum()) / total if total else 0.0
+
+    def row(self, place: int) -> Row:
+        inputs, positions = np.zeros((2, self._length), dtype=np.int64)
+        labels = np.full(self._length, NOT_COUNTED, dtype=np.int64)
+        filled = 0
+        for piece in self._rows[place]:
+            begin, size = int(self._begins[piece]), int(self._lengths[piece])
+            some = slice(filled, filled + size)
+            inputs[some], labels[some] = _pair(self._tokens, begin, size)
+            positions[some] = np.arange(size)
+            filled += size
+        # Padding is a document of its own.
+        positions[filled:] = np.arange(self._length - filled)
+        return Row(inputs, labels, positions, filled)
+
+
+class Batches:
+    """Sequences, shuffled anew in each epoch.
+
+    First and last stage read the batch each for itself, so nothing but activations crosses the
+    network.
+
+    Args:
+        batch_size: sequences per optimiser step.
+    """
+
+    def __init__(self, rows: Rows, *, batch_size: int, seed: int) -> None:
+        self._rows = rows
+        self._batch_size = batch_size
+        self._seed = seed
+        self._epoch = -1
+        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def batch(self, step: int) -> Batch:
+        """That of one optimiser step, counted from 0."""
+        first = step * self._batch_size
+        places = [self._place(first + offset) for offset in range(self._batch_size)]
+        return _stacked([self._rows.row(place) for place in places])
+
+    def fingerprint(self) -> str:
+        """Hash of the first batch: differs if two ranks would shuffle differently."""
+        batch = self.batch(0)
+        digest = hashlib.sha256()
+        for one in (batch.inputs, batch.labels, batch.positions):
+            digest.update(one.numpy().tobytes())
+        return digest.hexdigest()
+
+    def _place(self, position: int) -> int:
+        epoch, place = divmod(position, len(self._rows))
+        if epoch != self._epoch:
+            generator = np.random.default_rng([self._seed, epoch])
+            self._epoch, self._order = epoch, generator.permutation(len(self._rows))
+        return int(self._order[place])
+
+
+def rows_of(tokens: Tokens, section: DataSection) -> Rows:
+    """The sequences that documents make.
+
+    Raises:
+        RecipeError: not even one.
+    """
+    length = section.sequence_length
+    rows: Rows
+    if section.is_wrapped:
+        rows = WrappedRows(tokens, length)
+    else:
+        rows = PackedRows(tokens, length, packs=section.packing != "none")
+    if len(rows) == 0:
+        count = len(tokens.ids)
+        cause = f"data.sequence_length = {length}: the text has {count} tokens"
+        raise RecipeError(cause, fix=f"use at most {max(1, count - 1)} or more text")
+    return rows
+
+
+def hold_out(tokens: Tokens, section: DataSection, *, share: float) -> tuple[Tokens, Tokens]:
+    """What to train on, and the rest of it: where sequences are of whole documents, it is, too.
+
+    Raises:
+        RecipeError: either is empty.
+    """
+    cut = len(tokens.ids) - int(len(tokens.ids) * share)
+    if not section.is_wrapped:
+        cut = int(np.concatenate([[0], tokens.ends])[np.searchsorted(tokens.ends, cut)])
+    kept, held = _part(tokens, 0, cut), _part(tokens, cut, len(tokens.ids))
+    least = section.sequence_length + 1 if section.is_wrapped else 2
+    for part in (kept, held):
+        if len(part.ids) < least:
+            cause = f"evaluation.share = {share:g}: that is {len(held.ids)} tokens"
+            cause += f" of {len(tokens.ids)}, and a sequence needs {least} of either part"
+            raise RecipeError(cause, fix="use another share, shorter sequences or more text")
+    return kept, held
+
+
+def sample_of(rows: Rows, most: int) -> Batch:
+    """At most so many sequences, evenly from all of them."""
+    count = min(most, len(rows))
+    places = np.linspace(0, len(rows) - 1, count).astype(int)
+    return _stacked([rows.row(int(place)) for place in places])
+
+
+def _part(tokens: Tokens, begin: int, end: int) -> Tokens:
+    inside = tokens.ends[(tokens.ends > begin) & (tokens.ends < end)] - begin
+    return replace(
+        tokens,
+        ids=tokens.ids[begin:end],
+        ends=np.append(inside, end - begin),
+        answers=None if tokens.answers is None else tokens.answers[begin:end],
+    )
+
+
+def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
+    """Inputs and labels from ``begin`` on."""
+    ids = tokens.ids[begin : begin + size + 1].astype(np.int64)
+    labels = ids[1:]
+    if tokens.answers is not None:
+        counts = tokens.answers[begin + 1 : begin + size + 1]
+        labels = np.where(counts, labels, NOT_COUNTED)
+    return ids[:-1], labels
+
+
+def _pieces(tokens: Tokens, length: int) -> tuple[Ids, Ids]:
+    """Begin and number of pairs of each piece of a document that has any label that counts."""
+    begins = np.concatenate([[0], tokens.ends[:-1]])
+    pairs = np.maximum(tokens.ends - begins - 1, 0)
+    cuts = -(-pairs // length)
+    document = np.repeat(np.arange(len(cuts)), cuts)
+    first = np.repeat(np.cumsum(cuts) - cuts, cuts)
+    inside = (np.arange(len(document)) - first) * length
+    piece_begins = begins[document] + inside
+    sizes = np.minimum(pairs[document] - inside, length)
+    if tokens.answers is not None and len(sizes):
+        counted = np.concatenate([[0], np.cumsum(tokens.answers)])
+        has_any = counted[piece_begins + sizes + 1] > counted[piece_begins + 1]
+        piece_begins, sizes = piece_begins[has_any], sizes[has_any]
+    return piece_begins.astype(np.int64), sizes.astype(np.int64)
+
+
+def _stacked(rows: Sequence[Row]) -> Batch:
+    inputs, labels, positions = (
+        torch.from_numpy(np.stack([row[part] for row in rows]).astype(np.int64))
+        for part in range(3)
+    )
+    return Batch(inputs, labels, positions, sum(row.tokens for row in rows))

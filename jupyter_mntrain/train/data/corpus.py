@@ -1,0 +1,178 @@
+"""Documents to train on: read in a fixed order, hashed, the same on every node or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import sysconfig
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, DataSection
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.data.chat import Message, messages_of
+from jupyter_mntrain.train.data.records import DATA_FILES, TEXT_FILES, Row, is_text, read_rows
+
+Document = str | Sequence[Message]
+"""A text, or a conversation."""
+
+_LIBRARY_LEFT_OUT = frozenset(
+    {
+        # Not part of the library, or not the same on two machines with the same Python.
+        *("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"),
+        # Distributions ship these apart: two nodes may differ in what is installed.
+        *("ensurepip", "idlelib", "lib2to3", "distutils", "tkinter", "turtledemo"),
+    }
+)
+_MACHINE_PREFIXES = ("config-", "_sysconfigdata")
+"""Written when Python is built, with the paths of that machine."""
+
+
+class Documents(Protocol):
+    """Reads the documents again, in the same order each time."""
+
+    def __call__(self, *, progress: Progress = ..., what: str = ...) -> Iterator[Found]:
+        """All of them; ``progress`` hears under the name ``what`` of the bytes read."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A document, and the file and line it is from."""
+
+    document: Document
+    where: str
+
+
+class Corpus(Record, frozen=True):
+    """Where the data is, and a hash over the names and contents of all of it."""
+
+    description: str
+    digest: str
+    documents: Documents
+
+
+def read_corpus(section: DataSection, progress: Progress = unwatched) -> Corpus:
+    """Find and hash the recipe's data.
+
+    Raises:
+        RecipeError: nothing there, nothing readable, or a row without what is wanted of it.
+    """
+    if section.source == PYTHON_LIBRARY:
+        root = Path(sysconfig.get_path("stdlib"))
+        return _corpus("the Python library", root, _library_files(root), section, progress)
+    path = Path(section.source).expanduser()
+    if path.is_file():
+        if path.suffix not in DATA_FILES:
+            cause = f"data.source = {section.source}: not a .txt, .jsonl, .json or .parquet file"
+            raise RecipeError(cause, fix="give one of these, or a folder of them")
+        return _corpus(str(path), path.parent, [path], section, progress)
+    if path.is_dir():
+        root = _split(path, section.split)
+        return _corpus(str(path), root, _data_files(root, section), section, progress)
+    cause = f"data.source = {section.source}: no such file or folder"
+    raise RecipeError(cause, fix=f'give a path that exists here, or "{PYTHON_LIBRARY}"')
+
+
+def _split(path: Path, split: str) -> Path:
+    """A dataset in several splits has a folder of each."""
+    if not (path / "dataset_dict.json").is_file():
+        return path
+    if not (path / split).is_dir():
+        known = ", ".join(sorted(one.name for one in path.iterdir() if one.is_dir()))
+        raise RecipeError(f"data.split = {split}: {path} has none", fix=f"it has {known}")
+    return path / split
+
+
+def _data_files(root: Path, section: DataSection) -> list[Path]:
+    suffixes = DATA_FILES
+    if (root / "dataset_info.json").is_file():
+        suffixes = frozenset({".arrow"})  # the .json files beside it say what it is
+    if section.format == "chat":
+        suffixes -= TEXT_FILES
+    return sorted(one for one in root.rglob("*") if one.suffix in suffixes and one.is_file())
+
+
+def _library_files(root: Path) -> list[Path]:
+    def belongs(path: Path) -> bool:
+        parts = path.relative_to(root).parts
+        is_left_out = any(p in _LIBRARY_LEFT_OUT or p.startswith(_MACHINE_PREFIXES) for p in parts)
+        return not is_left_out and not path.is_symlink()
+
+    return sorted(path for path in root.rglob("*.py") if belongs(path))
+
+
+def _corpus(
+    name: str, root: Path, files: list[Path], section: DataSection, progress: Progress
+) -> Corpus:
+    digest = hashlib.sha256()
+    kept: list[Path] = []
+    tally = Tally(progress, "reading the text", _size_bytes(files), "B")
+    for path in files:
+        size = path.stat().st_size
+        tally.add(size)
+        if is_text(path) and not _is_utf_8(path):
+            continue
+        kept.append(path)
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{size}\0".encode() + content)
+    tally.end()
+    if not _size_bytes(kept):
+        cause = f"data.source = {section.source}: no UTF-8 text in it"
+        fix = "give a folder with .txt, .jsonl or .parquet files, or such a file"
+        if section.format == "chat":
+            fix = 'give conversations in .jsonl or .parquet files, or data.format = "text"'
+        raise RecipeError(cause, fix=fix)
+    digest.update(f"{section.format}\0{section.text_field}".encode())
+    return Corpus(
+        description=f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}",
+        digest=digest.hexdigest(),
+        documents=partial(_documents, kept, section),
+    )
+
+
+def _is_utf_8(path: Path) -> bool:
+    try:
+        path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        if path.suffix in TEXT_FILES:
+            return False
+        raise RecipeError(f"{path} is not UTF-8 text", fix="save it as UTF-8") from None
+    return True
+
+
+def _size_bytes(files: list[Path]) -> int:
+    return sum(path.stat().st_size for path in files)
+
+
+def _documents(
+    files: list[Path],
+    section: DataSection,
+    *,
+    progress: Progress = unwatched,
+    what: str = "reading the text",
+) -> Iterator[Found]:
+    tally = Tally(progress, what, _size_bytes(files), "B")
+    for path in files:
+        left = float(path.stat().st_size)
+        for row in read_rows(path, section.text_field):
+            yield Found(_document(row, section), row.where)
+            tally.add(row.size_bytes)
+            left -= row.size_bytes
+        tally.add(left)  # empty lines
+    tally.end()
+
+
+def _document(row: Row, section: DataSection) -> Document:
+    if section.format == "chat":
+        return messages_of(row.fields, row.where)
+    text = row.fields.get(section.text_field)
+    if not isinstance(text, str):
+        known = ", ".join(row.fields) or "no fields"
+        cause = f'{row.where}: no text in field "{section.text_field}"'
+        raise RecipeError(cause, fix=f"set data.text_field; it has {known}")
+    return text

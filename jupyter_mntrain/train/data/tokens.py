@@ -1,0 +1,250 @@
+"""Documents to token ids: a byte-level BPE trained on the corpus, or the model's own tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.data.chat import ChatWriter, Written, template_of
+from jupyter_mntrain.train.data.corpus import Corpus, Found
+
+IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
+"""Files of the cache, in the machine's own byte order: it is this machine's."""
+
+END_OF_TEXT = "<|endoftext|>"
+END_OF_TEXT_ID = 0
+
+_FORMAT = "2"
+"""Part of every cache key: raised when the files' meaning changes."""
+
+_BATCH_DOCUMENTS = 64
+"""Documents encoded at once: enough for the tokenizer's threads, little enough for memory."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The documents of a corpus, one after the other, read from a memory map.
+
+    Args:
+        ids: of all of them.
+        ends: where each document ends, exclusive.
+        answers: which tokens the loss counts on; ``None`` = on all.
+        digest: of tokenizer and chat template, the same wherever the ids are.
+        tokenizer: what decodes them, with its special tokens.
+        template: that conversations were written with.
+    """
+
+    ids: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    answers: NDArray[np.bool_] | None
+    digest: str
+    tokenizer: PreTrainedTokenizerBase
+    template: str | None = None
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.tokenizer)
+
+
+def trained_tokens(
+    corpus: Corpus,
+    section: DataSection,
+    *,
+    cache: Path | None = None,
+    progress: Progress = unwatched,
+) -> Tokens:
+    """Train a tokenizer on the corpus and encode it, or take both from the cache.
+
+    Raises:
+        RecipeError: the corpus has too little text for a vocabulary of this size.
+    """
+    cache = _cache_directory() if cache is None else cache
+    size = section.vocabulary_size
+    untrained = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.BPE()), eos_token=END_OF_TEXT
+    )
+    writer = ChatWriter(untrained, template_of(section), answers_only=False)
+    template = writer.template if section.format == "chat" else ""
+    key = _digest(_FORMAT, corpus.digest, str(size), template)
+    path = cache / f"tokenizer-{key[:32]}.json"
+    with _locked(path, progress):
+        if not path.exists():
+            found = corpus.documents(progress=progress, what="training the tokenizer")
+            texts = (_written(one, writer).text for one in found)
+            _replace(path, lambda to: _train(texts, size).save(str(to)))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token=END_OF_TEXT)
+    if len(tokenizer) != size:
+        cause = f"data.vocabulary_size = {size}: the text of {corpus.description}"
+        cause = f"{cause} yields only {len(tokenizer)} tokens"
+        raise RecipeError(cause, fix=f"use at most {len(tokenizer)} or more text")
+    return _encoded(corpus, section, tokenizer, END_OF_TEXT_ID, cache, progress)
+
+
+def model_tokens(
+    corpus: Corpus,
+    section: DataSection,
+    directory: Path,
+    end_of_text: int | None,
+    *,
+    cache: Path | None = None,
+    progress: Progress = unwatched,
+) -> Tokens:
+    """Encode the corpus with the tokenizer of a Hugging Face directory.
+
+    Args:
+        end_of_text: id put after each text, as the model's config names it.
+
+    Raises:
+        RecipeError: the directory has no tokenizer.json.
+    """
+    path = directory / "tokenizer.json"
+    if not path.is_file():
+        cause = f"model.path = {directory}: no tokenizer.json in it"
+        raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
+    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    cache = _cache_directory() if cache is None else cache
+    return _encoded(corpus, section, tokenizer, end_of_text, cache, progress)
+
+
+def _train(documents: Iterable[str], vocabulary_size: int) -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    return tokenizer
+
+
+def _encoded(
+    corpus: Corpus,
+    section: DataSection,
+    tokenizer: PreTrainedTokenizerBase,
+    end_of_text: int | None,
+    cache: Path,
+    progress: Progress,
+) -> Tokens:
+    fast: Tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    # Padding or truncation kept in a tokenizer.json would silently change the text.
+    fast.no_padding()
+    fast.no_truncation()
+    is_chat = section.format == "chat"
+    marks = is_chat and section.answers_only
+    writer = ChatWriter(tokenizer, template_of(section), answers_only=marks)
+    template = writer.template if is_chat else None
+    # A conversation ends as its template says.
+    end = None if is_chat else end_of_text
+    digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
+    folder = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}"
+    with _locked(folder, progress):
+        if not folder.exists():
+            found = corpus.documents(progress=progress, what="tokenising the text")
+            written = (_written(one, writer) for one in found)
+            _replace(folder, lambda to: _Encoder(fast, end, to).run(written))
+    ids = np.memmap(folder / IDS, dtype=np.int32, mode="r")
+    ends = np.fromfile(folder / ENDS, dtype=np.int64)
+    answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
+    return Tokens(ids, ends, answers, digest, tokenizer, template)
+
+
+def _written(found: Found, writer: ChatWriter) -> Written:
+    if isinstance(found.document, str):
+        return Written(found.document)
+    return writer.write(found.document, found.where)
+
+
+class _Encoder:
+    """Appends documents to three files, so that no more than a few are ever in memory."""
+
+    def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
+        self._tokenizer = tokenizer
+        self._tail = [] if end is None else [end]
+        self._folder = folder
+        self._end = 0
+
+    def run(self, documents: Iterable[Written]) -> None:
+        self._folder.mkdir()
+        stream = iter(documents)
+        with (
+            (self._folder / IDS).open("wb") as ids,
+            (self._folder / ENDS).open("wb") as ends,
+            (self._folder / ANSWERED).open("wb") as answered,
+        ):
+            while batch := list(islice(stream, _BATCH_DOCUMENTS)):
+                texts = [one.text for one in batch]
+                encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+                for written, encoding in zip(batch, encodings, strict=True):
+                    row = np.array(encoding.ids + self._tail, dtype=np.int32)
+                    row.tofile(ids)
+                    self._end += len(row)
+                    np.array([self._end], dtype=np.int64).tofile(ends)
+                    if written.answers is not None:
+                        _inside(encoding.offsets, written.answers).tofile(answered)
+
+
+def _inside(
+    offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]]
+) -> NDArray[np.bool_]:
+    """Which tokens are of an answer: those that begin in one."""
+    begins = np.array([begin for begin, _ in offsets], dtype=np.int64)
+    inside = np.zeros(len(begins), dtype=np.bool_)
+    for begin, end in answers:
+        inside |= (begins >= begin) & (begins < end)
+    return inside
+
+
+def _cache_directory() -> Path:
+    return platformdirs.user_cache_path("mntrain") / "data"
+
+
+@contextmanager
+def _locked(path: Path, progress: Progress) -> Iterator[None]:
+    """Alone with a file of the cache; another rank of this node may be making it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        tally = Tally(progress, "waiting for another process that tokenises")
+        lock.acquire()
+        tally.end()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside and rename: a rank that is killed leaves no half file under the real name."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        write(beside)
+        beside.replace(path)
+    finally:
+        if beside.is_dir():
+            shutil.rmtree(beside)
+        beside.unlink(missing_ok=True)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

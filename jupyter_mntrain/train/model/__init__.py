@@ -1,0 +1,1 @@
+"""The model: stages built from transformers' code, their weights, losses and activations."""

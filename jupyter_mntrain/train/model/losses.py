@@ -1,0 +1,109 @@
+"""The loss of a microbatch: from all of its logits, or without ever holding them all.
+
+With a vocabulary of 128k the logits of 4096 tokens are 2 GB in float32, and cross-entropy holds
+them three times. Instead the last stage hands out hidden states, and the output projection is done
+with the loss, a few tokens at a time, and again in the backward pass.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, linear
+from torch.utils.checkpoint import checkpoint
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.memory import fitting_loss
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import LossKind, Recipe
+from jupyter_mntrain.train.data.batches import NOT_COUNTED
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""What the last stage hands out, (b, T, d) or (b, T, V), and labels (b, T) → the sum, a scalar."""
+
+
+def refuse_missing_liger(recipe: Recipe, device: torch.device) -> None:
+    """Refuse Liger where it cannot run.
+
+    Raises:
+        RecipeError: no CUDA here, or no liger_kernel.
+    """
+    if recipe.memory.loss == "liger" and not _has_liger(device):
+        lacking = "liger_kernel is not installed" if device.type == "cuda" else "there is no CUDA"
+        fix = 'install jupyter-mntrain[liger] on every node with a GPU, or use "chunked"'
+        raise RecipeError(f'memory.loss = "liger": {lacking}', fix=fix)
+
+
+def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
+    """What ``auto`` comes to here."""
+    is_auto = recipe.memory.loss == "auto"
+    # Liger makes the gradients in the forward pass and scales them in place in the backward one:
+    # done in two halves they would be scaled twice.
+    if is_auto and _has_liger(device) and not KINDS[recipe.pipeline.schedule].splits_backward:
+        return "liger"
+    return fitting_loss(recipe, vocabulary_size)
+
+
+def make_loss(kind: LossKind, head: nn.Module, chunk_tokens: int) -> Loss:
+    """The sum over all tokens that count, in float32 whatever the model computes in.
+
+    Args:
+        head: the output projection. Its weight is read anew each time: shards come and go.
+        chunk_tokens: of how many tokens ``chunked`` holds the logits at once.
+    """
+    if kind == "plain":
+        return from_logits
+    if kind == "liger":
+        return _liger(head)
+
+    def chunked(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        total, weight = hidden.new_zeros((), dtype=torch.float32), _weight(head)
+        parts = zip(
+            torch.split(hidden.flatten(0, 1), chunk_tokens),
+            torch.split(labels.flatten(), chunk_tokens),
+            strict=True,
+        )
+        for tokens, theirs in parts:
+            total = total + _again_in_backward(_project, tokens, weight, theirs)
+        return total
+
+    return chunked
+
+
+def from_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    flat = logits.flatten(0, -2).float()
+    return cross_entropy(flat, labels.flatten(), ignore_index=NOT_COUNTED, reduction="sum")
+
+
+def _project(tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return from_logits(linear(tokens, weight), labels)
+
+
+def _again_in_backward(function: Callable[..., Any], *args: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
+    return found
+
+
+def _weight(head: nn.Module) -> torch.Tensor:
+    weight: torch.Tensor = head.weight  # type: ignore[assignment]
+    return weight
+
+
+def _liger(head: nn.Module) -> Loss:
+    from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
+
+    fused = LigerFusedLinearCrossEntropyLoss(ignore_index=NOT_COUNTED, reduction="sum")
+
+    def loss(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = fused(_weight(head), hidden.flatten(0, 1), labels.flatten())
+        return found
+
+    return loss
+
+
+def _has_liger(device: torch.device) -> bool:
+    return device.type == "cuda" and importlib.util.find_spec("liger_kernel") is not None

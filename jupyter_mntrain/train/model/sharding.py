@@ -1,0 +1,85 @@
+"""Weights, gradients and optimizer split over the ranks of a node, by torch's FSDP2."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+
+from jupyter_mntrain.train.model.decoder import StageModule
+
+
+class Shards:
+    """This rank's rows of each weight of its stages.
+
+    All rows are gathered before the first microbatch of a step and stay until its last one: to
+    gather them anew for each microbatch would cost more than it saves. Gradients are then added up
+    over the ranks, and each gets the mean of its rows.
+
+    Args:
+        stages: with their weights. They are split in place.
+        group: the ranks that hold the same stages.
+
+    Attributes:
+        parts: what this rank keeps, by name. They share their memory with the stages.
+    """
+
+    def __init__(
+        self, stages: Collection[StageModule], group: dist.ProcessGroup, device: torch.device
+    ) -> None:
+        self._stages = stages
+        mesh = DeviceMesh.from_group(group, device.type, mesh_dim_names=("shards",))
+        for stage in stages:
+            for index in stage.layers:
+                layer = stage.causal.model.layers[index]
+                fully_shard(layer, mesh=mesh, reshard_after_forward=False)
+            fully_shard(stage, mesh=mesh, reshard_after_forward=False)
+        self._whole = {
+            name: _as_split(one) for stage in stages for name, one in stage.weights().items()
+        }
+        self.parts = {
+            name: nn.Parameter(one.to_local().detach()) for name, one in self._whole.items()
+        }
+        place, count = dist.get_rank(group), dist.get_world_size(group)
+        self.rows = {
+            name: rows_of_shard(len(one), place, count) for name, one in self._whole.items()
+        }
+
+    def take_gradients(self) -> None:
+        """Hand those of the step to the parts."""
+        for name, one in self._whole.items():
+            if one.grad is not None:
+                self.parts[name].grad = _as_split(one.grad).to_local()
+                one.grad = None
+
+    def forget_gathered(self) -> None:
+        """Gather anew next time: the parts have changed."""
+        for stage in self._stages:
+            for module in stage.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+
+    def gather(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Whole weights, one after the other. Every rank of the group goes through all of them."""
+        self.forget_gathered()
+        for name, one in self._whole.items():
+            with torch.no_grad():
+                whole = one.full_tensor()
+            yield name, whole
+
+
+def rows_of_shard(rows: int, place: int, count: int) -> tuple[int, int]:
+    """Begin and end of what FSDP2 gives to one of so many ranks, of a tensor's first dimension."""
+    each = -(-rows // count)
+    return min(rows, place * each), min(rows, (place + 1) * each)
+
+
+def _as_split(tensor: torch.Tensor) -> DTensor:
+    if not isinstance(tensor, DTensor):
+        raise TypeError(f"torch's FSDP2 has left a {type(tensor).__name__} unsplit")
+    return tensor

@@ -1,0 +1,146 @@
+"""Where a stage's weights come from: seeded by name, or its own tensors of a directory's files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.progress import Tally
+from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+PART_BYTES = 256 << 20
+"""Read from one file before it is opened again."""
+
+
+def seeded_weights(
+    parameters: Mapping[str, torch.Tensor],
+    *,
+    seed: int,
+    deviation: float,
+    tied: bool,
+    device: torch.device,
+    tally: Tally | None = None,
+) -> dict[str, torch.Tensor]:
+    """Fresh weights that do not depend on who else holds what.
+
+    Each tensor has a generator of its own, seeded by its name, and is drawn on the CPU: any split
+    over any devices starts from the same model. Matrices are normal with ``deviation``, biases
+    zero, norms one, as transformers initialises these families.
+
+    Args:
+        tally: counts the bytes made.
+    """
+    made: dict[str, torch.Tensor] = {}
+    for name, like in parameters.items():
+        made[name] = _fresh(like, _source(name, tied=tied), seed, deviation).to(device)
+        if tally is not None:
+            tally.add(like.nbytes)
+    return made
+
+
+def load_weights(
+    directory: Path,
+    parameters: Mapping[str, torch.Tensor],
+    *,
+    device: torch.device,
+    tally: Tally | None = None,
+) -> dict[str, torch.Tensor]:
+    """Read only the named tensors from a Hugging Face directory, opening only their files.
+
+    Args:
+        tally: counts the bytes of the tensors as they are held afterwards.
+
+    Raises:
+        RecipeError: no safetensors files, a tensor missing or of another shape.
+    """
+    files = _files(directory)
+    wanted: dict[str, dict[str, str]] = {}
+    for name in parameters:
+        # A tied model's files hold the embedding only.
+        source = EMBEDDING if name == HEAD and HEAD not in files else name
+        if source not in files:
+            cause = f"model.path = {directory}: its files have no tensor {source}"
+            raise RecipeError(cause, fix="copy the whole model directory")
+        wanted.setdefault(files[source], {})[name] = source
+    loaded: dict[str, torch.Tensor] = {}
+    for file, names in wanted.items():
+        for name, tensor in _read(directory / file, names, parameters, device):
+            loaded[name] = tensor
+            if tally is not None:
+                tally.add(tensor.nbytes)
+    return loaded
+
+
+def _fresh(like: torch.Tensor, name: str, seed: int, deviation: float) -> torch.Tensor:
+    if name.endswith(".bias"):
+        return torch.zeros(like.shape, dtype=like.dtype)
+    if like.ndim == 1:
+        return torch.ones(like.shape, dtype=like.dtype)
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    return (torch.randn(like.shape, generator=generator) * deviation).to(like.dtype)
+
+
+def _source(name: str, *, tied: bool) -> str:
+    return EMBEDDING if tied and name == HEAD else name
+
+
+def _files(directory: Path) -> dict[str, str]:
+    """File of each tensor."""
+    index = directory / INDEX_FILE
+    if index.is_file():
+        weight_map: dict[str, str] = json.loads(index.read_text())["weight_map"]
+        return weight_map
+    single = directory / SINGLE_FILE
+    if single.is_file():
+        with _opened(single) as file:
+            return dict.fromkeys(file.keys(), SINGLE_FILE)
+    cause = f"model.path = {directory}: neither {SINGLE_FILE} nor {INDEX_FILE} in it"
+    raise RecipeError(cause, fix="give a directory with safetensors files")
+
+
+def _read(
+    path: Path,
+    names: Mapping[str, str],
+    parameters: Mapping[str, torch.Tensor],
+    device: torch.device,
+) -> Iterable[tuple[str, torch.Tensor]]:
+    for part in _in_parts(names, parameters):
+        # Opened anew: what was read stays in this process's memory as long as its file is mapped.
+        with _opened(path) as file:
+            for name in part:
+                tensor = file.get_tensor(names[name])
+                like = parameters[name]
+                if tensor.shape != like.shape:
+                    shapes = f"{tuple(tensor.shape)}, its config says {tuple(like.shape)}"
+                    cause = f"model.path = {path.parent}: {names[name]} is {shapes}"
+                    raise RecipeError(cause, fix="use config.json and weights of the same model")
+                # What fits as it is stays a part of the file, until somebody writes to it.
+                yield name, tensor.to(device=device, dtype=like.dtype)
+
+
+def _in_parts(names: Iterable[str], parameters: Mapping[str, torch.Tensor]) -> Iterable[list[str]]:
+    part: list[str] = []
+    for name in names:
+        part.append(name)
+        if sum(parameters[one].nbytes for one in part) >= PART_BYTES:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _opened(path: Path) -> safe_open:
+    try:
+        return safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as error:
+        cause = f"model.path = {path.parent}: {path.name} cannot be read: {error}"
+        raise RecipeError(cause, fix="copy the file again") from None

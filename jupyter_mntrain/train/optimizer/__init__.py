@@ -1,0 +1,1 @@
+"""Optimizers: algorithms, precision of weights, and updates fused into the backward pass."""

@@ -1,0 +1,116 @@
+"""The kinds of optimizers: torch's own and torchao's, and what each remembers of a parameter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.memory import quantised_block
+from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
+
+ADAFACTOR_EPSILON = (1e-15, 1e-3)
+"""The first one's square is added to squares: the 1e-30 of arXiv 1804.04235, as is the other."""
+
+_COMPILERS = ("g++", "clang++", "c++")
+
+
+def refuse_missing(section: OptimizerSection) -> None:
+    """Refuse what this node lacks.
+
+    Raises:
+        RecipeError: no torchao, or no compiler for it.
+    """
+    if section.kind in {"adamw", "adafactor"}:
+        return
+    shown = f'optimizer.kind = "{section.kind}"'
+    if importlib.util.find_spec("torchao") is None:
+        cause = f"{shown}: torchao is not installed"
+        raise RecipeError(cause, fix="install jupyter-mntrain[memory] on every node")
+    if not any(shutil.which(one) for one in (os.environ.get("CXX", ""), *_COMPILERS)):
+        cause = f"{shown}: torchao compiles its step, and there is no C++ compiler"
+        raise RecipeError(cause, fix='install g++ on every node, or use "adamw" or "adafactor"')
+
+
+def make_optimizer(
+    section: OptimizerSection, parameters: Sequence[nn.Parameter]
+) -> torch.optim.Optimizer:
+    """Over parameters of which the vectors are not decayed.
+
+    Norms and biases are vectors: pulling a norm's weight to zero is no regulariser.
+    """
+    groups: list[dict[str, Any]] = [
+        {"params": members, "weight_decay": decay}
+        for members, decay in (
+            ([p for p in parameters if p.ndim > 1], section.weight_decay),
+            ([p for p in parameters if p.ndim <= 1], 0.0),
+        )
+        if members
+    ]
+    rate = section.learning_rate
+    if section.kind == "adafactor":
+        return torch.optim.Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON)
+    adam: dict[str, Any] = {"lr": rate, "betas": section.betas, "eps": section.epsilon}
+    if section.kind == "adamw":
+        return torch.optim.AdamW(groups, **adam, fused=True)
+    from torchao.optim import AdamW4bit, AdamW8bit
+
+    quantised: torch.optim.Optimizer = (
+        AdamW8bit(groups, **adam) if section.kind == "adamw-8bit" else AdamW4bit(groups, **adam)
+    )
+    return quantised
+
+
+def first_state(
+    kind: OptimizerKind, target: torch.Tensor, averages: torch.dtype
+) -> dict[str, torch.Tensor]:
+    """What an optimizer of this kind knows of a parameter before the first step.
+
+    They would make it themselves, later: a run that goes on needs to know what to load, and a
+    person how many bytes it will take.
+
+    Args:
+        target: what is updated.
+        averages: what AdamW keeps its averages in, unless it quantises them.
+    """
+    match kind:
+        case "adafactor":
+            return _adafactor_state(target)
+        case "adamw":
+            step = torch.zeros((), device=target.device)
+            zeros = (torch.zeros_like(target, dtype=averages) for _ in range(2))
+        case _:
+            step = torch.zeros(())
+            zeros = (_quantised_zeros(kind, target, is_signed=signed) for signed in (True, False))
+    return {"step": step, "exp_avg": next(zeros), "exp_avg_sq": next(zeros)}
+
+
+def _adafactor_state(target: torch.Tensor) -> dict[str, torch.Tensor]:
+    state = {"step": torch.zeros(())}
+    if target.ndim <= 1:
+        return state | {"variance": torch.zeros_like(target)}
+    *others, rows, columns = target.shape
+    return state | {
+        "row_var": target.new_zeros((*others, rows, 1)),
+        "col_var": target.new_zeros((*others, 1, columns)),
+    }
+
+
+def _quantised_zeros(kind: OptimizerKind, target: torch.Tensor, *, is_signed: bool) -> torch.Tensor:
+    from torchao.optim.subclass_4bit import OptimState4bit
+    from torchao.optim.subclass_8bit import OptimState8bit
+
+    block = quantised_block(kind, target.numel())
+    if block is None:
+        return torch.zeros_like(target)
+    quantised = OptimState8bit if kind == "adamw-8bit" else OptimState4bit
+    zeros: torch.Tensor = quantised.zeros(
+        target.shape, is_signed, block, target.device, dtype=target.dtype
+    )
+    return zeros

@@ -1,0 +1,1 @@
+"""The pipeline: stages, schedules, replicas and link timing."""

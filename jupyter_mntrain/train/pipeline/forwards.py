@@ -1,0 +1,169 @@
+"""What stages compute forward alone: the loss of held-out text, and the next token of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.model.decoder import StageModule
+from jupyter_mntrain.train.model.losses import Loss
+from jupyter_mntrain.train.model.stages import make_stages
+from jupyter_mntrain.train.pipeline.runtime import make_forward_only
+from jupyter_mntrain.train.world import Groups
+
+
+class Forwards:
+    """Runs a rank's stages forward, under any schedule, and leaves gradients as they are.
+
+    It has torch's stages of its own over the same modules: what trains knows nothing of it.
+
+    Args:
+        groups: the ranks of this pipeline, and of its replicas.
+        modules: this rank's stages by index.
+        renew: called before anything is computed, since weights may have changed.
+        loss: the sum over the tokens of a microbatch.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        config: Any,
+        layout: Layout,
+        groups: Groups,
+        modules: Mapping[int, StageModule],
+        *,
+        renew: Callable[[], None],
+        loss: Loss,
+    ) -> None:
+        self._recipe = recipe
+        self._config = config
+        self._layout = layout
+        self._groups = groups
+        self._world = groups.pipeline
+        self._modules = modules
+        self._renew = renew
+        self._loss = loss
+        self._evaluator: Any = None
+        self._sampler: Any = None
+
+    def evaluate(self, batch: Batch, progress: Progress = unwatched) -> float:
+        """The sum of the losses of some sequences, on the ranks of last stages; zero elsewhere.
+
+        Every rank calls it with the same batch, of which each pipeline takes its share.
+
+        Args:
+            batch: any number of sequences.
+            progress: hears how far it is.
+        """
+        count, size = self._recipe.pipeline.microbatches, self._recipe.microbatch_size
+        grid, each = self._groups.grid, count * size
+        # As many rounds on every rank: shards gather their weights together in each.
+        rounds = -(-len(batch) // (each * grid.width))
+        batch = batch.share(grid.part_of(self._groups.rank), grid.width)
+        tally = Tally(progress, "evaluating", len(batch), "sequences")
+        if self._evaluator is None:
+            shape = (size, self._recipe.data.sequence_length)
+            self._evaluator = self._runtime(shape, count, self._loss)
+        total = 0.0
+        with self._not_training():
+            for part in batch.parts(each, at_least=rounds):
+                filled = part.filled(each).to(self._world.device)
+                losses = run(self._evaluator.eval, self._modules, filled)
+                total += sum(loss.item() for loss in losses)
+                tally.add(len(part))
+        tally.end()
+        return total
+
+    def likeliest(self, ids: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """The likeliest next token of some texts, the same on every rank: (b,), on the CPU.
+
+        Every rank calls it with the same texts, and always with the same shape.
+
+        Args:
+            ids: (b, T); what stands behind a text does not matter.
+            last: (b,), the place of each text's last token.
+        """
+        device = self._world.device
+        ids, last = ids.to(device), last.to(device)
+        if self._sampler is None:
+            self._sampler = self._runtime((ids.shape[0], ids.shape[1]), 1, self._choose)
+        positions = torch.arange(ids.shape[1], device=device).expand_as(ids)
+        texts = Batch(ids, last, positions, len(last))
+        with self._not_training(), _as_written(self._recipe):
+            chosen = run(self._sampler.eval, self._modules, texts)
+        found = chosen[0] if chosen else torch.empty_like(last)
+        source = self._world.in_job(self._layout.last_rank)
+        dist.broadcast(found, source, group=self._world.group)
+        return found.cpu()
+
+    def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """Of what the last stage hands out, (b, T, d) or (b, T, V): ids, (b,)."""
+        module = self._modules[self._layout.last_stage]
+        here = output[torch.arange(len(last), device=last.device), last]
+        logits = module.causal.lm_head(here) if module.leaves_head else here
+        return logits.float().argmax(-1)
+
+    def _runtime(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:
+        """Of microbatches of a shape: sequences, and their length."""
+        stages = make_stages(
+            self._recipe,
+            self._config,
+            self._layout,
+            self._world,
+            self._modules,
+            shape,
+            trains=False,
+        )
+        return make_forward_only(
+            stages,
+            [self._layout.stages_of(rank) for rank in range(self._world.size)],
+            microbatches,
+            loss,
+        )
+
+    @contextmanager
+    def _not_training(self) -> Iterator[None]:
+        self._renew()
+        for module in self._modules.values():
+            module.eval()
+        with torch.no_grad():
+            yield
+        for module in self._modules.values():
+            module.train()
+
+
+def run(
+    schedule: Callable[..., Any], modules: Mapping[int, StageModule], batch: Batch
+) -> list[torch.Tensor]:
+    """Call a schedule of torch's with what the rank of these stages has for it.
+
+    Args:
+        batch: its labels are what the loss is handed; of any shape that begins with a sequence's.
+
+    Returns:
+        The loss of each microbatch, where the last stage is; none elsewhere.
+    """
+    has_last = any(module.last for module in modules.values())
+    losses: list[torch.Tensor] | None = [] if has_last else None
+    schedule(
+        *((batch.inputs,) if any(module.first for module in modules.values()) else ()),
+        target=batch.labels if has_last else None,
+        losses=losses,
+        # On every rank: without them gradients are wrong, silently (measured).
+        position_ids=batch.positions,
+        return_outputs=False,
+    )
+    return losses or []
+
+
+def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
+    """Compiled for one more shape, layers would be compiled for any shape from then on."""
+    return torch.compiler.set_stance("force_eager") if recipe.memory.compile else nullcontext()

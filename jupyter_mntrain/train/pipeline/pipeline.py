@@ -1,0 +1,277 @@
+"""This rank's stages and the schedule that drives them: one batch in, gradients and loss out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.memory import StageShape
+from jupyter_mntrain.recipe.schedules import in_flight
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, StageModule
+from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
+from jupyter_mntrain.train.model.offloading import Offload
+from jupyter_mntrain.train.model.sharding import Shards
+from jupyter_mntrain.train.model.stages import DTYPES, make_stages
+from jupyter_mntrain.train.pipeline.forwards import Forwards, run
+from jupyter_mntrain.train.pipeline.link_timing import measure_links
+from jupyter_mntrain.train.pipeline.replicas import add_up
+from jupyter_mntrain.train.pipeline.runtime import (
+    RuntimeChangedError,
+    make_eager,
+    make_schedule,
+    most_held,
+)
+from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
+from jupyter_mntrain.train.world import Groups
+
+
+class Pipeline:
+    """Runs a recipe's schedule over the stages of this rank.
+
+    Args:
+        groups: the ranks of this pipeline, and of its replicas.
+        modules: from :func:`~jupyter_mntrain.train.model.stages.build_modules`.
+        meter: told of every second computed and every byte exchanged, once attached.
+
+    Attributes:
+        forwards: the same stages, forward alone.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        config: Any,
+        layout: Layout,
+        groups: Groups,
+        modules: Mapping[int, StageModule],
+        meter: StageMeter,
+    ) -> None:
+        self._recipe = recipe
+        self._layout = layout
+        self._groups = groups
+        self._world = groups.pipeline
+        self._meter = meter
+        self._modules = modules
+        self._shards = (
+            Shards(modules.values(), groups.shards, groups.pipeline.device)
+            if groups.shards is not None
+            else None
+        )
+        self._config = config
+        self._is_tied = bool(config.tie_word_embeddings)
+        self._hidden_size = int(config.hidden_size)
+        self._has_first = 0 in modules
+        self._has_last = layout.last_stage in modules
+        shape = (recipe.microbatch_size, recipe.data.sequence_length)
+        self._stages = make_stages(recipe, config, layout, self._world, modules, shape)
+        self._sum_of_losses = self._make_loss()
+        self._timed_loss = self._sum_of_losses
+        self.forwards = Forwards(
+            recipe,
+            config,
+            layout,
+            groups,
+            modules,
+            renew=self._renew,
+            loss=self._sum_of_losses,
+        )
+        self._counted = 1.0
+        """Tokens of the step under way whose loss counts."""
+        self.note = ""
+        """What a person should know of the schedule."""
+        given, stages = recipe.pipeline.in_flight, len(layout.stages)
+        # Of 1F1B, until the links are known.
+        self._ahead = tuple(range(stages, 0, -1)) if given == "auto" else given
+        self._schedule = self._make_schedule()
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """What this rank updates, by the name in the whole model: of shards, its :meth:`rows`."""
+        if self._shards is not None:
+            return self._shards.parts
+        stages = self._modules.values()
+        return {name: value for stage in stages for name, value in stage.weights().items()}
+
+    def counted_once(self) -> dict[str, nn.Parameter]:
+        """Parameters whose gradient this rank adds to the global norm: a tied copy only once."""
+        return {k: v for k, v in self.parameters().items() if not (self._is_tied and k == HEAD)}
+
+    def rows(self) -> dict[str, tuple[int, int]]:
+        """Begin and end of what this rank has of a parameter's rows, where it has not all."""
+        return {} if self._shards is None else self._shards.rows
+
+    def written_once(self) -> dict[str, torch.Tensor]:
+        """Whole parameters that this rank writes, when all together write the model."""
+        once = self.counted_once()
+        is_first = self._groups.grid.part_of(self._groups.rank) == 0
+        if self._shards is None:
+            return {**once} if is_first else {}
+        gathered = ((name, one) for name, one in self._shards.gather() if name in once)
+        # To the host, one by one: a GPU need not have room for all of them.
+        return {name: one.cpu() for name, one in gathered if is_first}
+
+    def neighbours(self) -> tuple[int, ...]:
+        """Ranks of the job that this one exchanges activations or gradients with, ascending."""
+        grid, rank = self._groups.grid, self._groups.rank
+        beside = self._layout.neighbours(self._world.rank, tied=self._is_tied)
+        ring = {*grid.ring_of(rank)} - {rank}
+        return tuple(sorted({*map(self._world.in_job, beside), *ring}))
+
+    def stage_shapes(self) -> list[StageShape]:
+        """What the memory of this rank depends on, with microbatches in flight as of now."""
+        indices = list(self._modules)
+        count = self._recipe.pipeline.microbatches
+        held = most_held(self._schedule, self._world.rank, indices, count)
+        return [
+            StageShape(
+                parameters=tuple(tuple(one.shape) for one in module.weights().values()),
+                layers=len(module.layers),
+                has_first=module.first,
+                has_last=module.last,
+                in_flight=waiting,
+                loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
+                offloads=isinstance(module.keeping, Offload),
+                norms_heads=any(name.endswith("q_norm.weight") for name in module.weights()),
+            )
+            for module, waiting in zip(self._modules.values(), held, strict=True)
+        ]
+
+    def measure(self, *, is_on: bool = True) -> None:
+        """Attach the meter to the stages, or take it off."""
+        for stage in self._stages:
+            StageMeter.detach(stage)
+            if is_on:
+                self._meter.attach(stage)
+        self._timed_loss = self._meter.timed(self._sum_of_losses) if is_on else self._sum_of_losses
+
+    def forward_backward(self, batch: Batch) -> torch.Tensor:
+        """Add the gradients of this pipeline's share of one optimiser step's batch.
+
+        Args:
+            batch: the whole, the same on every rank.
+
+        Returns:
+            This pipeline's part of the mean loss per token that counts, on the rank of its last
+            stage, zero elsewhere: a scalar.
+        """
+        total = torch.zeros((), device=self._world.device)
+        grid = self._groups.grid
+        # FSDP2 takes the mean of the gradients of its ranks, where we want the sum.
+        self._counted = max(1, batch.counted) / grid.shards
+        mine = batch.share(grid.part_of(self._groups.rank), grid.width)
+        self._renew()
+        for part in mine.parts(len(mine) // self._recipe.train.accumulation):
+            here = part.to(self._world.device)
+            for loss in run(self._schedule.step, self._modules, here):
+                total += loss.detach()
+        return total / grid.shards
+
+    def share_gradients(self) -> None:
+        """Add up what others have of the same gradients; all get the sum."""
+        if self._shards is not None:
+            self._shards.take_gradients()
+        self._add_up_over_replicas()
+        # Afterwards: the replicas' sums are the same to the last bit, so the copies stay equal.
+        self._share_tied_gradient()
+
+    def _renew(self) -> None:
+        """Before anything is computed: the optimizer knows nothing of what was gathered."""
+        if self._shards is not None:
+            self._shards.forget_gathered()
+
+    def _add_up_over_replicas(self) -> None:
+        if self._groups.replicas is None:
+            return
+        gradients = [one.grad for one in self.parameters().values() if one.grad is not None]
+        before, after = self._groups.grid.ring_of(self._groups.rank)
+        size = add_up(gradients, self._groups.replicas)
+        self._meter.passed_on(size, sent_to=after, received_from=before)
+
+    def _share_tied_gradient(self) -> None:
+        """Of the two copies of a tied embedding."""
+        peer = self._layout.tied_peer(self._world.rank)
+        if self._is_tied and self._has_first and self._has_last:
+            self._share_with_ourselves()
+        if not self._is_tied or peer is None:
+            return
+        mine = self.parameters()[EMBEDDING if self._has_first else HEAD].grad
+        assert mine is not None  # noqa: S101
+        theirs = torch.empty_like(mine)
+        peer = self._world.in_job(peer)
+        exchange = [
+            dist.P2POp(dist.isend, mine, peer, self._world.group),
+            dist.P2POp(dist.irecv, theirs, peer, self._world.group),
+        ]
+        for work in dist.batch_isend_irecv(exchange):
+            work.wait()
+        # a + b is b + a to the last bit, so the copies stay equal.
+        mine += theirs
+        self._meter.exchanged(peer, mine.nbytes)
+
+    def _share_with_ourselves(self) -> None:
+        """Where the first and the last stage are both here, as in a V."""
+        known = self.parameters()
+        if HEAD not in known:
+            return  # one stage alone has one copy
+        first, last = known[EMBEDDING].grad, known[HEAD].grad
+        assert first is not None and last is not None  # noqa: S101, PT018
+        first += last
+        last.copy_(first)
+
+    def send_ahead(self, compute_s: float) -> str | None:
+        """Have every stage send as many microbatches ahead as its link needs; what to say of it.
+
+        Every rank calls it, once, between two steps. Nothing but the time of a step changes.
+
+        Args:
+            compute_s: of this rank's stage in a step.
+        """
+        section, world = self._recipe.pipeline, self._world
+        is_eager = section.schedule == "eager-1f1b" and not self.note
+        if not is_eager or section.in_flight != "auto" or world.size == 1:
+            return None
+        each_s = compute_s / (section.microbatches * self._recipe.train.accumulation)
+        sample = torch.empty(
+            (self._recipe.microbatch_size, self._recipe.data.sequence_length, self._hidden_size),
+            dtype=DTYPES[self._recipe.model.dtype],
+            device=world.device,
+        )
+        links = measure_links(world, sample, each_s, self._ahead[world.rank], section.microbatches)
+        if not any(links.transfer_s):
+            return None
+        ahead = in_flight(links.compute_s, links.transfer_s, section.microbatches, links.most)
+        if ahead != self._ahead:
+            self._ahead = ahead
+            self._schedule = self._make_schedule()
+        return (
+            f"pipeline: {', '.join(map(str, ahead))} microbatches in flight; computing one takes "
+            f"{max(links.compute_s) * 1e3:.0f} ms, sending one there and back "
+            f"{max(links.transfer_s) * 1e3:.0f} ms"
+        )
+
+    def _make_loss(self) -> Loss:
+        last = self._modules.get(self._layout.last_stage)
+        if last is None:
+            return from_logits  # nobody asks for it
+        kind = choose_loss(self._recipe, self._config.vocab_size, self._world.device)
+        return make_loss(kind, last.causal.lm_head, self._recipe.memory.chunk_tokens)
+
+    def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """This microbatch's part of the mean over all tokens that count in the optimiser step."""
+        return self._timed_loss(output, labels) / self._counted
+
+    def _make_schedule(self) -> Any:
+        count, name = self._recipe.pipeline.microbatches, self._recipe.pipeline.schedule
+        if name == "eager-1f1b" and len(self._layout.stages) > 1:
+            try:
+                return make_eager(self._stages[0], self._ahead, count, self._loss)
+            except RuntimeChangedError as error:
+                self.note = f"this torch knows no eager 1F1B ({error}): 1f1b is taken instead"
+                name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
+        return make_schedule(name, self._stages, count, self._loss)

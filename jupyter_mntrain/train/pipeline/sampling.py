@@ -1,0 +1,141 @@
+"""What the model writes while it is trained: the likeliest token, again and again.
+
+Without a cache: each token takes a forward pass of all that stands before it, through all stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.pipeline.forwards import Forwards
+
+SHOWN_CHARACTERS = 40
+"""Of a prompt, in an error of one line."""
+
+
+class Prompt(NamedTuple):
+    """What the model goes on from.
+
+    Args:
+        text: as the recipe has it.
+        ids: of the text; for chat, of the conversation up to where the answer begins.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+
+
+def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[Prompt, ...]:
+    """The recipe's prompts, as the model meets text in training.
+
+    Args:
+        vocabulary_size: of the model.
+
+    Raises:
+        RecipeError: a prompt is too long, or the model or the chat template does not know it.
+    """
+    writer = ChatWriter(tokens.tokenizer, tokens.template, answers_only=False)
+    found = []
+    for number, text in enumerate(recipe.evaluation.prompts):
+        where = f"evaluation.prompts[{number}]"
+        written = writer.asks(text, where) if recipe.data.format == "chat" else text
+        ids = tuple(tokens.tokenizer(written, add_special_tokens=False).input_ids)
+        _check(ids, recipe, vocabulary_size, f"{where}, {text[:SHOWN_CHARACTERS]!r}")
+        found.append(Prompt(text, ids))
+    return tuple(found)
+
+
+def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str) -> None:
+    most, length = recipe.evaluation.prompt_tokens, recipe.data.sequence_length
+    if not ids or max(ids) >= vocabulary_size:
+        cause = f"{where}: the model has no tokens for it"
+        raise RecipeError(cause, fix="ask something else")
+    if len(ids) + most > length:
+        room = length - len(ids)
+        cause = f"{where}: with prompt_tokens = {most} that comes to {len(ids) + most} tokens,"
+        fix = f"use prompt_tokens = {room}" if room > 0 else "shorten it, or use longer sequences"
+        raise RecipeError(f"{cause} more than data.sequence_length = {length}", fix=fix)
+
+
+class Sampler:
+    """Has the model go on from each prompt. Changes neither weights nor any random state.
+
+    Args:
+        forwards: of the model.
+        prompts: the same on every rank.
+        tokens: whose tokenizer decodes what is written.
+        ends: ids that end a text.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        forwards: Forwards,
+        prompts: Sequence[Prompt],
+        tokens: Tokens,
+        ends: frozenset[int],
+    ) -> None:
+        self._forwards = forwards
+        self._tokenizer = tokens.tokenizer
+        self._ends = ends
+        self._most = recipe.evaluation.prompt_tokens
+        self.prompts = tuple(prompts)
+        self._width = max((len(one.ids) for one in prompts), default=0) + self._most
+        # No more tokens at once than a microbatch has: training has the memory for those.
+        at_once = recipe.microbatch_size * recipe.data.sequence_length // self._width
+        self._rows = max(1, min(len(prompts), at_once))
+
+    def write(self, progress: Progress = unwatched) -> tuple[str, ...]:
+        """A text for each prompt, on every rank. Every rank calls it.
+
+        Args:
+            progress: hears how far it is.
+        """
+        groups = range(0, len(self.prompts), self._rows)
+        tally = Tally(progress, "writing samples", len(groups) * self._most, "tokens")
+        written: list[list[int]] = []
+        for begin in groups:
+            written += self._go_on(self.prompts[begin : begin + self._rows], tally)
+        tally.end()
+        return tuple(str(self._tokenizer.decode(ids, skip_special_tokens=True)) for ids in written)
+
+    def _go_on(self, prompts: Sequence[Prompt], tally: Tally) -> list[list[int]]:
+        """The new ids of each."""
+        # Padding stands behind the text, where nothing before it looks.
+        ids = torch.zeros((self._rows, self._width), dtype=torch.int64)
+        last = torch.zeros(self._rows, dtype=torch.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt.ids)] = torch.tensor(prompt.ids)
+            last[row] = len(prompt.ids) - 1
+        written: list[list[int]] = [[] for _ in prompts]
+        unfinished = set(range(len(prompts)))
+        for _ in range(self._most):
+            chosen = self._forwards.likeliest(ids, last).tolist()
+            tally.add(1)
+            unfinished = {row for row in unfinished if chosen[row] not in self._ends}
+            if not unfinished:
+                break
+            for row in unfinished:
+                written[row].append(chosen[row])
+                last[row] += 1
+                ids[row, last[row]] = chosen[row]
+        return written
+
+
+def ends_of(eos_token_id: int | Sequence[int] | None, tokens: Tokens) -> frozenset[int]:
+    """Ids that end a text.
+
+    Args:
+        eos_token_id: as a model's config has it.
+    """
+    named = eos_token_id if isinstance(eos_token_id, Sequence) else [eos_token_id]
+    known = [*named, tokens.tokenizer.eos_token_id]
+    return frozenset(one for one in known if one is not None)

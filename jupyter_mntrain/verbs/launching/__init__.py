@@ -1,0 +1,1 @@
+"""Verbs that start jobs: launch, dry-run, export, recipes, generate."""

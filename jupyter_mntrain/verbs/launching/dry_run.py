@@ -1,0 +1,43 @@
+"""What would run, and what it would take, without starting anything."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.workload.built import Built
+from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
+
+
+def dry_run_outcome(built: Built) -> Outcome:
+    spec, recipe = built.spec, built.workload.recipe
+    commands = built.cluster.dry_run(spec)
+    data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
+    shown = [dry_run_text(commands, spec)]
+    if recipe is not None:
+        memory = built.memory()
+        data["memory"] = memory_data(memory)
+        shown.insert(0, Group(memory_text(memory, recipe), Text()))
+    return Outcome(Group(*shown), data)
+
+
+def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
+    """Shell that a person could paste on each node, in node-rank order."""
+    parts = []
+    for command in commands:
+        text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")
+        text.append(f"cd {shlex.quote(command.directory)}\n", style="default")
+        for name, value in sorted(command.environment.items()):
+            text.append(f"export {name}={shlex.quote(value)}\n", style="default")
+        text.append(shlex.join(command.argv), style="default")
+        parts += [text, Text()]
+    files = ", ".join(spec.files) or "none"
+    parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
+    return Group(*parts)

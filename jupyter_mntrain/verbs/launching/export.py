@@ -1,0 +1,97 @@
+"""``export``: a job as a file that can be kept, sent to somebody and launched again."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
+from rich.text import Text
+
+from jupyter_mntrain.launch.spec_file import secret_names, write_spec
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.reach import find_job
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.jobs import job_argument
+
+OWNER_ONLY = 0o600
+ALL_MAY_READ = 0o666
+"""Less what the umask takes away."""
+
+
+class Verbatim:
+    """Text as it is: a tab stays a tab, so that a redirected export is the file itself."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self._text)
+
+
+class Export(Verb):
+    name = "export"
+    help = "a job as a file: recipe, script, nodes, options; launch takes it"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.argument(
+            "file",
+            nargs="?",
+            metavar="FILE",
+            completes="file",
+            help="where to write it; default: only show it",
+        )
+        parser.option("--force", action="store_true", help="write over a file that is there")
+        parser.option(
+            "--with-secrets",
+            action="store_true",
+            help="also variables whose names look like secrets (TOKEN, KEY, PASSWORD, SECRET)",
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_job(context, args)
+        view = job.view()
+        secrets = secret_names(view.spec)
+        left_out = () if args.with_secrets else secrets
+        text = write_spec(
+            view.spec,
+            job_id=job.id,
+            submitted_s=view.attempt.submitted_s,
+            with_secrets=args.with_secrets,
+        )
+        data = {"job_id": job.id, "file": args.file, "left_out": list(left_out), "text": text}
+        if args.file is None:
+            return Outcome(Verbatim(text), data, job=job)
+        mode = OWNER_ONLY if secrets and args.with_secrets else ALL_MAY_READ
+        path = context.directory / Path(args.file).expanduser()
+        _write(path, args.file, text, mode, may_replace=args.force)
+        said = Text.assemble(
+            (job.id, "bold"),
+            f" written to {args.file}; launch it again: {context.program} launch {args.file}",
+        )
+        if left_out:
+            said.append(f"\n⚠ left out, they look like secrets: {', '.join(left_out)}", "yellow")
+            said.append("\n  give them with --env NAME=VALUE, or export --with-secrets", "dim")
+        return Outcome(said, data, job=job)
+
+
+def _write(path: Path, shown: str, text: str, mode: int, *, may_replace: bool) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if may_replace else os.O_EXCL)
+    try:
+        with open(os.open(path, flags, mode), "wb") as file:  # noqa: PTH123  # mode from the start
+            if mode == OWNER_ONLY:
+                os.fchmod(file.fileno(), mode)  # one that was there keeps its own otherwise
+            file.write(text.encode())
+    except FileExistsError:
+        raise SpecError(
+            f"{shown}: is there already", fix="choose another name, or write over it with --force"
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"{shown}: cannot be written: {error.strerror}", fix="choose another place"
+        ) from None

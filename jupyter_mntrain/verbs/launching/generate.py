@@ -1,0 +1,112 @@
+"""``generate``: what a job's newest checkpoint makes of a text."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Group
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.launch import submitter
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.reach import find_job
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.workload.workload import RECIPE_FILE, TRAINER
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+GENERATOR = f"{TRAINER}.generate"
+READ_WITHIN_S = 10.0
+"""What a job wrote, once it has ended."""
+
+
+class Generate(Verb):
+    name = "generate"
+    help = "what the newest checkpoint of a job makes of a text, also while it runs"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("job", metavar="JOB", completes="job", help="its id, or its beginning")
+        parser.argument("prompt", metavar="TEXT", help="to go on from, in quotes")
+        parser.option("--chat", action="store_true", help="TEXT is the user's turn in a chat")
+        parser.option(
+            "--tokens", type=int, default=100, metavar="N", help="at most so many new ones (100)"
+        )
+        parser.option(
+            "--temperature",
+            type=float,
+            default=0.8,
+            metavar="T",
+            help="0 always takes the likeliest token (0.8)",
+        )
+        parser.option("--seed", type=int, default=0, metavar="N", help="another one, another text")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        _refuse(args)
+        job = find_job(context, args)
+        spec = generating_spec(job.id, job.view(), args)
+        cluster = context.cluster(args)
+        with context.screen.progress() as progress:
+            made = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
+            view = made.wait(progress=progress)
+            texts = made.wait_for_history(READ_WITHIN_S).texts
+        if not texts:
+            return _nothing(context, made, view)
+        said = texts[-1]
+        data = msgspec.to_builtins(said) | {"job_id": job.id}
+        heading = Text(f"{job.id}, step {said.step}", style="dim")
+        shown = Text.assemble((f"{said.prompt}", "bold"), "\n" if args.chat else "", said.text)
+        return Outcome(Group(heading, shown), data, job=job)
+
+
+def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
+    """One process on each of the job's nodes, without a GPU: those may be in use.
+
+    Raises:
+        SpecError: the job does not run the built-in trainer.
+    """
+    spec = view.spec
+    if spec.entry[:3] != ("-m", TRAINER, RECIPE_FILE):
+        raise SpecError(
+            f"job {job_id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in trainer",
+            fix="load what its script saves",
+        )
+    wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
+    wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
+    changes = spec.entry[3:]
+    return JobSpec(
+        entry=("-m", GENERATOR, *changes, *wishes, "--", job_id, RECIPE_FILE, args.prompt),
+        participants=tuple(
+            Participant(node=place.node_id, nproc=1, interface=place.interface)
+            for place in view.attempt.placements
+        ),
+        name=f"generate {job_id}",
+        files={RECIPE_FILE: spec.files[RECIPE_FILE]},
+        environment=spec.environment,
+        mixed_versions=spec.mixed_versions,
+    )
+
+
+def _refuse(args: Namespace) -> None:
+    if args.tokens < 1:
+        raise SpecError(f"--tokens {args.tokens}: that is no text", fix="give at least 1")
+    if not 0 <= args.temperature <= 10:
+        raise SpecError(f"--temperature {args.temperature:g} is not from 0 to 10", fix="try 0.8")
+    if not args.prompt.strip():
+        raise SpecError("there is no text to go on from", fix='give one: "Once upon a time"')
+
+
+def _nothing(context: Context, job: Job, view: JobView) -> Outcome:
+    cause = view.cause
+    text = Text.assemble(("✗ ", "red"), "nothing was generated: ")
+    text.append(cause.summary if cause is not None else f"{job.id} is {view.state}")
+    if cause is not None and cause.fix:
+        text.append(f"\nFix: {cause.fix}")
+    text.append(f"\nAll it said: {context.program} logs {job.id}", "dim")
+    data = {"job_id": job.id, "state": view.state, "cause": cause.summary if cause else None}
+    return Outcome(text, data, exit_code=1, job=job)

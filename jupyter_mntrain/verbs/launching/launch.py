@@ -1,0 +1,371 @@
+"""``launch`` and ``dry-run``: the same spec, started or only shown."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.plan.members import parse_member
+from jupyter_mntrain.plan.rates import parse_bit_rate
+from jupyter_mntrain.recipe.builtin import built_in
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching.stored_job import Saved, find_saved, refuse_gone
+from jupyter_mntrain.verbs.parser import Parser, typed
+from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.following import follow
+from jupyter_mntrain.workload.built import Built
+from jupyter_mntrain.workload.memory_fit import memory_note
+from jupyter_mntrain.workload.slow_links import slow_link_note
+from jupyter_mntrain.workload.workload import (
+    Workload,
+    from_built_in,
+    from_cell,
+    from_path,
+    from_spec,
+    read_files,
+)
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job, Progress
+
+HIGHEST_PORT = 65535
+MOST_RESTARTS = 1000
+HIGHEST_PRIORITY = 1000
+
+
+class Launch(Verb):
+    name = "launch"
+    help = "start a recipe, a script or an exported job on all participants, or on none"
+    takes_cell = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        spec_options(parser)
+        parser.option(
+            "--dry-run", action="store_true", help="only show the command and environment per node"
+        )
+        parser.option(
+            "--wait",
+            action="store_true",
+            help="return when the job has ended; exit code 0 only if every rank succeeded",
+        )
+        parser.option("--detach", action="store_true", help="start and show nothing")
+        parser.option(
+            "--queue",
+            action="store_true",
+            help="leave it with the nodes: it starts when it can have all it needs, also when "
+            "nobody is there; until then it is pending and holds nothing",
+        )
+        variable_option(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.wait and args.detach:
+            raise SpecError("--wait and --detach: one waits, the other does not", fix="keep one")
+        refuse_variable(context, args)
+        built = build_spec(context, args)
+        if args.dry_run:
+            return dry_run_outcome(built)
+        memory = built.memory()
+        with context.screen.progress() as progress:
+            job = start(context, built, progress, waits=args.queue)
+        workload = built.workload
+        context.screen.say(started_line(job, workload))
+        infos = [view.info for view in built.cluster.nodes() if view.info]
+        told = (slow_link_note(infos, job.view().attempt.placements), memory_note(memory or ()))
+        notes = [note for note in told if note]
+        for note in notes:
+            context.screen.say(Text(f"! {note}", style="yellow"))
+        if args.wait:
+            return follow(context, args, job)
+        if not args.detach and context.screen.in_background:
+            context.screen.show(job)
+            return Outcome(data=started_data(job, notes), job=job)
+        hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
+        return Outcome(hint, started_data(job, notes), job=job)
+
+
+class DryRun(Verb):
+    name = "dry-run"
+    help = "the exact command and environment of every node, nothing is started"
+    takes_cell = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        spec_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        built = build_spec(context, args)
+        return dry_run_outcome(built)
+
+
+def spec_options(parser: Parser) -> None:
+    """What describes a job."""
+    parser.argument(
+        "target",
+        nargs="?",
+        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
+        completes="recipe",
+        help="what to run: a recipe, a script, an exported job file, a job once more by its id, or "
+        "a recipe that comes with mntrain by its name (see: recipes); arguments of a script go "
+        "after --",
+    )
+    parser.option(
+        "--member",
+        "-m",
+        action="append",
+        default=[],
+        metavar="HOST:N[:IFACE]",
+        completes="member",
+        help="a node, its number of processes (or its GPUs by id: HOST:gpu0,2), its interface; "
+        "repeatable, in rank order; none = every node with all idle GPUs, or one process each",
+    )
+    parser.option(
+        "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"
+    )
+    parser.option(
+        "--port",
+        type=typed(_port),
+        metavar="PORT",
+        help="rendezvous port on the head; default: free",
+    )
+    parser.option(
+        "--env",
+        "-e",
+        action="append",
+        default=[],
+        type=typed(_variable),
+        metavar="K=V",
+        help="added to every rank's environment; repeatable",
+    )
+    parser.option(
+        "--torchrun",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="passed on to torchrun, --torchrun=--ARG; repeatable",
+    )
+    parser.option(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
+        completes="field",
+        help="change a field of the recipe; repeatable",
+    )
+    parser.option(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        completes="file",
+        help="a further small text file for every node's working directory; repeatable",
+    )
+    parser.option(
+        "--restarts",
+        type=typed(_count),
+        metavar="N",
+        help="if it fails, start it again up to N times, from its newest checkpoint",
+    )
+    parser.option(
+        "--on-stall",
+        choices=("report", "abort"),
+        help="what to do with a job that does not get on: only say so (default), or end it as "
+        "failed, so that --restarts starts it again",
+    )
+    parser.option(
+        "--min-nodes",
+        type=typed(_least),
+        metavar="N",
+        help="when it starts again and a node stays silent, go on without it with at least N, more "
+        "than half of them if the first may be the one that is lost; default: wait for all",
+    )
+    parser.option(
+        "--mixed-versions",
+        action="store_true",
+        help="start although torch, Python or the like is not the same on all nodes",
+    )
+    parser.option(
+        "--priority",
+        type=typed(_priority),
+        metavar="N",
+        help="in the queue: the higher, the sooner, from -1000 to 1000; default 0",
+    )
+    parser.option("--name", metavar="NAME", help="what to call the job")
+    parser.option(
+        "--link-capacity",
+        type=typed(_capacity),
+        metavar="RATE",
+        help="what each link carries, as 1gbit or 940mbit; default: as measured",
+    )
+
+
+def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
+    """Start it on all of its participants or on none; or leave it with them until that is possible.
+
+    Args:
+        waits: whether it may wait for its turn.
+    """
+    how = built.cluster.queue if waits else built.cluster.launch
+    return how(built.spec, submitted_by=submitter(context), progress=progress)
+
+
+def build_spec(context: Context, args: Namespace) -> Built:
+    """Check all that can be checked without starting anything.
+
+    Raises:
+        SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
+    """
+    saved = find_saved(context, args)
+    before = saved.spec if saved else JobSpec(entry=(), participants=())
+    extra = read_files([context.directory / path for path in args.file])
+    workload = _workload(context, args, saved, extra)
+    for member in args.member:
+        parse_member(member)
+    cluster = context.cluster(args)
+    chosen = () if args.member else before.participants
+    if chosen:
+        refuse_gone(context, cluster, chosen)
+    else:
+        with context.screen.progress() as progress:
+            chosen = cluster.participants(
+                args.member, even_busy=getattr(args, "queue", False), progress=progress
+            )
+    participants = _with_head(chosen, args.head)
+    spec = JobSpec(
+        entry=workload.entry,
+        participants=participants,
+        name=args.name or workload.name,
+        files={**extra, **workload.files},
+        environment=before.environment | dict(args.env),
+        torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
+        port=args.port or before.port,
+        link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
+        max_restarts=before.max_restarts if args.restarts is None else args.restarts,
+        on_stall=args.on_stall or before.on_stall,
+        min_nodes=args.min_nodes or before.min_nodes,
+        mixed_versions=args.mixed_versions or before.mixed_versions,
+        priority=before.priority if args.priority is None else args.priority,
+    )
+    workload.check(spec.world_size)
+    return Built(cluster, spec, workload)
+
+
+def started_line(job: Job, workload: Workload) -> Text:
+    view = job.view()
+    nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
+    done = "started" if view.attempt.number else "waits for its turn"
+    return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
+
+
+def started_data(job: Job, notes: Sequence[str] = ()) -> dict[str, object]:
+    view = job.view()
+    nodes = [placement.node for placement in view.attempt.placements]
+    data: dict[str, object] = {"job_id": job.id, "state": view.state, "nodes": nodes}
+    data["name"] = view.spec.name
+    return data | ({"note": " ".join(notes)} if notes else {})
+
+
+def submitter(context: Context) -> str:
+    """Who asks, for the job's record."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's uid without a name
+        user = "?"
+    return f"{user}@{socket.gethostname()} {context.program}"
+
+
+def _workload(
+    context: Context, args: Namespace, saved: Saved | None, extra: dict[str, str]
+) -> Workload:
+    if saved is not None:
+        return from_spec(
+            msgspec.structs.replace(saved.spec, files=saved.spec.files | extra),
+            took=saved.took,
+            directory=saved.directory,
+            arguments=context.arguments,
+            overrides=args.set,
+        )
+    if context.cell is not None:
+        if args.target:
+            raise SpecError(
+                f"{args.target!r} and a cell: there can be one thing to run",
+                fix=f"use %mntrain launch {args.target} without a cell, or leave the name out",
+            )
+        return from_cell(
+            context.cell,
+            directory=context.directory,
+            arguments=context.arguments,
+            overrides=args.set,
+        )
+    if not args.target:
+        raise SpecError(
+            "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
+        )
+    path = context.directory / Path(args.target).expanduser()
+    ours = built_in(args.target)
+    if ours is not None and not path.exists():
+        return from_built_in(ours, arguments=context.arguments, overrides=args.set)
+    return from_path(path, arguments=context.arguments, overrides=args.set)
+
+
+def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple[Participant, ...]:
+    if head is None:
+        return participants
+    first = [one for one in participants if one.node == head]
+    if not first:
+        names = [one.node for one in participants]
+        near = closest(head, names) or names
+        raise SpecError(
+            f"--head {head}: does not take part",
+            fix=f"use {' or '.join(near)}, or add it as --member",
+        )
+    return (*first, *(one for one in participants if one.node != head))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= HIGHEST_PORT):
+        raise ValueError(f"{text!r} is not a port from 1 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= MOST_RESTARTS):
+        raise ValueError(f"{text!r} is not a number from 0 to {MOST_RESTARTS}")
+    return int(text)
+
+
+def _priority(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and int(digits) <= HIGHEST_PRIORITY):
+        raise ValueError(f"{text!r} is not a number from -1000 to 1000")
+    return int(text)
+
+
+def _least(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ValueError(f"{text!r} is not a number of nodes, 1 or more")
+    return int(text)
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or any(c.isspace() or c == "\0" for c in name):
+        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _capacity(text: str) -> float:
+    try:
+        return parse_bit_rate(text)
+    except SpecError:
+        raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None

@@ -1,0 +1,64 @@
+"""``recipes``: those that come with us, with the memory that each needs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+from rich.console import Group
+from rich.syntax import Syntax
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn, built_in
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class Recipes(Verb):
+    name = "recipes"
+    help = "recipes that come with mntrain, what they are for and the GPU memory each needs"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("recipe", nargs="?", metavar="NAME", help="show this one, to be changed")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.recipe:
+            return _shown(args.recipe, context.program)
+        table = plain_table("recipe", "ranks", "memory of each", "for")
+        for one in BUILT_IN:
+            estimate = one.estimate()
+            needs = "little" if estimate is None else f"{estimate.total / 1e9:.1f} GB"
+            table.add_row(Text(one.name, style="bold"), str(one.gpus), needs, one.about)
+        hint = Text(
+            f"{context.program} launch NAME --set model.path=DIRECTORY --set data.source=DIRECTORY "
+            f"starts one; {context.program} recipes NAME shows it. Memory is of Llama 3.2 1B and "
+            "Llama 2 7B, without what CUDA itself takes.",
+            style="dim",
+        )
+        return Outcome(Group(table, Text(), hint), [_data(one) for one in BUILT_IN])
+
+
+def _shown(name: str, program: str) -> Outcome:
+    found = built_in(name)
+    if found is None:
+        near = closest(name, [one.name for one in BUILT_IN])
+        fix = f"did you mean {' or '.join(near)}" if near else f"see: {program} recipes"
+        raise SpecError(f"no recipe {name!r} comes with mntrain", fix=fix)
+    estimate = found.estimate()
+    lines = [Text(f"# {found.name}: {found.about}", style="bold")]
+    if estimate is not None:
+        lines.append(Text(f"# on the rank that holds most: {estimate}", style="dim"))
+    shown = Syntax(found.text, "toml", background_color="default", word_wrap=True)
+    return Outcome(Group(*lines, Text(), shown), _data(found))
+
+
+def _data(one: BuiltIn) -> dict[str, Any]:
+    estimate = one.estimate()
+    memory = None if estimate is None else msgspec.to_builtins(estimate) | {"total": estimate.total}
+    data: dict[str, Any] = msgspec.to_builtins(one)
+    return data | {"memory_bytes": memory}

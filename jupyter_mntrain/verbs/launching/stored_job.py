@@ -1,0 +1,135 @@
+"""A job that was written down: a job file, or a job that the cluster still knows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jupyter_mntrain.launch.spec_file import KEY, is_spec, read_spec
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
+from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.reach import wait_while
+from jupyter_mntrain.workload.workload import read_text
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
+
+_JOB = re.compile(r"j-\w+|[0-9a-f]{2,8}")
+
+
+class Saved(Record, frozen=True):
+    """What was written down.
+
+    Args:
+        took: what it was taken for, in words.
+        directory: what relative paths in it are relative to.
+    """
+
+    spec: JobSpec
+    took: str
+    directory: Path
+
+
+def find_saved(context: Context, args: Namespace) -> Saved | None:
+    """The job file or the job that is named; ``None`` if it is a recipe or a script.
+
+    Raises:
+        SpecError: the file is neither recipe nor job file, or is wrong in itself.
+        JobNotFoundError: it is no file, and no job that anybody reachable knows.
+    """
+    if context.cell is not None:
+        if args.target or not is_spec(context.cell):
+            return None
+        # Its first line is the magic: line numbers in errors are the cell's own.
+        spec = read_spec("\n" + context.cell, name="cell")
+        return Saved(spec, "the cell as a job file", context.directory)
+    if not args.target:
+        return None
+    path = context.directory / Path(args.target).expanduser()
+    if path.is_file():
+        return None if path.suffix == ".py" else _from_file(path)
+    if path.exists() or not _JOB.fullmatch(args.target):
+        return None
+    return _from_job(context, args)
+
+
+def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Participant]) -> None:
+    """Refuse nodes that took part once and are not there now, all of them in one error.
+
+    Raises:
+        NodeError: naming them, and how to choose others.
+    """
+
+    def gone() -> list[str]:
+        names = _answering(cluster)
+        return [one.node for one in participants if one.node not in names]
+
+    wait_while(context, cluster, gone)
+    missing = gone()
+    if not missing:
+        return
+    there = sorted(
+        view.name for view in cluster.nodes() if view.info is not None and view.liveness != "lost"
+    )
+    who = f"there is {', '.join(there)}" if there else "no node answers"
+    raise NodeError(
+        f"{', '.join(missing)} took part in this job and "
+        f"{'does' if len(missing) == 1 else 'do'} not answer now",
+        fix=f"choose nodes with --member HOST:N ({who}), or start what is missing",
+    )
+
+
+def _answering(cluster: Cluster) -> set[str]:
+    """Everything that nodes which answer can be called."""
+    return {
+        name
+        for view in cluster.nodes()
+        if view.info is not None and view.liveness != "lost"
+        for name in (view.info.name, view.info.node_id, view.info.inventory.hostname)
+    }
+
+
+def _from_file(path: Path) -> Saved | None:
+    text = read_text(path)
+    if is_spec(text):
+        return Saved(read_spec(text, name=path.name), f"job file {path.name}", path.parent)
+    if path.suffix == ".toml":
+        _refuse_neither(text, path.name)
+    return None
+
+
+def _from_job(context: Context, args: Namespace) -> Saved:
+    cluster = context.cluster(args)
+    try:
+        with context.screen.progress() as progress:
+            job = cluster.job(args.target, progress=progress)
+    except JobNotFoundError:
+        raise JobNotFoundError(
+            f"{args.target}: neither a file here nor a job that a reachable node knows",
+            fix=f"see {context.program} jobs; a lost node keeps its jobs to itself",
+        ) from None
+    return Saved(job.view().spec, f"job {job.id} again", context.directory)
+
+
+def _refuse_neither(text: str, name: str) -> None:
+    """A misspelt section is the recipe's affair; this is for what resembles no recipe at all."""
+    try:
+        keys = list(tomllib.loads(text))
+    except tomllib.TOMLDecodeError:
+        return
+    sections = Recipe.__struct_fields__
+    if not keys or any(closest(key, sections) for key in keys):
+        return
+    tables = " ".join(f"[{section}]" for section in sections)
+    raise SpecError(
+        f"{name}: neither a recipe nor a job file: it begins with {keys[0]!r}",
+        fix=f"a recipe has {tables}, a job file the line {KEY} = {SPEC_VERSION}",
+    )

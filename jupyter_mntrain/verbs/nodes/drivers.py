@@ -1,0 +1,154 @@
+"""Other machines and colleagues that launch and watch: ``driver invite``, ``join``, ``revoke``."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.trust.certificates import Subject, is_member_name
+from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.token import Token, read_token
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.nodes.members import invite, invite_options, revoke
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.agent.membership.joining import Candidate
+    from jupyter_mntrain.trust.joining import Admission
+
+JOIN_PORT = 8766
+"""Open on a machine that joins as a driver, while it joins."""
+
+ACTIONS = ("invite", "join", "revoke")
+
+
+class Driver(Verb):
+    name = "driver"
+    help = "another machine that launches and watches: invite, join TOKEN, revoke NAME"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
+        parser.argument(
+            "what", metavar="TOKEN|NAME", nargs="?", help="a token to join with; whom to revoke"
+        )
+        invite_options(parser)
+        parser.option("--name", metavar="NAME", help="join: what this driver is called (USER-HOST)")
+        parser.option(
+            "--port", type=int, default=JOIN_PORT, metavar="P", help=f"join: waits on ({JOIN_PORT})"
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.action == "invite":
+            if args.what:
+                raise SpecError(
+                    f"{args.what!r} is one word too many", fix="drivers name themselves"
+                )
+            return invite(context, args, "driver")
+        if not args.what:
+            what = "with which token" if args.action == "join" else "whom"
+            word = "TOKEN" if args.action == "join" else "NAME"
+            raise SpecError(f"{what}?", fix=f"{context.program} driver {args.action} {word}")
+        if args.action == "revoke":
+            return revoke(context, args, args.what)
+        return _join(context, args)
+
+
+def _join(context: Context, args: Namespace) -> Outcome:
+    from jupyter_mntrain.agent.membership.joining import Candidate
+    from jupyter_mntrain.cluster.loop import LoopThread
+    from jupyter_mntrain.trust.driver_identity import own_driver_name, room_for
+
+    token = _token(args.what, context)
+    name = args.name or own_driver_name()
+    if not is_member_name(name):
+        raise SpecError(
+            f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
+        )
+    candidate = Candidate(token, Subject(role="driver", name=name), name)
+    context.screen.say(
+        Text(f"Waiting on port {args.port} to be let in as {name}… Ctrl-C ends it.", style="dim")
+    )
+    thread = LoopThread("mntrain-join")
+    try:
+        admission = thread.run(_seek(candidate, args.port, context))
+    finally:
+        thread.close()
+    cluster = args.cluster or admission.cluster
+    directory = room_for(cluster)
+    Credentials.write(
+        directory,
+        candidate.key,
+        certificate=admission.certificate,
+        authority=admission.authority,
+        revocations=admission.revocations,
+    )
+    text = Text.assemble(
+        ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
+    )
+    option = "" if cluster == "default" else f" --cluster {cluster}"
+    text.append(f"{context.program} nodes{option}")
+    text.append("\nNotebooks that used a cluster of this name before: restart them.", "dim")
+    return Outcome(text, {"driver": name, "cluster": cluster})
+
+
+async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
+    from jupyter_mntrain.agent.membership.announcer import Announcer
+    from jupyter_mntrain.agent.membership.joining import Waiting, seek_admission
+    from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
+
+    sources = browsing_addresses()
+    hosts = tuple(source for source in sources if source != LOOPBACK) or (LOOPBACK,)
+    addresses = tuple(f"{host}:{port}" for host in hosts)
+
+    def hint() -> None:
+        context.screen.say(
+            Text(
+                "Still waiting: does the machine that invited run a notebook, and does no firewall "
+                f"close port {port} here? Where multicast does not reach, run there: "
+                f"mntrain add {addresses[0]}",
+                style="yellow",
+            )
+        )
+
+    announcer = Announcer()
+    with tempfile.TemporaryDirectory() as directory, _listening(port) as listening:
+        where = Waiting(
+            sockets=[listening],
+            addresses=addresses,
+            sources=hosts,
+            directory=Path(directory),
+            hint=hint,
+        )
+        try:
+            return await seek_admission(candidate, announcer, where)
+        finally:
+            await announcer.close()
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        found = socket.create_server(("", port), reuse_port=False)
+    except (OSError, OverflowError) as error:
+        raise MntrainError(
+            f"cannot listen on port {port}: {error}", fix="choose another with --port"
+        ) from error
+    found.setblocking(False)  # noqa: FBT003 - that is its name
+    return found
+
+
+def _token(text: str, context: Context) -> Token:
+    token = read_token(text)
+    if token.role != "driver":
+        raise SpecError(
+            "this token is for a node",
+            fix="use it with: mntrain agent join TOKEN; drivers are invited by: "
+            f"{context.program} driver invite",
+        )
+    return token

@@ -1,0 +1,59 @@
+"""``measure``: what every link carries, each direction by itself."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+from rich.console import Group
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class Measure(Verb):
+    name = "measure"
+    help = "bandwidth of every link, both directions, about a second each"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.option(
+            "--member",
+            "-m",
+            action="append",
+            default=[],
+            metavar="HOST[:N[:IFACE]]",
+            completes="member",
+            help="between these only, over these interfaces; repeatable",
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        cluster = context.cluster(args)
+        with context.screen.progress() as progress:
+            participants = cluster.participants(args.member, progress=progress)
+        if len(participants) < 2:
+            who = participants[0].node if participants else "nobody"
+            raise SpecError(
+                f"a link has two ends, and there is only {who}",
+                fix=f"start another agent, see {context.program} nodes",
+            )
+        pairs = len(participants) * (len(participants) - 1)
+        context.screen.say(
+            Text(f"measuring {formats.plural(pairs, 'direction')}, about {pairs} s", style="dim")
+        )
+        with context.screen.progress() as progress:
+            links = cluster.measure(participants, progress=progress)
+        table = plain_table("from", "to", "interface", "carries", right=("carries",))
+        for link in links:
+            table.add_row(
+                link.source,
+                link.destination,
+                f"{link.interface} {link.address}",
+                formats.bit_rate(link.capacity.bytes_per_s),
+            )
+        note = Text("Kept by the agents; used for the interface choice and the plots.", style="dim")
+        return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])

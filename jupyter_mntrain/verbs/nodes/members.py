@@ -1,0 +1,198 @@
+"""Who belongs to the cluster: ``invite``, ``members``, ``revoke``."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.token import read_token
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser, typed
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
+
+LOOK_EVERY_S = 0.1
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+JOINS: dict[Role, str] = {
+    "node": "pip install jupyter-mntrain && mntrain agent join",
+    "driver": "pip install jupyter-mntrain && mntrain driver join",
+}
+WHERE: dict[Role, str] = {
+    "node": "Run this on the machine that is to be a node:",
+    "driver": "Run this on the other machine that is to launch and watch jobs:",
+}
+
+
+def seconds(text: str) -> float:
+    """``90s``, ``30m``, ``2h`` or ``7d``."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is no time; write 30m, 2h or 7d")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def invite_options(parser: Parser) -> None:
+    parser.option("--uses", type=int, default=1, metavar="N", help="how many may join with it (1)")
+    parser.option(
+        "--expires",
+        type=typed(seconds),
+        default=3600.0,
+        metavar="TIME",
+        help="for how long, like 30m, 2h or 7d (1h)",
+    )
+    parser.option(
+        "--no-wait", action="store_true", help="print it and end; a notebook lets in who comes"
+    )
+
+
+def invite(context: Context, args: Namespace, role: Role) -> Outcome:
+    """Print a token; at a terminal, stay to let in who comes with it."""
+    cluster = context.cluster(args)
+    token = cluster.invite(role, uses=args.uses, expires_in_s=args.expires)
+    data = _token_data(token, args, role)
+    stays = not (context.screen.in_background or args.json or args.no_wait)
+    lines = _explained(token, args, role, stays=stays)
+    if not stays:
+        return Outcome(Group(*lines), data)
+    for line in lines:
+        context.screen.say(line)
+    joined = _let_in(context, cluster, token)
+    return Outcome(Text(), data | {"joined": joined})
+
+
+def _explained(token: str, args: Namespace, role: Role, *, stays: bool) -> list[RenderableType]:
+    whoever = "this or any notebook or JupyterLab" if stays else "any notebook or JupyterLab"
+    noun = f"{role}s" if args.uses > 1 else role
+    return [
+        Text(WHERE[role], style="bold"),
+        Text(f"\n    {JOINS[role]} {token}\n"),
+        Text(
+            f"Good for {args.uses} {noun}, for {formats.duration(args.expires)}. Whoever has this "
+            f"line can join: send it as you would a password. Who comes is let in while {whoever} "
+            "of yours that uses the cluster runs.",
+            style="dim",
+        ),
+    ]
+
+
+def _token_data(token: str, args: Namespace, role: Role) -> dict[str, Any]:
+    expires_s = read_token(token).expires_s
+    return {"token": token, "role": role, "uses": args.uses, "expires_s": expires_s}
+
+
+def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
+    """Until it is used up or has expired; Ctrl-C ends the waiting, not the invitation."""
+    known = read_token(token)
+    seen: list[str] = []
+    context.screen.say(Text("Waiting for it… Ctrl-C ends the waiting.", style="dim"))
+    try:
+        while context.clock() < known.expires_s:
+            identity = cluster.identity
+            invite = identity.invitation(known.id) if identity else None
+            # Not those admitted: to end now might keep their certificate from them.
+            joined = invite.joined if invite else ()
+            titles = {member.subject.uri: member.title for member in cluster.members()}
+            for uri in joined:
+                if uri not in seen:
+                    seen.append(uri)
+                    name = titles.get(uri, uri)
+                    context.screen.say(Text.assemble(("✓ ", "green"), (name, "bold"), " joined"))
+            if invite is not None and len(joined) >= invite.uses:
+                break
+            context.sleep(LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        context.screen.say(Text("The invitation stays good.", style="dim"))
+    return seen
+
+
+class Invite(Verb):
+    name = "invite"
+    help = "a token that lets a machine join the cluster as a node"
+
+    def add_arguments(self, parser: Parser) -> None:
+        invite_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return invite(context, args, "node")
+
+
+class Members(Verb):
+    name = "members"
+    help = "who belongs to the cluster, and until when"
+
+    def add_arguments(self, parser: Parser) -> None:
+        pass
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        from jupyter_mntrain.trust.certificates import load_certificate
+
+        cluster = context.cluster(args)
+        identity = cluster.identity
+        if identity is None:
+            raise SpecError(
+                f"this machine has no cluster called {cluster.name!r} yet",
+                fix=f"make it by inviting a node: {context.program} invite",
+            )
+        table = plain_table("member", "role", "joined", "certificate")
+        data = []
+        for member in cluster.members():
+            until = load_certificate(member.certificate).not_valid_after_utc
+            state = "revoked" if member.is_revoked else f"until {until:%Y-%m-%d}"
+            joined = formats.duration(context.clock() - member.joined_s)
+            name = Text.assemble((member.title, "bold"))
+            name.append(" (this driver)" if member.subject == identity.credentials.subject else "")
+            table.add_row(name, member.role, f"{joined} ago", state)
+            data.append(
+                {
+                    "name": member.title,
+                    "id": member.name,
+                    "role": member.role,
+                    "joined_s": member.joined_s,
+                    "expires_s": until.timestamp(),
+                    "revoked_s": member.revoked_s,
+                }
+            )
+        if not identity.may_invite:
+            note = f"This driver is {identity.name}. Who else belongs to {cluster.name} is known "
+            return Outcome(Text(note + "to the driver that made it."), data)
+        return Outcome(table, data)
+
+
+class Revoke(Verb):
+    name = "revoke"
+    help = "a node or driver that must not be believed any more"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("member", metavar="NAME", completes="node", help="as in: members")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return revoke(context, args, args.member)
+
+
+def revoke(context: Context, args: Namespace, name: str) -> Outcome:
+    """Tell every node that answers; the others hear it when they do."""
+    from jupyter_mntrain.verbs.reach import reachable_nodes
+
+    cluster = context.cluster(args)
+    reachable_nodes(context, cluster)
+    gone = cluster.revoke(name)
+    told = [node for node in cluster.nodes() if node.liveness == "up"]
+    silent = [node.name for node in cluster.nodes() if node.liveness != "up"]
+    text = Text.assemble(
+        ("✓ ", "green"),
+        (gone.title, "bold"),
+        f" is revoked; {formats.plural(len(told), 'node')} know it.",
+    )
+    if silent:
+        text.append(f" Not yet: {', '.join(silent)}; told as soon as a driver sees them.", "yellow")
+    return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})

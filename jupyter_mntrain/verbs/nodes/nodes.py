@@ -1,0 +1,76 @@
+"""Who is there: ``nodes``, ``add``, ``forget``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show.tables.node_list import Surroundings, node_data, node_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.reach import reachable_nodes
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class Nodes(Verb):
+    name = "nodes"
+    help = "every node with its state, GPUs, interfaces and versions"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.option(
+            "--all",
+            "-a",
+            action="store_true",
+            help="virtual interfaces and those that are down, too",
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        cluster = context.cluster(args)
+        nodes = reachable_nodes(context, cluster)
+        if any(node.liveness != "up" for node in nodes) or not nodes:
+            cluster.check_discovery()
+        table = node_table(
+            nodes,
+            around=Surroundings(
+                is_driver=cluster.is_driver,
+                discovery_problem=cluster.discovery_problem,
+                strangers=cluster.strangers,
+            ),
+            cluster=cluster.name,
+            now_s=context.clock(),
+            program=context.program,
+            every=args.all,
+        )
+        return Outcome(table, node_data(nodes))
+
+
+class Add(Verb):
+    name = "add"
+    help = "a node that multicast does not reach; it is remembered"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("address", metavar="HOST[:PORT]", help="where its agent listens")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        node = context.cluster(args).add(args.address)
+        text = Text.assemble(("✓ ", "green"), (node.name, "bold"), f" at {node.address} is up")
+        return Outcome(text, {"name": node.name, **msgspec.to_builtins(node)})
+
+
+class Forget(Verb):
+    name = "forget"
+    help = "a node that was added"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument(
+            "address", metavar="HOST[:PORT]", completes="address", help="as it was added"
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if not args.address:
+            raise SpecError("forget which node", fix="give its HOST:PORT")
+        context.cluster(args).forget(args.address)
+        return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})

@@ -1,0 +1,60 @@
+"""The choices last launched, per recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.trust.kept_file import KeptFile
+from jupyter_mntrain.verbs.panel.choices import Choices
+
+MOST_RECIPES = 100
+"""The one launched longest ago is forgotten first."""
+
+
+class Remembered(Record, frozen=True):
+    """Choices, and when they were launched: Unix time."""
+
+    choices: Choices
+    launched_s: float
+
+
+class _Everything(Record, frozen=True):
+    recipes: dict[str, Remembered] = {}
+
+
+class Memory:
+    """``panel.json`` in the user's state directory, mode 0600; kernels may share it.
+
+    Args:
+        path: instead of that.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or platformdirs.user_state_path("mntrain") / "panel.json"
+        self._file = KeptFile(self.path, _Everything, what="the panel's last choices")
+
+    def all(self) -> dict[str, Remembered]:
+        """By :attr:`Target.key`, the newest first.
+
+        Raises:
+            SpecError: the file was damaged.
+        """
+        known = self._file.read().recipes.items()
+        return dict(sorted(known, key=lambda item: -item[1].launched_s))
+
+    def remember(self, key: str, choices: Choices, *, now_s: float) -> None:
+        """These were launched just now."""
+        with self._file.locked():
+            known = {key: Remembered(choices=choices, launched_s=now_s)}
+            known |= {other: one for other, one in self.all().items() if other != key}
+            self._file.write(_Everything(recipes=dict(list(known.items())[:MOST_RECIPES])))
+
+    def forget(self, key: str) -> None:
+        """Next time begins with the defaults."""
+        with self._file.locked():
+            known = self.all()
+            if known.pop(key, None):
+                self._file.write(_Everything(recipes=known))

@@ -1,0 +1,55 @@
+"""Waiting for a job to end, with an honest exit code."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.show.tables.job import status_view
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.reach import caught_up_history
+from jupyter_mntrain.verbs.verb import Outcome
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+DETACHED = 130
+"""128 + SIGINT, as shells report a program that Ctrl-C ended. The job itself goes on."""
+
+
+def follow(context: Context, args: Namespace, job: Job) -> Outcome:
+    """Show the job until it has ended; Ctrl-C leaves it running and says so."""
+    try:
+        context.screen.follow(job)
+    except KeyboardInterrupt:
+        return detached_outcome(context, job)
+    return ended_outcome(context, args, job)
+
+
+def ended_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
+    """The last table. Exit code 0 only when every rank succeeded."""
+    outcome = status_outcome(context, args, job)
+    code = 0 if job.view().state == "succeeded" else 1
+    # A live view ends with the picture and the same numbers.
+    shown = "" if context.screen.in_background else outcome.renderable
+    return Outcome(shown, outcome.data, exit_code=code, job=job)
+
+
+def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
+    """The job's table as it is now; the ranks' traceback only if it was asked for."""
+    history = caught_up_history(context, job)
+    summary = job.summary()
+    report = status_view(summary, history, program=context.program, with_detail=args.traceback)
+    return Outcome(report, msgspec.to_builtins(summary), job=job)
+
+
+def detached_outcome(context: Context, job: Job) -> Outcome:
+    text = Text(
+        f"Detached: {job.id} goes on. Watch it again: {context.program} attach {job.id}. "
+        f"End it: {context.program} stop {job.id}"
+    )
+    data = {"job_id": job.id, "state": job.view().state, "detached": True}
+    return Outcome(text, data, exit_code=DETACHED, job=job)

@@ -1,0 +1,66 @@
+"""What runs and what ran: ``jobs``, ``status``."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.show.tables.job_list import job_step, job_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.reach import find_job, reachable_nodes
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.following import status_outcome
+
+
+class Jobs(Verb):
+    name = "jobs"
+    help = "all jobs that reachable nodes know, newest first"
+
+    def add_arguments(self, parser: Parser) -> None:
+        pass
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        cluster = context.cluster(args)
+        reachable_nodes(context, cluster)
+        jobs = cluster.jobs()
+        table = job_table(jobs, now_s=context.clock(), program=context.program)
+        return Outcome(table, [_data(job) for job in jobs])
+
+
+class Status(Verb):
+    name = "status"
+    help = "one job: the cause if it failed, numbers per rank and link"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return status_outcome(context, args, find_job(context, args))
+
+
+def job_argument(parser: Parser) -> None:
+    parser.argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        completes="job",
+        help="its id or the beginning of it; default: the newest",
+    )
+
+
+def _data(job: JobView) -> dict[str, Any]:
+    return {
+        "job_id": job.job_id,
+        "name": job.spec.name,
+        "state": job.state,
+        "nodes": [placement.node for placement in job.attempt.placements],
+        "ranks": job.spec.world_size,
+        "step": job_step(job),
+        "submitted_s": job.attempt.submitted_s,
+        "cause": msgspec.to_builtins(job.cause),
+        "cause_node": job.cause_node,
+    }

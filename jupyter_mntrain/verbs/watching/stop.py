@@ -1,0 +1,149 @@
+"""Ending a job everywhere: ``stop``, ``kill``; and ``save``. What would not die is named."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables.job import state_text
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.parser import Parser
+from jupyter_mntrain.verbs.reach import reachable_nodes
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+ENDED_WITHIN_S = 15.0
+"""By then no process of the job is left, or those that are have been named (research C3)."""
+
+SAVED_WITHIN_S = 600.0
+"""For the step all ranks are at, and the disks. Ctrl-C ends the waiting, never the saving."""
+
+DEFAULT_GRACE_S = 2.0
+
+
+class Stop(Verb):
+    name = "stop"
+    help = "end a job everywhere; ranks get a moment to finish"
+
+    def add_arguments(self, parser: Parser) -> None:
+        _job_argument(parser)
+        parser.option(
+            "--grace",
+            type=float,
+            default=DEFAULT_GRACE_S,
+            metavar="SECONDS",
+            help=f"how long ranks may take before they are killed, default {DEFAULT_GRACE_S:g}",
+        )
+        parser.option(
+            "--save",
+            action="store_true",
+            help="save a checkpoint first, after the step all ranks are at, and end then",
+        )
+        parser.option("--reason", default="stopped by user", help="kept with the job")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if not 0 <= args.grace < float("inf"):
+            raise SpecError(f"--grace {args.grace:g}: not a time", fix="give seconds from 0")
+        job = _named(context, args, self.name)
+        before = job.view().state
+        if args.save and before not in TERMINAL:
+            job.save(is_last=True, reason=f"{args.reason}, after saving")
+            return _ended(context, job, SAVED_WITHIN_S, was_over=False)
+        if before not in TERMINAL:
+            with context.screen.progress() as progress:
+                job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
+        return _ended(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
+
+
+class Save(Verb):
+    name = "save"
+    help = "save a checkpoint after the step that all ranks are at; the job goes on"
+
+    def add_arguments(self, parser: Parser) -> None:
+        _job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = _named(context, args, self.name)
+        before = job.view().saved_step
+        job.save()
+        with context.screen.progress() as progress:
+            saved = job.wait_for_save(after=before, timeout_s=SAVED_WITHIN_S, progress=progress)
+        data = {"job_id": job.id, "saved_step": saved}
+        text = Text.assemble((f"{job.id} ", "bold"))
+        if saved is None:
+            text.append(f"is asked to save; not done after {formats.duration(SAVED_WITHIN_S)}")
+            return Outcome(text, data, exit_code=1, job=job)
+        return Outcome(text.append(f"saved at step {saved}"), data, job=job)
+
+
+class Kill(Verb):
+    name = "kill"
+    help = "end a job everywhere, at once"
+
+    def add_arguments(self, parser: Parser) -> None:
+        _job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = _named(context, args, self.name)
+        before = job.view().state
+        if before not in TERMINAL:
+            with context.screen.progress() as progress:
+                job.kill(progress=progress)
+        return _ended(context, job, ENDED_WITHIN_S, was_over=before in TERMINAL)
+
+
+def _job_argument(parser: Parser) -> None:
+    parser.argument(
+        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or its beginning"
+    )
+
+
+def _named(context: Context, args: Namespace, verb: str) -> Job:
+    cluster = context.cluster(args)
+    if args.job:
+        with context.screen.progress() as progress:
+            return cluster.job(args.job, progress=progress)
+    # Never guess what to end.
+    reachable_nodes(context, cluster)
+    running = [job for job in cluster.jobs() if job.state not in TERMINAL]
+    named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
+    fix = f"name one that runs: {named}" if running else "nothing: no job is running"
+    raise SpecError(f"{verb}: no job is named", fix=fix)
+
+
+def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
+    if was_over:
+        view = job.view()
+    else:
+        with context.screen.progress() as progress:
+            view = job.wait(timeout_s, progress=progress)
+    is_over = view.state in TERMINAL
+    left = [(part.node, one) for part in view.parts for one in part.leftovers]
+    text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))
+    text.append(" already, nothing was done" if was_over else _words(view, timeout_s, bool(left)))
+    for node, one in left:
+        text.append(f"\n⚠ {node}: pid {one.pid} would not die ({one.status}): {one.command}")
+    data = {
+        "job_id": job.id,
+        "state": view.state,
+        "leftovers": [{"node": node, **msgspec.to_builtins(one)} for node, one in left],
+        "unknown_nodes": [part.node for part in view.parts if part.state == "unknown"],
+    }
+    return Outcome(text, data, exit_code=0 if is_over and not left else 1, job=job)
+
+
+def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
+    silent = [part.node for part in view.parts if part.state == "unknown"]
+    if silent:
+        return f"; {', '.join(silent)} does not answer: whether it still runs there is not known"
+    if view.state not in TERMINAL:
+        return f"; not over after {formats.duration(timeout_s)}"
+    return "" if has_leftovers else "; no process of it is left"

@@ -1,0 +1,111 @@
+"""What a recipe would take of each rank's memory, beside what its GPU has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.cluster import NodeView
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.memory import MemoryEstimate
+from jupyter_mntrain.recipe.rank_memory import forecast, model_config
+from jupyter_mntrain.recipe.sections import Recipe
+
+OWN_BYTES = 1 << 30
+"""About what CUDA, NCCL and the layer that is just computed take beside the estimate."""
+
+FIX = (
+    'Fix: use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
+    "optimizer that keeps less."
+)
+
+
+class RankMemory(Record, frozen=True):
+    """Of one rank.
+
+    Args:
+        gpu_bytes: of its GPU; ``None`` on a CPU, and where the node has not told.
+    """
+
+    rank: int
+    node: str
+    estimate: MemoryEstimate
+    gpu_bytes: int | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.gpu_bytes is None or self.estimate.total + OWN_BYTES <= self.gpu_bytes
+
+
+def memory_of_ranks(
+    recipe: Recipe, spec: JobSpec, nodes: Sequence[NodeView]
+) -> list[RankMemory] | None:
+    """By rank; ``None`` where the model's directory is not on this machine.
+
+    Raises:
+        RecipeError: the recipe does not fit the model on so many ranks.
+    """
+    config = model_config(recipe)
+    if config is None:
+        return None
+    by_place = forecast(recipe, config, spec.world_size)
+    grid = Grid(spec.world_size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    cards = {view.name: view.info.inventory.gpus for view in nodes if view.info is not None}
+    found: list[RankMemory] = []
+    for participant in spec.participants:
+        sizes = {gpu.index: gpu.memory_total_bytes for gpu in cards.get(participant.node, ())}
+        for local in range(participant.nproc):
+            rank = len(found)
+            gpu = participant.gpus[local] if local < len(participant.gpus) else None
+            found.append(
+                RankMemory(
+                    rank=rank,
+                    node=participant.node,
+                    estimate=by_place[grid.place_of(rank)],
+                    gpu_bytes=None if gpu is None else sizes.get(gpu),
+                )
+            )
+    return found
+
+
+def memory_note(found: Sequence[RankMemory]) -> str | None:
+    """One line, or ``None`` where all of it fits."""
+    tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
+    if not tight:
+        return None
+    worst = max(tight, key=lambda one: one.estimate.total)
+    others = f", and {len(tight) - 1} more" if len(tight) > 1 else ""
+    return (
+        f"rank {worst.rank} on {worst.node} will hold {worst.estimate.total / 1e9:.1f} GB beside "
+        f"what CUDA takes, and its GPU has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}. {FIX}"
+    )
+
+
+def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
+    """Of each rank, its parts and their sum."""
+    if found is None:
+        where = f"{recipe.model.path} is not on this machine"
+        return Text(f"Memory: {where}; each rank says before its first step.", style="dim")
+    text = Text("Memory, as estimated:")
+    for one in found:
+        # The sum on a line of its own: a notebook cuts long lines off at its right edge.
+        parts, _, total = str(one.estimate).rpartition(" = ")
+        text.append(f"\nrank {one.rank} on {one.node}: {parts}\n  = {total}")
+        if one.gpu_bytes is not None:
+            text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
+        if not one.fits:
+            text.append(f", too little beside what CUDA takes. {FIX}", style="yellow")
+    return text
+
+
+def memory_data(found: Sequence[RankMemory] | None) -> list[dict[str, object]] | None:
+    if found is None:
+        return None
+    return [
+        msgspec.to_builtins(one) | {"total_bytes": one.estimate.total, "fits": one.fits}
+        for one in found
+    ]

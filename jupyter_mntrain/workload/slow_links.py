@@ -1,0 +1,30 @@
+"""Saying that a job talks over a slow network although there is a fast one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.interfaces import faster_than
+from jupyter_mntrain.show import formats
+
+
+def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -> str | None:
+    """One line, or ``None`` where the choice is as good as any.
+
+    Args:
+        nodes: the participants' among others.
+    """
+    by_id = {node.node_id: node for node in nodes}
+    own = [by_id[place.node_id] for place in placements if place.node_id in by_id]
+    if len(own) < max(2, len(placements)):
+        return None
+    found = faster_than(own, [place.interface for place in placements])
+    if found is None:
+        return None
+    slow, fast = map(formats.bit_rate, (found.named_bytes_per_s, found.better_bytes_per_s))
+    return (
+        f"The ranks talk over {found.named} ({slow}); {found.better}, which all of these nodes "
+        f"have, carries {fast}. Fix: leave the interface out, and that is chosen."
+    )

@@ -1,0 +1,271 @@
+"""What a job runs: a recipe for the default trainer, or anyone's training script.
+
+Checked here, before any node is asked: a recipe field by field, a script by compiling it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+import warnings
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.recipe.builtin import BuiltIn
+from jupyter_mntrain.recipe.parse import check, parse_recipe
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
+
+TRAINER = "jupyter_mntrain.train"
+RECIPE_FILE = "recipe.toml"
+CELL_SCRIPT = "cell.py"
+
+
+class Workload(Record, frozen=True):
+    """What every rank runs, and the files that go with it.
+
+    Args:
+        took: what it was taken for, in words.
+        recipe: checked; ``None`` for a script.
+        spec: of the job that is launched again; ``None`` for a new one.
+    """
+
+    entry: tuple[str, ...]
+    files: dict[str, str]
+    name: str
+    took: str
+    recipe: Recipe | None = None
+    spec: JobSpec | None = None
+
+    def check(self, world_size: int) -> None:
+        """Refuse a recipe that cannot run on so many ranks.
+
+        Raises:
+            RecipeError: naming the field and the nearest value that works.
+        """
+        if self.recipe is not None:
+            check(self.recipe, world_size)
+
+
+def from_path(
+    path: Path, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> Workload:
+    """A recipe (``.toml``) or a script (``.py``).
+
+    Raises:
+        SpecError: it is not there, cannot be read, or does not compile; with the line number.
+        RecipeError: a field of the recipe is wrong.
+    """
+    text = read_text(path)
+    if path.suffix == ".toml":
+        _refuse_arguments(arguments)
+        return _recipe(text, overrides, name=path.name, directory=path.parent, job=path.stem)
+    if path.suffix != ".py":
+        raise SpecError(
+            f"{path.name}: neither a recipe nor a script",
+            fix="name a file that ends in .toml or .py",
+        )
+    return _script(text, path.name, arguments, overrides, took=f"script {path.name}")
+
+
+def from_built_in(
+    ours: BuiltIn, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> Workload:
+    """A recipe that comes with us."""
+    _refuse_arguments(arguments)
+    made = _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
+    return msgspec.structs.replace(made, took=f"recipe {ours.name}")
+
+
+def from_cell(
+    text: str, *, directory: Path, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
+) -> Workload:
+    """A recipe or a script, told apart by parsing the cell as TOML, then as Python.
+
+    Line numbers in errors are the cell's own: its first line is the magic.
+
+    Raises:
+        SpecError: it is neither; the reason is that of the one it is nearer to.
+        RecipeError: a field of the recipe is wrong.
+    """
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
+        raise SpecError(
+            "the cell is empty", fix="put a recipe (TOML) or a Python training script below"
+        )
+    source = "\n" + text
+    try:
+        tomllib.loads(source)
+    except tomllib.TOMLDecodeError as toml_error:
+        try:
+            compile_script(source, "cell")
+        except SpecError as python_error:
+            raise _neither(text, toml_error, python_error) from None
+        return _script(text, CELL_SCRIPT, arguments, overrides, took="the cell as a Python script")
+    _refuse_arguments(arguments)
+    return _recipe(source, overrides, name="cell", directory=directory, job=None)
+
+
+def from_spec(
+    spec: JobSpec,
+    *,
+    took: str,
+    directory: Path,
+    arguments: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Workload:
+    """What a job that was written down runs, with changes.
+
+    Args:
+        arguments: take the place of those that its script had.
+        overrides: come after those that its recipe had, and win.
+
+    Raises:
+        SpecError: it does not compile, or the change does not fit what it runs.
+        RecipeError: a field of the recipe is wrong.
+    """
+    recipe = spec.files.get(RECIPE_FILE)
+    if spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE) and recipe is not None:
+        before = spec.entry[3:]
+        if before[::2] == ("--set",) * (len(before) // 2):
+            _refuse_arguments(arguments)
+            every = [*before[1::2], *overrides]
+            made = _recipe(recipe, every, name=RECIPE_FILE, directory=directory, job=spec.name)
+            return msgspec.structs.replace(made, files=spec.files, name=spec.name, took=took)
+    if overrides:
+        raise SpecError(
+            f"--set {overrides[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
+            fix="give its own arguments after --",
+        )
+    program = spec.entry[: 2 if spec.entry[:1] == ("-m",) else 1]
+    for script in program:
+        if script.endswith(".py") and script in spec.files:
+            compile_script(spec.files[script], script)
+    entry = (*program, *arguments) if arguments else spec.entry
+    return Workload(entry=entry, files=spec.files, name=spec.name, took=took)
+
+
+def compile_script(source: str, name: str) -> None:
+    """Raise :class:`SpecError` with the line number if ``source`` is not Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the script's own affair, seen again when it runs
+            compile(source, name, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if error.lineno else ""
+        said = f": {error.text.strip()}" if error.text and error.text.strip() else ""
+        raise SpecError(
+            f"{name}{where}: {error.msg}{said}", fix="correct that line, nothing was started"
+        ) from None
+    except ValueError as error:  # null bytes
+        raise SpecError(f"{name}: {error}", fix="save it as plain text") from None
+
+
+def read_text(path: Path) -> str:
+    """A file's text; what is wrong with it is said as a :class:`SpecError`."""
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = closest(path.name, _neighbours(path))
+        fix = f"did you mean {' or '.join(near)}" if near else "check the path"
+        raise SpecError(f"{path}: no such recipe or script", fix=fix) from None
+    except IsADirectoryError:
+        raise SpecError(f"{path}: is a directory", fix="name a recipe or a script in it") from None
+    except UnicodeDecodeError:
+        raise SpecError(f"{path}: is not UTF-8 text", fix="name a recipe or a script") from None
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
+
+
+def _neighbours(path: Path) -> list[str]:
+    try:
+        return [
+            one.name for one in path.expanduser().parent.iterdir() if one.suffix in {".py", ".toml"}
+        ]
+    except OSError:
+        return []
+
+
+def read_files(paths: Sequence[Path]) -> dict[str, str]:
+    """Further small files, by the name they get on every node."""
+    return {PurePosixPath(path.name).as_posix(): read_text(path) for path in paths}
+
+
+def _recipe(
+    text: str, overrides: Sequence[str], *, name: str, directory: Path, job: str | None
+) -> Workload:
+    recipe = parse_recipe(text, overrides, name=name)
+    every = [*overrides, *_absolute(recipe, directory)]
+    recipe = parse_recipe(text, every, name=name)
+    model = Path(recipe.model.path).name if recipe.model.path else recipe.model.preset
+    return Workload(
+        entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in ("--set", one))),
+        files={RECIPE_FILE: text},
+        name=job or model or "recipe",
+        took="the cell as a recipe" if name == "cell" else f"recipe {name}",
+        recipe=recipe,
+    )
+
+
+def _absolute(recipe: Recipe, directory: Path) -> list[str]:
+    """Overrides that make relative paths absolute: ranks run in a directory of their own."""
+    paths = {
+        "model.path": recipe.model.path,
+        "data.source": recipe.data.source,
+        "data.chat_template": recipe.data.chat_template,
+        "output.directory": recipe.output.directory,
+    }
+    return [
+        f"{field}={json.dumps(str((directory / given).resolve()))}"
+        for field, given in paths.items()
+        if given not in (None, PYTHON_LIBRARY)
+        # ~ is the home of whoever runs the agent on that node: left to the trainer there.
+        and not given.startswith(("/", "~"))
+    ]
+
+
+def _script(
+    text: str, name: str, arguments: Sequence[str], overrides: Sequence[str], *, took: str
+) -> Workload:
+    if overrides:
+        raise SpecError(
+            f"--set {overrides[0]}: {name} is a script and has no recipe fields",
+            fix="give its own arguments after --",
+        )
+    if name != CELL_SCRIPT:
+        compile_script(text, name)
+    stem = name.rpartition(".")[0] or name
+    return Workload(entry=(name, *arguments), files={name: text}, name=stem, took=took)
+
+
+def _refuse_arguments(arguments: Sequence[str]) -> None:
+    if arguments:
+        raise SpecError(
+            f"{arguments[0]!r} stands after --, but a recipe takes no arguments",
+            fix="change a recipe with --set section.field=value",
+        )
+
+
+_TABLE_LINE = re.compile(r"^\s*\[[\w.]+\]\s*$", re.MULTILINE)
+_PYTHON_LINE = re.compile(r"^\s*(import|from|def|class|with|for|while|if)\b|\w\(", re.MULTILINE)
+
+
+def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> SpecError:
+    """The reason of the one that the cell looks more like; a ``[section]`` settles it."""
+    if _PYTHON_LINE.search(text) and not _TABLE_LINE.search(text):
+        return SpecError(f"taken as a Python script: {python.cause}", fix=python.fix)
+    return SpecError(
+        f"taken as a recipe: cell: {_toml_words(toml)}",
+        fix='write tables as [section] and text in quotes: preset = "llama-8m"',
+    )
+
+
+def _toml_words(error: tomllib.TOMLDecodeError) -> str:
+    """``Invalid value (at line 3, column 5)`` → ``line 3: Invalid value``."""
+    match = re.fullmatch(r"(?P<what>.*) \(at line (?P<line>\d+), column \d+\)", str(error))
+    return f"line {match['line']}: {match['what']}" if match else str(error)

@@ -1,0 +1,211 @@
+"""Real torchrun under real agents: starting, ending, failing, and an agent that comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from jupyter_mntrain.agent.attempt.processes import environment_of, processes_of
+from jupyter_mntrain.model.api import LeaseRequest, StopRequest
+from jupyter_mntrain.model.ids import new_job_id
+from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
+from tests.agent.live import free_port, launch, start_request
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow
+
+# No torch inside the ranks: what is tested is what stands around them.
+STEPS = """
+import time
+from jupyter_mntrain import Recorder
+with Recorder() as recorder:
+    for _ in range({steps}):
+        time.sleep(0.05)
+        recorder.step(tokens=10, loss=1.0)
+"""
+SHORT, LONG = STEPS.format(steps=40), STEPS.format(steps=100_000)
+
+
+def journal(agent, job_id, since=0):
+    content = agent.get(f"/v1/jobs/{job_id}/journal?since={since}").content
+    return [journal_decoder.decode(line) for line in content.splitlines()]
+
+
+def processes(agent, job_id):
+    return processes_of(agent.state / "jobs" / job_id / "attempt-1")
+
+
+def running(agent, job_id):
+    until(lambda: agent.record(job_id).part.state == "running", f"{job_id} to run")
+    until(lambda: agent.record(job_id).part.ranks[0].step, "a first step")
+
+
+def test_two_nodes_run_and_leave_nothing(new_agent):
+    agents = [new_agent(), new_agent()]
+    job_id = launch(agents, SHORT)
+    for rank, agent in enumerate(agents):
+        record = agent.ended(job_id)
+        assert record.part.state == "succeeded", record.part
+        assert [(r.rank, r.state, r.step) for r in record.part.ranks] == [(rank, "succeeded", 40)]
+        lines = journal(agent, job_id)
+        assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+        steps = [line.body.step for line in lines if isinstance(line.body, RankStep)]
+        assert steps == list(range(1, 41))
+        assert processes(agent, job_id) == {}
+        assert agent.info().leases == ()
+
+
+def test_starting_twice_starts_once_and_stopping_needs_no_second_try(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    pid = agent.record(job_id).part.ranks[0].pid
+    launch([agent], LONG, job_id=job_id)
+    assert agent.record(job_id).part.ranks[0].pid == pid
+    for _ in range(2):
+        agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
+    part = agent.ended(job_id).part
+    assert (part.state, part.stop_reason, part.cause) == ("cancelled", "enough", None)
+    assert processes(agent, job_id) == {}
+
+
+def test_a_killed_agent_comes_back_to_a_running_job_with_nothing_missing(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], STEPS.format(steps=200))
+    running(agent, job_id)
+    port = agent.record(job_id).attempt.master_port
+    agent.kill()
+    assert processes(agent, job_id)
+    agent.start()
+    assert agent.info().leases[0].job_id == job_id
+    taken = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, interface="lo", hold_port=port)
+    assert agent.send("POST", "/v1/leases", taken).status_code == 409
+    record = agent.ended(job_id)
+    assert record.part.state == "succeeded"
+    lines = journal(agent, job_id)
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    steps = [line.body.step for line in lines if isinstance(line.body, RankStep)]
+    assert steps == list(range(1, 201))
+    assert any(isinstance(line.body, RankEnd) for line in lines)
+
+
+def test_an_agent_that_was_away_at_the_end_still_tells_it(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], STEPS.format(steps=60) + "raise SystemExit(3)\n")
+    running(agent, job_id)
+    agent.kill()
+    until(lambda: not processes(agent, job_id), "the job's own end")
+    part = agent.start().ended(job_id).part
+    assert part.state == "failed"
+    assert part.ranks[0].exit_code == 3
+
+
+def test_ranks_that_torchrun_leaves_behind_are_ended(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    ranks = {rank.pid for rank in agent.record(job_id).part.ranks}
+    torchrun = next(
+        pid for pid, environment in processes(agent, job_id).items() if "RANK" not in environment
+    )
+    assert torchrun not in ranks
+    os.kill(torchrun, signal.SIGKILL)
+    part = agent.ended(job_id).part
+    assert part.state == "failed"
+    assert "torchrun was killed by SIGKILL" in part.cause.summary
+    assert processes(agent, job_id) == {}
+
+
+def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
+    head, other = new_agent(), new_agent()
+    job_id = launch([head, other], LONG)
+    running(head, job_id)
+    running(other, job_id)
+    os.kill(other.record(job_id).part.ranks[0].pid, signal.SIGKILL)
+    assert other.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
+    part = head.ended(job_id).part
+    assert part.state == "cancelled"
+    assert part.stop_reason.startswith("node2 failed: rank 1: killed by SIGKILL")
+    assert processes(head, job_id) == {}
+
+
+def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
+    head, second, third = new_agent(), new_agent(), new_agent()
+    job_id = launch([head, second, third], LONG)
+    for agent in (head, second, third):
+        running(agent, job_id)
+    head.kill()
+    os.kill(third.record(job_id).part.ranks[0].pid, signal.SIGKILL)
+    assert second.ended(job_id).part.stop_reason.startswith("node3 failed: rank 2: killed")
+
+
+def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], "raise SystemExit(3)\n")
+    assert agent.ended(job_id).part.state == "failed"
+    before = journal(agent, job_id)
+    launch([agent], SHORT, job_id=job_id, attempt=2)
+    assert agent.ended(job_id).part.state == "succeeded"
+    lines = journal(agent, job_id)
+    assert lines[: len(before)] == before
+    assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
+    assert {line.attempt for line in lines[len(before) :]} == {2}
+    # A start of the first one that comes only now changes nothing.
+    late = start_request([agent], SHORT, job_id, 1, 29400)
+    answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", late)
+    assert answer.status_code == 409
+    assert agent.record(job_id).attempt.number == 2
+
+
+def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(new_agent):
+    agent = new_agent()
+    port = free_port(agent.address)
+    job_id = launch([agent], "import time; time.sleep(600)", port=port)
+    until(lambda: agent.record(job_id).part.state == "running", "a rank seen without telemetry")
+    record = agent.record(job_id)
+    assert record.attempt.master_port == port
+    pid = record.part.ranks[0].pid
+    assert environment_of(pid)["RANK"] == "0"
+    log = agent.get(f"/v1/jobs/{job_id}/log?offset=0&limit=60").text
+    assert log.startswith(f"[mntrain] job {job_id} attempt 1: rank 0 on node1")
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough", grace_s=0.0))
+    assert agent.ended(job_id).part.state == "cancelled"
+
+
+def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    agent.process.terminate()
+    assert agent.process.wait(60) == 0
+    alive = processes(agent, job_id)
+    assert alive
+    agent.start()
+    assert processes(agent, job_id).keys() == alive.keys()
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
+    assert agent.ended(job_id).part.state == "cancelled"
+    assert processes(agent, job_id) == {}
+
+
+def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    keeper = json.loads((agent.state / "jobs" / job_id / "attempt-1/keeper.json").read_text())
+    os.kill(keeper["pid"], signal.SIGKILL)
+    part = agent.ended(job_id).part
+    assert (part.state, part.exit_code, part.leftovers) == ("failed", None, ())
+    assert "keeper was killed" in part.cause.summary
+    assert processes(agent, job_id) == {}
+
+
+def test_a_script_that_fails_at_import_is_named_with_its_line(new_agent):
+    agent = new_agent()
+    job_id = launch([agent], "import json\nimport not_there\n")
+    part = agent.ended(job_id).part
+    assert part.cause.summary == (
+        "rank 0: ModuleNotFoundError: No module named 'not_there' (script.py, line 2)"
+    )

@@ -1,0 +1,134 @@
+"""The places where ranks hang for ever: real ranks hang in each of them, and are asked."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+
+from jupyter_mntrain.agent.failure.stacks import StackRequest, answers
+from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.records.job import Diagnosis, PartStatus, RankStack, Stall
+from tests.waiting import until
+
+SCRIPT = Path(__file__).parents[1] / "programs" / "hanging.py"
+
+pytestmark = pytest.mark.slow
+
+
+class Hang(NamedTuple):
+    """Where ranks 0 and 1 of ``programs/hanging.py`` sit, and what has to be said of that."""
+
+    name: str
+    sites: tuple[str | None, str | None]
+    says: str
+    fix: str
+
+
+HANGS = [
+    Hang(
+        "group",
+        ("barrier", "new group"),
+        "rank 1 on n1 creates a process group (new_group)",
+        "have every rank call new_group for every group",
+    ),
+    Hang(
+        "gather",
+        ("gather", None),
+        "rank 0 on n0 gathers from all ranks (all_gather)",
+        "a step that takes longer",
+    ),
+    Hang(
+        "objects",
+        ("gather", "barrier"),
+        "gathers from all ranks (all_gather)",
+        "look for an `if rank == …` around the barrier",
+    ),
+    Hang(
+        "barrier",
+        ("barrier", "collective"),
+        "rank 0 on n0 is in a barrier, in barrier (hanging.py:",
+        "an error that one rank caught",
+    ),
+    Hang(
+        "pipeline",
+        (None, "pipeline"),
+        "rank 1 on n1 waits for what a neighbouring stage sends",
+        "a step that takes longer",
+    ),
+    Hang(
+        "receive",
+        ("receive", "receive"),
+        "all ranks wait for each other: each waits to receive",
+        "have one of two ranks send while the other one receives",
+    ),
+    Hang(
+        "wait",
+        ("exchange", "exchange"),
+        "all ranks wait for each other: each waits for an exchange",
+        "every send has its receive",
+    ),
+    Hang(
+        "rendezvous",
+        ("rendezvous", None),
+        "rank 0 on n0 waits for the others to join (init_process_group)",
+        "a step that takes longer",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def hanging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory per hang, with the stacks of its ranks and their pids."""
+    directory = tmp_path_factory.mktemp("hangs")
+    for hang in HANGS:
+        (directory / hang.name / "metrics").mkdir(parents=True)
+    names = [hang.name for hang in HANGS]
+    with subprocess.Popen([sys.executable, SCRIPT, directory, *names]) as parent:
+        yield directory
+        for child in psutil.Process(parent.pid).children(recursive=True):
+            child.send_signal(signal.SIGKILL)
+        parent.kill()
+
+
+def stacks(directory: Path) -> list[RankStack]:
+    pids = [directory / f"pid-{rank}" for rank in (0, 1)]
+    if not all(path.exists() for path in pids):
+        return []
+    return answers(
+        [StackRequest(directory, Rank(r), int(p.read_text())) for r, p in enumerate(pids)]
+    )
+
+
+def diagnosis(found: list[RankStack]) -> Diagnosis | None:
+    return diagnose(
+        [
+            PartStatus(
+                node_id=NodeId(f"{number:032x}"),
+                node=f"n{number}",
+                state="running",
+                stall=Stall(since_s=1.0, limit_s=10.0, step=3, stacks=(stack,), links=()),
+            )
+            for number, stack in enumerate(found)
+        ]
+    )
+
+
+@pytest.mark.parametrize("hang", HANGS, ids=lambda hang: hang.name)
+def test_where_ranks_hang_is_known_and_explained(hanging: Path, hang: Hang) -> None:
+    directory = hanging / hang.name
+    until(
+        lambda: tuple(stack.site for stack in stacks(directory)) == hang.sites,
+        f"both ranks to hang: {stacks(directory)}",
+    )
+    found = diagnosis(stacks(directory))
+    assert found is not None
+    assert hang.says in found.summary
+    assert hang.fix in found.fix

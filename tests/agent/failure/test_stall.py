@@ -1,0 +1,303 @@
+"""When an attempt counts as stalled, by a clock that tests set; and asking real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.failure.stacks import (
+    ANSWER_S,
+    StackRequest,
+    answers_to,
+    judge,
+    main_thread,
+    own_line,
+)
+from jupyter_mntrain.agent.failure.stall import (
+    ASK_AGAIN_S,
+    EARLY_S,
+    FIRST_STEP_S,
+    LEAST_S,
+    Watchdog,
+)
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.state import Resumed, Stalled
+from jupyter_mntrain.model.records.job import Doing, RankStack
+from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL
+from tests.agent.live import launch
+from tests.waiting import until
+
+ZERO = Rank(0)
+
+
+class Asked:
+    """Ranks that answer when they are told to."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.is_answered = False
+        self.doing: Doing = "busy"
+
+    def __call__(self) -> list[Asked]:
+        self.times += 1
+        return [self]
+
+    def result(self) -> RankStack:
+        return RankStack(rank=ZERO, doing=self.doing if self.is_answered else "not known")
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+@pytest.fixture
+def dog(asked: Asked) -> Watchdog:
+    return Watchdog(asked)  # type: ignore[arg-type]
+
+
+def test_a_script_that_tells_nothing_is_never_called_stalled(dog: Watchdog, asked: Asked) -> None:
+    assert [dog.look(now_s) for now_s in (0.0, 100.0, 1e6)] == [None, None, None]
+    assert asked.times == 0
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "limit_s"),
+    [([], FIRST_STEP_S), ([0.1] * 5, LEAST_S), ([1.0, 1.0, 60.0], LEAST_S), ([8.0] * 3, 24.0)],
+)
+def test_how_long_nothing_may_happen(dog: Watchdog, steps_s: list[float], limit_s: float) -> None:
+    dog.got_on(0.0)
+    for number, step_s in enumerate(steps_s, 1):
+        dog.stepped(ZERO, number, step_s, 0.0)
+    assert dog.limit_s == limit_s
+    assert dog.look(limit_s - 0.1) is None
+
+
+def test_it_asks_once_waits_for_answers_and_says_it(dog: Watchdog, asked: Asked) -> None:
+    dog.stepped(ZERO, 7, 0.1, 0.0)
+    assert dog.look(LEAST_S) is None
+    assert dog.look(LEAST_S + 0.1) is None
+    assert asked.times == 1
+    asked.is_answered = True
+    event = dog.look(LEAST_S + 0.2)
+    assert isinstance(event, Stalled)
+    assert (event.stall.step, event.stall.limit_s) == (7, LEAST_S)
+    assert [stack.doing for stack in event.stall.stacks] == ["busy"]
+    assert dog.look(LEAST_S + 0.3) is None, "said once"
+
+
+def test_who_does_not_answer_is_not_waited_for_for_ever(dog: Watchdog) -> None:
+    dog.stepped(ZERO, 1, 0.1, 0.0)
+    assert dog.look(LEAST_S) is None
+    event = dog.look(LEAST_S + ANSWER_S)
+    assert isinstance(event, Stalled)
+    assert [stack.doing for stack in event.stall.stacks] == ["not known"]
+
+
+def test_a_hang_that_goes_on_is_looked_at_anew(dog: Watchdog, asked: Asked) -> None:
+    asked.is_answered = True
+    dog.stepped(ZERO, 1, 0.1, 0.0)
+    dog.look(LEAST_S)
+    assert isinstance(dog.look(LEAST_S), Stalled)
+    assert dog.look(LEAST_S + ASK_AGAIN_S - 0.1) is None
+    dog.look(LEAST_S + ASK_AGAIN_S)
+    assert isinstance(dog.look(LEAST_S + ASK_AGAIN_S), Stalled)
+    assert asked.times == 2
+
+
+def test_when_something_gets_on_it_is_over_and_may_begin_again(dog: Watchdog, asked: Asked) -> None:
+    asked.is_answered = True
+    dog.stepped(ZERO, 1, 0.1, 0.0)
+    dog.look(LEAST_S)
+    assert isinstance(dog.look(LEAST_S), Stalled)
+    dog.got_on(LEAST_S + 1)
+    assert isinstance(dog.look(LEAST_S + 1), Resumed)
+    assert dog.look(LEAST_S + 2) is None
+    dog.look(2 * LEAST_S + 1)
+    assert isinstance(dog.look(2 * LEAST_S + 1), Stalled)
+
+
+@pytest.mark.parametrize(("is_waiting", "is_told"), [(True, True), (False, False)])
+def test_before_the_first_step_only_those_who_all_wait_are_called_stalled(
+    dog: Watchdog, asked: Asked, is_waiting: bool, is_told: bool
+) -> None:
+    asked.is_answered = True
+    asked.doing = "waiting for others" if is_waiting else "busy"
+    dog.got_on(0.0)
+    assert dog.look(EARLY_S - 0.1) is None
+    assert asked.times == 0
+    dog.look(EARLY_S)
+    event = dog.look(EARLY_S)
+    assert isinstance(event, Stalled) == is_told
+    if not is_told:
+        dog.look(FIRST_STEP_S)
+        assert isinstance(dog.look(FIRST_STEP_S), Stalled), "that is long for anything"
+
+
+def test_progress_while_answers_are_waited_for_is_no_stall(dog: Watchdog) -> None:
+    dog.stepped(ZERO, 1, 0.1, 0.0)
+    dog.look(LEAST_S)
+    dog.got_on(LEAST_S)
+    assert dog.look(LEAST_S + ANSWER_S) is None
+
+
+DUMP = """Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 331 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/x/site-packages/torch/distributed/distributed_c10d.py", line 2311 in recv
+  File "/home/kim/train.py", line 12 in step
+  File "/home/kim/train.py", line 40 in <module>
+"""
+
+
+def test_stacks_are_read_for_who_waits_and_where() -> None:
+    frames = main_thread(DUMP)
+    assert [name for _, _, name in frames] == ["recv", "step", "<module>"]
+    assert judge("S", frames, "receive") == "waiting for others"
+    assert own_line(frames) == "step (train.py:12)"
+    assert judge("S", frames[1:], None) == "busy"
+    assert judge("R", [], None) == "not known"
+    assert judge("T", frames, "receive") == "stopped"
+    assert judge("D", frames, "receive") == "in the kernel"
+    assert own_line([]) == ""
+
+
+@pytest.mark.parametrize("text", ["", "garbage\n", "Thread x\n  File broken", "\0\xff" * 50])
+def test_what_anybody_may_have_written_into_the_file_is_no_error(text: str) -> None:
+    assert main_thread(text) == []
+
+
+RANK = """
+import sys, threading, time
+from pathlib import Path
+from jupyter_mntrain.telemetry.stacks import arm
+
+def deep(levels):
+    if levels:
+        deep(levels - 1)
+    else:
+        time.sleep(600)
+
+def busy_in_here():
+    print("ready", flush=True)
+    time.sleep(600)
+
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=deep, args=(90,), daemon=True).start()
+if sys.argv[1]:
+    arm(Path(sys.argv[1]), 3)
+busy_in_here()
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[object]:
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(directory: str, threads: int = 0) -> int:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RANK, directory, str(threads)], stdout=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process.pid
+
+    yield begin
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def test_a_rank_that_is_armed_tells_and_goes_on(tmp_path: Path, start) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "metrics").mkdir()
+    pid = start(str(tmp_path / "metrics"))
+    assert answers_to(pid, STACK_SIGNAL)
+    for _ in range(2):
+        request = StackRequest(tmp_path, Rank(3), pid)
+        until(lambda request=request: request.is_answered, "the stacks")
+        found = request.result()
+        assert (found.rank, found.pid, found.doing) == (3, pid, "busy")
+        assert found.where.startswith("busy_in_here (")
+        assert "busy_in_here" in found.text
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: StackRequest(tmp_path, Rank(3), pid).result().doing == "stopped", "it to stop")
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_an_answer_is_waited_for_to_its_end(tmp_path: Path, start) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "metrics").mkdir()
+    pid = start(str(tmp_path / "metrics"), threads=60)
+    for _ in range(20):
+        request = StackRequest(tmp_path, Rank(3), pid)
+        assert any(request.is_answered for _ in range(100_000))
+        assert request.result().where.startswith("busy_in_here (")
+
+
+def test_one_that_is_not_would_be_killed_and_is_not_asked(tmp_path: Path, start) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "metrics").mkdir()
+    pid = start("")
+    assert not answers_to(pid, STACK_SIGNAL)
+    assert StackRequest(tmp_path, Rank(3), pid).result().doing == "not known"
+    assert answers_to(pid, STACK_SIGNAL) is False
+    assert os.path.exists(f"/proc/{pid}")  # noqa: PTH110
+
+
+def test_one_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    assert StackRequest(tmp_path, Rank(3), gone.pid).result().doing == "not known"
+
+
+STUCK = """
+import os, sys, time
+import torch
+import torch.distributed as dist
+from jupyter_mntrain import Recorder
+
+def shuffle_shards():
+    while not os.path.exists("go"):
+        time.sleep(0.1)
+
+dist.init_process_group("gloo")
+rank, payload = dist.get_rank(), torch.zeros(10)
+with Recorder() as recorder:
+    for step in range(1, 40):
+        if step == 6 and rank == 1:
+            shuffle_shards()
+        dist.recv(payload, 1) if rank == 0 else dist.send(payload, 0)
+        recorder.step(tokens=1)
+        time.sleep(0.02)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_job_that_hangs_says_which_rank_and_where_and_when_it_goes_on(new_agent) -> None:  # type: ignore[no-untyped-def]
+    agents = [new_agent(), new_agent()]
+    job_id = launch(agents, STUCK)
+
+    def stalls() -> list[object]:
+        return [agent.record(job_id).part.stall for agent in agents]
+
+    until(lambda: all(stalls()), "both parts to be called stalled")
+    zero, one = (agent.record(job_id).part.stall.stacks[0] for agent in agents)
+    assert (zero.doing, one.doing) == ("waiting for others", "busy")
+    assert one.where.startswith("shuffle_shards (script.py:")
+    assert "recv" in zero.text
+    said = agents[1].send("POST", f"/v1/jobs/{job_id}/stacks", {}).json()
+    assert [(stack["rank"], stack["doing"]) for stack in said] == [(1, "busy")]
+    assert "shuffle_shards" in said[0]["text"]
+    work = agents[1].state / "jobs" / job_id / "attempt-1" / "work"
+    (work / "go").touch()
+    for agent in agents:
+        assert agent.ended(job_id).part.state == "succeeded"
+        assert agent.record(job_id).part.stall is None
+    assert agents[1].send("POST", f"/v1/jobs/{job_id}/stacks", {}).json() == []

@@ -1,0 +1,116 @@
+"""What is said of jobs that failed, told from logs that torchrun 2.13 really wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.failure.cause import explain
+from jupyter_mntrain.agent.failure.torchrun_log import rank_failures
+from jupyter_mntrain.model.ids import Rank
+
+LOGS = Path(__file__).parents[1] / "logs"
+RANKS = [Rank(0), Rank(1)]
+
+
+@pytest.fixture
+def explained(tmp_path):
+    def explained(name: str):
+        shutil.copy(LOGS / f"{name}.log", tmp_path / "log")
+        return explain(tmp_path, RANKS, 1, now_s=5.0)
+
+    return explained
+
+
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        (
+            "import_error",
+            "rank 0: ModuleNotFoundError: No module named 'foo_missing' (imp.py, line 3)",
+        ),
+        (
+            "killed_rank",
+            "rank 1: killed by SIGKILL, by somebody or by the kernel when memory ran out",
+        ),
+        ("user_error", "rank 0: recipe.toml: no field 'lrr'. Fix: did you mean 'lr'?."),
+        ("closed_connection", "rank 1: RuntimeError: boom in rank 1 (dist.py, line 5)"),
+        ("abort", "rank 0: killed by SIGABRT"),
+        (
+            "no_script",
+            "rank 0: there is no script nothere.py; send it along or give its whole path",
+        ),
+    ],
+)
+def test_the_first_line_names_the_rank_and_the_reason(explained, name, summary):
+    _, cause = explained(name)
+    assert cause.summary == summary
+    assert not cause.is_symptom
+
+
+def test_ranks_that_torchrun_ended_because_of_another_are_not_blamed(explained):
+    downs, cause = explained("killed_rank")
+    assert [(down.rank, down.exit_code) for down in downs] == [(1, -9)]
+    assert cause.rank == 1
+
+
+def test_the_first_failure_comes_first():
+    failures = rank_failures((LOGS / "import_error.log").read_text())
+    assert [(one.local_rank, one.exit_code) for one in failures] == [(0, 1), (1, 1)]
+
+
+def test_times_of_another_time_zone_are_not_believed(tmp_path):
+    log = (LOGS / "killed_rank.log").read_text()
+    [guilty] = [one for one in rank_failures(log) if not one.was_ended]
+    assert time.localtime(guilty.time_s)[3:6] == (20, 41, 38)
+    assert guilty.time_before(guilty.time_s + 3) == guilty.time_s
+    assert guilty.time_before(guilty.time_s + 3600) == guilty.time_s + 3600
+    assert guilty.time_before(guilty.time_s - 3600) == guilty.time_s - 3600
+
+
+def test_a_spoilt_error_file_does_not_keep_a_job_from_ending(tmp_path):
+    folder = tmp_path / "ranks" / "none_x" / "attempt_0" / "1"
+    folder.mkdir(parents=True)
+    for content in (
+        b"{",
+        b"[]",
+        b'{"message": {}}',
+        b"\xff",
+        json.dumps({"message": None}).encode(),
+    ):
+        (folder / "error.json").write_bytes(content)
+        shutil.copy(LOGS / "killed_rank.log", tmp_path / "log")
+        assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].rank == 1
+
+
+def test_the_first_line_of_a_long_message_is_the_summary(tmp_path):
+    folder = tmp_path / "ranks" / "none_x" / "attempt_0" / "1"
+    folder.mkdir(parents=True)
+    message = {"message": "ValueError: bad\nmuch more", "extraInfo": {"py_callstack": "ValueError"}}
+    (folder / "error.json").write_text(json.dumps({"message": message}))
+    shutil.copy(LOGS / "killed_rank.log", tmp_path / "log")
+    assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].summary == "rank 1: ValueError: bad"
+
+
+def test_c_plus_plus_tells_why_it_aborted(tmp_path):
+    log = (LOGS / "abort.log").read_text()
+    log = log.replace("about to abort", "  what():  CUDA error: an illegal access", 1)
+    (tmp_path / "log").write_text(log)
+    summaries = {down.rank: down.error for down in explain(tmp_path, RANKS, 1, now_s=5.0)[0]}
+    assert summaries == {
+        0: "killed by SIGABRT",
+        1: "killed by SIGABRT: CUDA error: an illegal access",
+    }
+
+
+def test_a_torchrun_that_somebody_ended_blames_nobody_else(tmp_path):
+    (tmp_path / "log").write_text(
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
+    )
+    _, cause = explain(tmp_path, RANKS, 1, now_s=5.0)
+    assert cause.summary == "torchrun was told to end by a signal that was not ours"
+    assert not cause.is_symptom

@@ -1,0 +1,422 @@
+"""Attempts after one that failed: decided by a pure function, started by the head's agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from jupyter_mntrain.agent.attempt.processes import end_all
+from jupyter_mntrain.model.api import LeaseRequest, StartRequest
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.restarts import (
+    LAST_BACKOFF_S,
+    follows,
+    may_lead,
+    may_succeed,
+    next_restart,
+    without,
+)
+from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.records.job import (
+    Attempt,
+    JobRecord,
+    JobSpec,
+    JobView,
+    Participant,
+    PartStatus,
+    Placement,
+    RankStatus,
+)
+from jupyter_mntrain.trust.certificates import Subject
+from tests import trusted
+from tests.agent.live import LiveAgent, free_port, launch, two_agents
+from tests.waiting import until
+
+NOW_S = 1000.0
+
+
+def place(number: int, **changes: object) -> Placement:
+    one = Placement(
+        node_id=NodeId(f"{number}" * 32),
+        node=f"node{number}",
+        node_rank=number,
+        first_rank=Rank(number),
+        nproc=1,
+        gpus=(),
+        interface="eth1",
+        address=f"10.0.0.{number}",
+        agent=(f"10.0.0.{number}:8765",),
+    )
+    return msgspec.structs.replace(one, **changes)
+
+
+def part(number: int, state: str, exit_code: int | None = None) -> PartStatus:
+    rank = RankStatus(rank=Rank(number), state=state, exit_code=exit_code)  # type: ignore[arg-type]
+    node_id = NodeId(f"{number}" * 32)
+    return PartStatus(node_id=node_id, node=f"node{number}", state=state, ranks=(rank,))  # type: ignore[arg-type]
+
+
+def record(attempt: int = 1, number: int = 0, state: str = "failed", **spec: object) -> JobRecord:
+    return JobRecord(
+        job_id=JobId("j-00000001"),
+        spec=JobSpec(
+            entry=("a.py",),
+            participants=(Participant("node0"), Participant("node1")),
+            **({"max_restarts": 2} | spec),  # type: ignore[arg-type]
+        ),
+        attempt=Attempt(
+            number=attempt,
+            placements=(place(0), place(1), place(2)),
+            master_address="10.0.0.0",
+            master_port=1,
+            submitted_s=1.0,
+        ),
+        part=part(number, state),
+    )
+
+
+FAILED = [part(0, "cancelled"), part(1, "failed", -9)]
+
+
+def test_what_failed_is_tried_again_so_many_times() -> None:
+    waits = []
+    for number in (1, 2):
+        plan = next_restart(record(number), FAILED, NOW_S)
+        assert plan is not None
+        assert plan.number == number + 1
+        waits.append(plan.at_s - NOW_S)
+    assert waits == [1.0, 2.0]
+    assert next_restart(record(3), FAILED, NOW_S) is None
+    late = next_restart(record(50, max_restarts=99), FAILED, NOW_S)
+    assert late is not None
+    assert late.at_s == NOW_S + LAST_BACKOFF_S
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([part(0, "succeeded"), part(1, "succeeded")], "it is done"),
+        ([part(0, "cancelled"), part(1, "cancelled")], "a person ended it"),
+        ([part(0, "failed", 2), part(1, "cancelled")], "its input is wrong"),
+    ],
+)
+def test_what_would_not_be_better_is_not_tried_again(parts: list[PartStatus], why: str) -> None:
+    assert next_restart(record(), parts, NOW_S) is None, why
+
+
+def test_what_somebody_stopped_is_over() -> None:
+    assert next_restart(msgspec.structs.replace(record(), is_over=True), FAILED, NOW_S) is None
+
+
+def test_a_silent_node_does_not_hide_that_the_others_failed() -> None:
+    silent = [part(0, "failed", -9), part(1, "unknown")]
+    assert next_restart(record(), silent, NOW_S) is not None
+
+
+def test_those_that_stay_are_numbered_anew() -> None:
+    places = (place(0), place(1, nproc=2), place(2, first_rank=Rank(3)))
+    kept = without(places, {NodeId("1" * 32)})
+    assert [(p.node, p.node_rank, p.first_rank) for p in kept] == [("node0", 0, 0), ("node2", 1, 1)]
+    assert without(places, set()) == places
+
+
+def test_a_head_may_start_again_only_what_was_deposited() -> None:
+    before = record()
+
+    def later(*places: Placement, number: int = 2) -> Attempt:
+        return msgspec.structs.replace(before.attempt, number=number, placements=places)
+
+    assert follows(later(place(0), place(1), place(2)), before)
+    assert follows(later(place(0), place(2, node_rank=1, first_rank=Rank(1))), before)
+    assert follows(later(place(0, address="10.9.9.9")), before)
+    assert not follows(later(place(0), number=1), before)
+    assert not follows(later(place(1), place(0)), before), "another head"
+    assert not follows(later(place(0), place(3)), before), "a node that was not in it"
+    assert not follows(later(place(0), place(1, nproc=8)), before)
+    assert not follows(later(place(0), place(1, gpus=(1,))), before)
+    assert not follows(later(), before)
+
+
+def view(*records: JobRecord) -> JobView:
+    return roll_up(records)
+
+
+def test_a_job_that_will_be_tried_again_has_not_failed_until_its_head_says_so() -> None:
+    parts = [record(number=n, state="failed") for n in range(3)]
+    assert view(*parts).state == "pending"
+    over = msgspec.structs.replace(parts[0], is_over=True)
+    assert view(over, *parts[1:]).state == "failed"
+    assert view(*(record(number=n, max_restarts=0) for n in range(3))).state == "failed"
+    assert view(*parts[1:]).state == "stopping", "the head does not answer"
+
+
+# With agents.
+
+SCRIPT = """
+import os, pathlib, time
+from jupyter_mntrain import Recorder
+kept = pathlib.Path(os.environ["MNTRAIN_CHECKPOINT_DIR"])
+kept.mkdir(exist_ok=True)
+done = int((kept / "step").read_text()) if (kept / "step").exists() else 0
+with Recorder() as recorder:
+    for step in range(done + 1, 1000):
+        recorder.step(step=step)
+        (kept / "step").write_text(str(step))
+        if os.environ["MNTRAIN_ATTEMPT"] != "1" and step > done + 3:
+            break
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    with two_agents("127.93.0", tmp_path_factory.mktemp("restarts"), "test") as both:
+        yield both
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[list[LiveAgent]]:
+    made = [
+        LiveAgent(f"node{n}", address, free_port(address), tmp_path / f"node{n}")
+        for n, address in enumerate(("127.93.1.1", "127.93.1.2", "127.93.1.3"), 1)
+    ]
+    try:
+        yield [agent.start() for agent in made]
+    finally:
+        for agent in made:
+            agent.end()
+
+
+def power_off(agent: LiveAgent) -> None:
+    """As far as the others can tell."""
+    agent.kill()
+    for attempt in agent.state.glob("jobs/*/attempt-*"):
+        end_all(attempt, grace_s=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [2, 0], ids=["another node", "the head"])
+def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost: int) -> None:
+    rest = [agent for agent in three if agent is not three[lost]]
+    job_id = launch(three, SCRIPT, max_restarts=2, min_nodes=2)
+    until(lambda: all(steps(agent, job_id) for agent in three), "the first steps")
+    power_off(three[lost])
+    kill_rank(rest[1], job_id)
+    until(lambda: told(rest, job_id).state == "succeeded", "the rest to go on", 200)
+    now = told(rest, job_id)
+    assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
+    assert now.attempt.number >= 2
+    assert [rank.rank for part in now.parts for rank in part.ranks] == [0, 1]
+    # Whoever was away learns that it went on without it, and begins nothing of its own.
+    three[lost].start()
+    until(lambda: three[lost].record(job_id).part.state != "running", "its part to be over")
+    if lost == 0:
+        until(lambda: three[0].record(job_id).is_over, "the head to know", 90)
+    assert told(three, job_id).state == "succeeded"
+    assert not any(agent.info().leases for agent in three)
+
+
+@pytest.mark.parametrize(
+    ("least", "may"), [(None, False), (1, False), (2, True), (3, True)], ids=str
+)
+def test_a_head_is_replaced_only_where_two_halves_cannot_both_go_on(
+    least: int | None, may: bool
+) -> None:
+    known = record(min_nodes=least)
+    known = msgspec.structs.replace(known, members=tuple(place(n).node_id for n in range(3)))
+    assert may_succeed(known) == may
+    second, stranger = NodeId("1" * 32), NodeId("9" * 32)
+    assert may_lead(second, known) == may
+    assert may_lead(known.attempt.head.node_id, known)
+    assert not may_lead(stranger, known)
+    rest = without(known.attempt.placements, {known.attempt.head.node_id})
+    after = msgspec.structs.replace(known.attempt, number=2, placements=rest)
+    assert follows(after, known) == may
+    # With the head among them another one may not lead them.
+    turned = msgspec.structs.replace(after, placements=(*rest, known.attempt.head))
+    assert not follows(turned, known)
+
+
+def told(agents: list[LiveAgent], job_id: JobId) -> JobView:
+    return roll_up([agent.record(job_id) for agent in agents])
+
+
+def steps(agent: LiveAgent, job_id: JobId) -> bool:
+    return any(rank.step for rank in agent.record(job_id).part.ranks)
+
+
+def kill_rank(agent: LiveAgent, job_id: JobId, number: int = signal.SIGKILL) -> None:
+    pid = agent.record(job_id).part.ranks[0].pid
+    assert pid is not None
+    os.kill(pid, number)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAgent]) -> None:
+    job_id = launch(agents, SCRIPT, max_restarts=1)
+    until(lambda: steps(agents[1], job_id), "the first steps")
+    kill_rank(agents[1], job_id)
+    states = set()
+
+    def is_over() -> bool:
+        now = told(agents, job_id)
+        states.add(now.state)
+        return now.state == "succeeded"
+
+    until(is_over, "the second attempt to succeed")
+    assert "failed" not in states
+    now = told(agents, job_id)
+    assert now.attempt.number == 2
+    first_step = min(rank.step or 0 for part in now.parts for rank in part.ranks)
+    assert first_step > 4, "it went on where the first one was"
+    assert not any(agent.info().leases for agent in agents)
+
+
+@pytest.mark.slow
+def test_after_the_last_attempt_it_has_failed(agents: list[LiveAgent]) -> None:
+    job_id = launch(agents, "import os; os.abort()", max_restarts=1)
+    until(lambda: told(agents, job_id).state == "failed", "both attempts to fail")
+    now = told(agents, job_id)
+    assert now.attempt.number == 2
+    assert now.cause is not None
+    assert "SIGABRT" in now.cause.summary
+
+
+@pytest.mark.slow
+def test_a_stop_between_attempts_ends_the_job(agents: list[LiveAgent]) -> None:
+    job_id = launch(agents, "import os; os.abort()", max_restarts=9)
+    until(lambda: agents[0].record(job_id).restart is not None, "an attempt to be planned")
+    for agent in agents:
+        agent.send("POST", f"/v1/jobs/{job_id}/stop", {"reason": "enough"})
+    until(lambda: told(agents, job_id).state in ("failed", "cancelled"), "the end")
+    head = agents[0].record(job_id)
+    assert head.is_over
+    assert head.restart is None
+    assert not any(agent.info().leases for agent in agents)
+
+
+FAILS = """
+from jupyter_mntrain import Recorder
+with Recorder() as recorder:
+    recorder.step()
+    raise ValueError("always")
+"""
+
+
+@pytest.mark.slow
+def test_all_parts_of_all_attempts_tell_their_times_by_one_clock(agents: list[LiveAgent]) -> None:
+    ahead_s, begun_s = 3600.0, time.time() + 3600.0
+    job = launch(agents, FAILS, max_restarts=1, ahead_s=ahead_s)
+    until(lambda: told(agents, job).state == "failed", "the second attempt to fail, too")
+    now_s = time.time() + ahead_s
+    for agent in agents:
+        known = agent.record(job)
+        assert known.attempt.number == 2
+        lines = agent.get(f"/v1/jobs/{job}/journal").content.splitlines()
+        times = [json.loads(line)["body"]["time_s"] for line in lines]
+        times += [known.part.started_s, known.part.ended_s]
+        times += [known.part.cause.time_s] if known.part.cause else []
+        assert len(times) > 8
+        # torch tells a failure's time without its fraction.
+        assert all(begun_s - 1 < time_s <= now_s for time_s in times)
+    assert told(agents, job).cause is not None
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_frozen_costs_an_attempt_if_the_job_says_so(
+    agents: list[LiveAgent],
+) -> None:
+    job_id = launch(agents, SCRIPT, max_restarts=1, on_stall="abort")
+    until(lambda: all(steps(agent, job_id) for agent in agents), "the first steps")
+    for agent in agents:  # each steps by itself, so both must stand still
+        kill_rank(agent, job_id, signal.SIGSTOP)
+    until(lambda: told(agents, job_id).attempt.number == 2, "the second attempt", 60)
+    until(lambda: told(agents, job_id).state == "succeeded", "its success")
+
+
+@pytest.mark.slow
+def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
+    with two_agents("127.94.0", tmp_path, "test") as agents:
+        job_id = launch(agents, SCRIPT, max_restarts=1)
+        until(lambda: all(steps(agent, job_id) for agent in agents), "the first steps")
+        agents[1].kill()
+        kill_rank(agents[0], job_id)
+        until(lambda: agents[0].record(job_id).restart is not None, "a plan", 90)
+        plan = agents[0].record(job_id).restart
+        assert plan is not None
+        until(
+            lambda: "node2 does not answer" in (agents[0].record(job_id).restart or plan).waits_for,
+            "the reason",
+        )
+        assert agents[0].info().leases == ()
+        # The head's agent goes, too, and remembers what it was about.
+        agents[0].kill()
+        for agent in agents:
+            agent.start()
+        until(lambda: told(agents, job_id).state == "succeeded", "the second attempt", 90)
+        assert told(agents, job_id).attempt.number == 2
+
+
+@pytest.mark.slow
+def test_a_head_cannot_start_what_no_driver_has_deposited(
+    agents: list[LiveAgent], tmp_path: Path
+) -> None:
+    """With the head's own certificate: as whoever has broken into its machine would."""
+    head, other = agents
+    jobs = {
+        "restarts": launch(agents, SCRIPT, max_restarts=5),
+        "none": launch(agents, SCRIPT, port=0),
+        "not its head": launch([other, head], SCRIPT, max_restarts=5),
+    }
+    subject = Subject(role="node", name=head.info().node_id)
+    certificate = trusted.make_credentials(tmp_path, subject).unnamed_client
+    certificate.verify_mode = ssl.CERT_NONE
+
+    def status(method: str, path: str, body: object = None) -> int:
+        answer = httpx.request(
+            method, f"{other.url}{path}", verify=certificate, content=msgspec.json.encode(body)
+        )
+        return answer.status_code
+
+    def start(job_id: JobId, **changes: object) -> int:
+        known = other.record(job_id)
+        attempt = msgspec.structs.replace(known.attempt, number=2)
+        request = StartRequest(job_id=job_id, spec=known.spec, attempt=attempt)
+        return status(
+            "PUT", f"/v1/jobs/{job_id}/attempts/2", msgspec.structs.replace(request, **changes)
+        )
+
+    job_id = jobs["restarts"]
+    lease = LeaseRequest(job_id=job_id, attempt=2, ranks=1, interface="lo")
+    evil = msgspec.structs.replace(other.record(job_id).spec, files={"script.py": "evil()"})
+    moved = msgspec.structs.replace(
+        other.record(job_id).attempt,
+        number=2,
+        placements=tuple(
+            msgspec.structs.replace(place, nproc=8)
+            for place in other.record(job_id).attempt.placements
+        ),
+    )
+    assert start(job_id, spec=evil) == 403
+    assert start(job_id, attempt=moved) == 403
+    assert start(jobs["none"]) == 403
+    assert start(jobs["not its head"]) == 403
+    for wrong in ({"ranks": 8}, {"interface": "eth0"}, {"hold_port": 0}, {"gpus": (0,)}):
+        assert status("POST", "/v1/leases", msgspec.structs.replace(lease, **wrong)) == 403
+    assert status("POST", "/v1/leases", {"job_id": job_id}) == 403
+    assert status("DELETE", f"/v1/leases/{jobs['none']}/2") == 403
+    assert status("POST", "/v1/leases", lease) == 200
+    assert start(job_id) == 409, "the attempt before it still runs"
+    for job_id in jobs.values():
+        for agent in agents:
+            agent.send("POST", f"/v1/jobs/{job_id}/stop", {"reason": "enough", "grace_s": 0})
+            agent.ended(job_id)

@@ -1,0 +1,63 @@
+"""When the parts of a job end the others, by what they say. Live gangs are in test_attempts."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.machine.gpus import GpuReader
+from jupyter_mntrain.model.ids import NodeId, new_job_id
+from jupyter_mntrain.model.records.job import Attempt, Cause, JobRecord, JobSpec, PartStatus
+from jupyter_mntrain.trust.credentials import blind_context
+
+
+def part(node: str, state, *, cause: str | None = None, is_symptom=False, reason=None):
+    blame = None if cause is None else Cause(summary=cause, time_s=1.0, is_symptom=is_symptom)
+    return PartStatus(node_id=NodeId(node), node=node, state=state, cause=blame, stop_reason=reason)
+
+
+def test_nothing_ends_what_goes_on_or_ended_well():
+    states = ("pending", "starting", "running", "stopping", "succeeded", "unknown")
+    assert reason_to_end([part("node1", state) for state in states]) is None
+
+
+def test_a_failure_is_told_with_its_node_and_cause():
+    parts = [part("node1", "running"), part("node2", "failed", cause="rank 1: killed by SIGKILL")]
+    assert reason_to_end(parts) == "node2 failed: rank 1: killed by SIGKILL"
+    assert reason_to_end([part("node3", "failed")]) == "node3 failed"
+
+
+def test_a_cause_is_told_before_its_symptoms():
+    parts = [
+        part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True),
+        part("node2", "failed", cause="rank 1: ValueError: no"),
+    ]
+    assert reason_to_end(parts) == "node2 failed: rank 1: ValueError: no"
+
+
+def test_a_reason_is_handed_on_as_it_was_given():
+    told = part("node1", "cancelled", reason="node3 failed: rank 4: out of memory")
+    assert reason_to_end([part("node2", "running"), told]) == "node3 failed: rank 4: out of memory"
+    assert reason_to_end([part("node1", "cancelled")]) == "node1 was stopped"
+
+
+@pytest.mark.anyio
+async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_told(tmp_path):
+    now = [100.0]
+    record = JobRecord(
+        job_id=new_job_id(),
+        spec=JobSpec(entry=("x.py",), participants=()),
+        attempt=Attempt(number=1, placements=(), master_address="", master_port=0, submitted_s=0.0),
+        part=part("node1", "running"),
+    )
+    watch = GangWatch(
+        LocalJob(tmp_path, record, GpuReader()), PeerClient(blind_context()), clock=lambda: now[0]
+    )
+    closed = part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True)
+    killed = part("node2", "failed", cause="rank 1: killed by SIGKILL")
+    assert watch.waits_for_a_cause([closed])
+    assert not watch.waits_for_a_cause([closed, killed])
+    now[0] += SYMPTOM_PATIENCE_S
+    assert not watch.waits_for_a_cause([closed])

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.records.job import Attempt, Placement
+from jupyter_mntrain.model.records.node import Capacity
+
+
+def test_this_machine_is_read_as_it_is(tmp_path):
+    inventory = InventoryReader(sys.executable, CapacityBook(tmp_path / "c.json", {})).read()
+    assert inventory.cpu_count == len(os.sched_getaffinity(0))
+    assert inventory.cpu_model
+    assert 0 < inventory.memory_available_bytes < inventory.memory_total_bytes
+    assert inventory.gpus or inventory.gpu_note
+    assert inventory.versions.python == sys.version.split()[0]
+    assert inventory.versions.transformers
+
+
+@pytest.mark.parametrize(
+    ("torch", "runtime", "cuda"),
+    [
+        ("2.9.0+cu128", "12.8.90", "12.8"),
+        ("2.9.0+cu130", None, "13.0"),
+        ("2.9.0", "12.8.90", "12.8.90"),
+        ("2.9.0+cpu", None, None),
+        (None, None, None),
+    ],
+)
+def test_the_cuda_version_is_the_one_torch_was_built_for(torch, runtime, cuda):
+    assert cuda_of(torch, runtime) == cuda
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
+def test_an_interpreter_that_is_none_is_named(python):
+    with pytest.raises(SpecError, match=f"--python {python} does not run"):
+        read_versions(python, None)
+
+
+def test_measured_capacities_survive_a_restart_and_given_ones_win(tmp_path):
+    path = tmp_path / "capacities.json"
+    measured = Capacity(bytes_per_s=1e8, source="measured", time_s=5.0, peer="node2")
+    CapacityBook(path, {}).keep("eth1", measured)
+    assert CapacityBook(path, {}).known() == {"eth1": measured}
+    given = {"eth1": Capacity(bytes_per_s=2e8, source="given")}
+    assert CapacityBook(path, given).known() == given
+
+
+def test_every_log_begins_with_who_runs_where():
+    def place(node_rank: int, first: int, nproc: int, gpus: tuple[int, ...]) -> Placement:
+        return Placement(
+            node_id=NodeId(f"{node_rank:032x}"),
+            node=f"node{node_rank + 1}",
+            node_rank=node_rank,
+            first_rank=Rank(first),
+            nproc=nproc,
+            gpus=gpus,
+            interface="eth1",
+            address=f"10.77.2.{node_rank + 1}",
+            agent=(),
+        )
+
+    attempt = Attempt(
+        number=2,
+        placements=(place(0, 0, 1, (3,)), place(1, 1, 2, (0, 1))),
+        master_address="10.77.2.1",
+        master_port=29400,
+        submitted_s=0.0,
+    )
+    assert topology_line(JobId("j-0123abcd"), attempt) == (
+        "[mntrain] job j-0123abcd attempt 2: rank 0 on node1 (eth1 10.77.2.1, GPU 3); "
+        "ranks 1-2 on node2 (eth1 10.77.2.2, GPUs 0, 1); rendezvous at 10.77.2.1:29400"
+    )

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from jupyter_mntrain.agent.machine.probe import measure, open_sink
+from jupyter_mntrain.model.api import ProbeSend, ProbeTicket
+from jupyter_mntrain.model.errors import RefusedError
+
+
+def request(ticket: ProbeTicket, **changes) -> ProbeSend:
+    fields = {
+        "interface": "lo",
+        "source_address": "127.0.0.1",
+        "address": "127.0.0.1",
+        "port": ticket.port,
+        "token": ticket.token,
+        "peer": "node2",
+        "seconds": 0.2,
+    }
+    return ProbeSend(**(fields | changes))
+
+
+def test_a_link_is_measured_by_sending_over_it():
+    ticket = open_sink("127.0.0.1", "node2")
+    capacity = measure(request(ticket), "node1")
+    assert capacity.bytes_per_s > 1e7  # loopback carries gigabytes
+    assert (capacity.source, capacity.peer) == ("measured", "node2")
+    assert capacity.time_s > 0
+
+
+def test_a_sink_is_for_one_sender_who_knows_the_token():
+    ticket = open_sink("127.0.0.1", "node2")
+    with pytest.raises(RefusedError, match=r"no data from 127\.0\.0\.1 \(lo\) to node2"):
+        measure(request(ticket, token="0" * 16), "node1")
+    with pytest.raises(RefusedError, match="no data"):
+        measure(request(ticket), "node1")
+
+
+@pytest.mark.parametrize("port", [1, 10**6])
+def test_nobody_there_is_told_with_both_ends(port):
+    with pytest.raises(RefusedError) as refusal:
+        measure(request(ProbeTicket(port=port, token="x")), "node1")
+    assert "to node2 at 127.0.0.1" in str(refusal.value)
+    assert refusal.value.fix
+
+
+def test_a_sink_on_an_address_of_another_machine_is_refused():
+    with pytest.raises(RefusedError, match=r"node1: cannot listen on 192\.0\.2\.1"):
+        open_sink("192.0.2.1", "node1")
+    with pytest.raises(RefusedError, match="cannot listen on nonsense"):
+        open_sink("nonsense", "node1")
+
+
+def test_the_sender_s_address_decides_the_interface():
+    with socket.create_server(("127.0.0.1", 0)) as sink:
+        ticket = ProbeTicket(port=sink.getsockname()[1], token="x")
+        with pytest.raises(RefusedError):
+            measure(request(ticket, source_address="192.0.2.1"), "node1")

@@ -1,0 +1,117 @@
+"""The systemd unit: what it says, and what systemd is told."""
+
+from __future__ import annotations
+
+import configparser
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.main import run
+from jupyter_mntrain.agent.membership import systemd as service
+from jupyter_mntrain.agent.membership.state import Membership, Settings
+from jupyter_mntrain.model.errors import MntrainError
+
+
+@pytest.fixture
+def membership() -> Membership:
+    settings = Settings(
+        name="muthur", listen=(), advertised=(), port=8765, link_capacities=(), python="/py"
+    )
+    return Membership(cluster="lab", hostname="muthur", joined_s=1.0, settings=settings)
+
+
+class Systemd:
+    """Says yes to everything but what it is told to refuse."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.told: list[list[str]] = []
+        self._refuses = refuses
+
+    def __call__(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        self.told.append(list(words))
+        is_refused = bool(self._refuses) and self._refuses in words
+        stderr = "Unit is masked." if is_refused else ""
+        return subprocess.CompletedProcess(words, int(is_refused), "", stderr)
+
+
+def test_restarting_the_service_leaves_jobs_alone(membership: Membership, tmp_path: Path) -> None:
+    state = tmp_path / "a state 100%"
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(service.unit_text(membership, state, is_root=True))
+    own = unit["Service"]
+    assert own["KillMode"] == "process"
+    assert own["Restart"] == "always"
+    words = shlex.split(own["ExecStart"].replace("%%", "%"))
+    assert words == [
+        *(sys.executable, "-m", "jupyter_mntrain.agent", "run"),
+        *("--state-dir", str(state)),
+    ]
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    assert "muthur of cluster lab" in unit["Unit"]["Description"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_itself_finds_nothing_wrong(membership: Membership, tmp_path: Path) -> None:
+    unit = tmp_path / service.UNIT
+    unit.write_text(service.unit_text(membership, tmp_path, is_root=True))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert service.UNIT not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("is_root", "control"), [(True, ["systemctl"]), (False, ["systemctl", "--user"])]
+)
+def test_installing_starts_it_and_removing_ends_it(
+    membership: Membership,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_root: bool,
+    control: list[str],
+) -> None:
+    monkeypatch.setattr(service, "_has_systemd", lambda: True)
+    path, systemd = tmp_path / "units" / service.UNIT, Systemd()
+    said = service.install(membership, tmp_path, path=path, is_root=is_root, run=systemd)
+    assert path.exists()
+    assert [words[len(control)] for words in systemd.told] == ["daemon-reload", "enable", "restart"]
+    assert all(words[: len(control)] == control for words in systemd.told)
+    assert any("enable-linger" in line for line in said) != is_root
+    service.remove(path=path, is_root=is_root, run=systemd)
+    assert not path.exists()
+    assert systemd.told[-2][len(control) :] == ["disable", "--now", service.UNIT]
+
+
+def test_where_systemd_does_not_run_it_says_what_to_do(
+    membership: Membership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_has_systemd", lambda: False)
+    path, systemd = tmp_path / service.UNIT, Systemd()
+    said = service.install(membership, tmp_path, path=path, is_root=True, run=systemd)
+    assert "systemctl enable --now mntrain-agent.service" in said[-1]
+    assert systemd.told == []
+
+
+def test_what_systemd_refuses_is_said(
+    membership: Membership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "_has_systemd", lambda: True)
+    path = tmp_path / service.UNIT
+    with pytest.raises(MntrainError, match=r"systemctl enable .*: Unit is masked\."):
+        service.install(membership, tmp_path, path=path, is_root=True, run=Systemd("enable"))
+    with pytest.raises(MntrainError, match="there is no"):
+        service.remove(path=tmp_path / "none.service")
+
+
+def test_a_node_that_has_not_joined_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["install-service", "--state-dir", str(tmp_path)]) != 0
+    assert "belongs to no cluster yet. Fix: " in capsys.readouterr().err

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jupyter_mntrain.agent.listeners import BACKLOG, Hub
+from jupyter_mntrain.model.api import Goodbye
+
+pytestmark = pytest.mark.anyio
+MESSAGE = Goodbye(reason="test")
+
+
+async def test_everybody_hears_what_comes_after_they_began_to_listen():
+    hub = Hub()
+    hub.publish(MESSAGE)
+    with hub.listen() as one, hub.listen() as two:
+        hub.publish(MESSAGE)
+        assert (await one.get(), await two.get()) == (MESSAGE, MESSAGE)
+        assert one.empty()
+        assert hub.has_listeners
+    assert not hub.has_listeners
+
+
+async def test_who_does_not_keep_up_is_let_go_and_buffered_for_no_further():
+    hub = Hub()
+    with hub.listen() as slow:
+        for _ in range(3 * BACKLOG):
+            hub.publish(MESSAGE)
+        assert slow.qsize() == BACKLOG + 1
+        assert not hub.has_listeners
+        told = [await slow.get() for _ in range(BACKLOG + 1)]
+        assert told[-1] is None
+
+
+async def test_closing_waits_until_the_last_word_was_taken():
+    hub, is_listening = Hub(), asyncio.Event()
+    told = []
+
+    async def listen():
+        with hub.listen() as messages:
+            is_listening.set()
+            while (message := await messages.get()) is not None:
+                told.append(message)
+
+    listener = asyncio.ensure_future(listen())
+    await is_listening.wait()
+    hub.publish(MESSAGE)
+    await hub.close()
+    assert told == [MESSAGE]
+    await listener
+
+
+async def test_closing_does_not_wait_for_who_takes_nothing():
+    hub = Hub()
+    with hub.listen():
+        await asyncio.wait_for(hub.close(), 30)

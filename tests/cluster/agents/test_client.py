@@ -1,0 +1,369 @@
+"""Every way an agent does not answer, told apart; every answer typed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.transport import split_lines
+from jupyter_mntrain.model import api
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    NodeError,
+    RefusedError,
+    SpecError,
+)
+from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.records.metrics import JournalLine
+from jupyter_mntrain.trust.certificates import Authority, Subject, pem_of
+from jupyter_mntrain.trust.driver_identity import Identity
+from tests import trusted
+from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse
+from tests.cluster.samples import JOB
+
+pytestmark = pytest.mark.anyio
+MakeAgent = Callable[..., Awaitable[FakeAgent]]
+
+
+@pytest.fixture
+async def dialler(anyio_backend: str, own_home: None) -> AsyncIterator[Dialler]:
+    identity = Identity.find("default")
+    assert identity is not None
+    made = Dialler(identity)
+    yield made
+    await made.close()
+
+
+async def failure(client: AgentClient, timeout_s: float = 5.0) -> NodeError:
+    with pytest.raises(NodeError) as caught:
+        await client.node_info(timeout_s=timeout_s)
+    assert caught.value.fix
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+async def test_an_agent_says_who_it_is(dialler: Dialler, agent_here: MakeAgent) -> None:
+    agent = await agent_here("node7")
+    info = await AgentClient(dialler, agent.where).node_info()
+    assert info == agent.info
+
+
+async def test_an_agent_is_found_by_a_name_too(dialler: Dialler, agent_here: MakeAgent) -> None:
+    agent = await agent_here(address="127.0.0.1")
+    info = await AgentClient(dialler, f"localhost:{agent.port}").node_info()
+    assert info.name == "node1"
+
+
+async def test_nobody_listens(dialler: Dialler, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    await agent.die()
+    error = await failure(AgentClient(dialler, agent.where, node="node1"))
+    assert error.reason == "refused"
+    assert str(error).startswith(f"node1: connection refused: nothing listens on {agent.where}")
+    assert "mntrain agent run" in str(error)
+
+
+async def test_a_machine_that_drops_packets(
+    dialler: Dialler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full accept queue: SYNs are dropped, as by a firewall."""
+    monkeypatch.setattr("jupyter_mntrain.cluster.agents.client.CONNECT_TIMEOUT_S", 0.2)
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        where = full.getsockname()
+        crowd = [socket.socket() for _ in range(4)]
+        try:
+            for one in crowd:
+                one.settimeout(0)
+                one.connect_ex(where)
+            error = await failure(AgentClient(dialler, f"127.0.0.1:{where[1]}"))
+        finally:
+            for one in crowd:
+                one.close()
+    assert error.reason == "timed out"
+    assert "firewall" in str(error)
+
+
+async def test_an_agent_that_takes_the_request_and_says_nothing(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    agent.faults["node"].append(Hang())
+    error = await failure(AgentClient(dialler, agent.where), timeout_s=0.1)
+    assert (error.reason, "does not answer" in str(error)) == ("timed out", True)
+
+
+@pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])
+async def test_a_reply_that_is_lost(
+    dialler: Dialler, agent_here: MakeAgent, fault: LoseReply
+) -> None:
+    agent = await agent_here()
+    agent.faults["node"].append(fault)
+    assert (await failure(AgentClient(dialler, agent.where))).reason == "broken off"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reason", "says"),
+    [("theirs", "wrong cluster", "'theirs'"), ("test", "other authority", "of another authority")],
+)
+async def test_an_agent_of_another_cluster(
+    dialler: Dialler, agent_here: MakeAgent, cluster: str, reason: str, says: str
+) -> None:
+    agent = await agent_here(authority=Authority.make(cluster))
+    error = await failure(AgentClient(dialler, agent.where))
+    assert error.reason == reason
+    assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("issued", "lifetime", "reason", "says"),
+    [
+        (timedelta(days=-3), timedelta(days=1), "expired", "its certificate expired on"),
+        (timedelta(days=3), timedelta(days=9), "clock off", "set this machine's clock"),
+    ],
+)
+async def test_an_agent_whose_certificate_is_not_of_today(
+    dialler: Dialler,
+    agent_here: MakeAgent,
+    issued: timedelta,
+    lifetime: timedelta,
+    reason: str,
+    says: str,
+) -> None:
+    agent = await agent_here(issued=datetime.now(UTC) + issued, lifetime=lifetime)
+    for node_id in (None, NodeId(agent.node_id)):
+        error = await failure(AgentClient(dialler, agent.where, node_id=node_id))
+        assert error.reason == reason
+        assert says in str(error)
+
+
+async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here(beat_every_s=0.05)
+    client = AgentClient(dialler, agent.where)
+    with pytest.raises(NodeError) as caught:
+        await revoke_while_listening(dialler, client, agent)
+    assert caught.value.reason == "revoked"
+    error = await failure(AgentClient(dialler, agent.where))
+    assert (error.reason, "was revoked" in str(error)) == ("revoked", True)
+
+
+async def revoke_while_listening(dialler: Dialler, client: AgentClient, agent: FakeAgent) -> None:
+    async for _ in client.stream():
+        take_revocation(dialler, agent.serial)
+
+
+def take_revocation(dialler: Dialler, serial: int) -> None:
+    later = datetime.now(UTC) + timedelta(seconds=2)
+    revocations = trusted.authority().revocations([serial], 2, later)
+    dialler.identity.credentials.take_revocations(pem_of(revocations))
+
+
+@pytest.mark.parametrize(
+    ("issued", "lifetime", "reason", "says"),
+    [
+        (timedelta(days=-3), timedelta(days=1), "expired", "this driver's own certificate expired"),
+        (timedelta(days=3), timedelta(days=9), "clock off", "its clock is off"),
+    ],
+)
+async def test_a_driver_whose_certificate_is_not_of_today(
+    agent_here: MakeAgent,
+    tmp_path: Path,
+    issued: timedelta,
+    lifetime: timedelta,
+    reason: str,
+    says: str,
+) -> None:
+    agent = await agent_here()
+    now = datetime.now(UTC) + issued
+    trusted.make_credentials(tmp_path, trusted.DRIVER, now=now, lifetime=lifetime)
+    dialler = Dialler(Identity(tmp_path))
+    error = await failure(AgentClient(dialler, agent.where))
+    await dialler.close()
+    assert error.reason == reason
+    assert says in str(error)
+
+
+async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here("node7")
+    error = await failure(AgentClient(dialler, agent.where, node_id=NodeId("id-of-node1")))
+    assert (error.reason, "id-of-no answers there instead" in str(error)) == ("wrong node", True)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "says"),
+    [(99, r"protocol 99, newer than our .*here"), (1, r"1, older.*there")],
+)
+async def test_an_agent_of_another_protocol(
+    dialler: Dialler, agent_here: MakeAgent, protocol: int, says: str
+) -> None:
+    agent = await agent_here(protocol=protocol)
+    error = await failure(AgentClient(dialler, agent.where))
+    assert error.reason == "protocol"
+    assert re.search(says, str(error))
+
+
+@pytest.mark.parametrize(
+    "speech",
+    [
+        b"220 smtp.example ESMTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nOops",
+    ],
+)
+async def test_somebody_else_listens_there(dialler: Dialler, speech: bytes, tmp_path: Path) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Whoever only looks at the certificate says nothing.
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(speech)
+            await writer.drain()
+        writer.close()
+
+    shown = trusted.make_credentials(tmp_path, Subject(role="node", name="odd"))
+    server = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=shown.server)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failure(AgentClient(dialler, f"127.0.0.1:{port}"))
+    assert (error.reason, "not an mntrain agent" in str(error)) == ("not an agent", True)
+
+
+async def test_a_name_nobody_has(dialler: Dialler) -> None:
+    error = await failure(AgentClient(dialler, "no-such-machine.invalid:8765"))
+    assert error.reason == "unreachable"
+    assert "no-such-machine.invalid" in str(error)
+
+
+async def test_an_environment_with_a_proxy_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, agent_here: MakeAgent, own_home: None
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    identity = Identity.find("default")
+    assert identity is not None
+    dialler = Dialler(identity)
+    agent = await agent_here()
+    assert (await AgentClient(dialler, agent.where).node_info()).name == "node1"
+    await dialler.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (Refuse(code="refused", status=409), RefusedError),
+        (Refuse(code="something new", status=403), RefusedError),
+        (Refuse(code="bad-spec", status=400), SpecError),
+        (Refuse(code="no-such-job", status=404), JobNotFoundError),
+        (Refuse(code="http-500", status=500), NodeError),
+    ],
+)
+async def test_a_refusal_is_the_agents_own_words(
+    dialler: Dialler, agent_here: MakeAgent, fault: Refuse, kind: type[MntrainError]
+) -> None:
+    agent = await agent_here()
+    fault.message = "node1: GPU 0 is promised"
+    agent.faults["job"].append(fault)
+    with pytest.raises(kind) as caught:
+        await AgentClient(dialler, agent.where, node="node1").job(JOB)
+    assert str(caught.value) == "node1: GPU 0 is promised. Fix: come back tomorrow."
+    assert getattr(caught.value, "reason", None) is None
+
+
+async def test_the_typed_routes(dialler: Dialler, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    client = AgentClient(dialler, agent.where)
+    request = api.LeaseRequest(job_id=JOB, attempt=1, ranks=1, hold_port=0)
+    grant = await client.lease(request)
+    assert (grant.address, agent.leases) == (agent.address, {(JOB, 1): request})
+    await client.release(JOB, 1)
+    assert agent.leases == {}
+    assert await client.jobs() == []
+    agent.logs[JOB] = b"0123456789"
+    assert await client.log(JOB, -4, 3) == (b"678", 10)
+    ticket = await client.probe_listen(api.ProbeListen(address=agent.address))
+    probe = api.ProbeSend(
+        interface="lo",
+        source_address=agent.address,
+        address=agent.address,
+        port=ticket.port,
+        token=ticket.token,
+        peer="node1",
+    )
+    assert (await client.probe_send(probe)).peer == "node1"
+
+
+async def test_a_stream_begins_with_hello_and_ends_with_the_connection(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    messages = AgentClient(dialler, agent.where).stream()
+    assert await anext(messages) == api.Hello(node=agent.info, jobs=())
+    agent.say(api.Goodbye(reason="maintenance"))
+    assert await anext(messages) == api.Goodbye(reason="maintenance")
+    await agent.die()
+    with pytest.raises((NodeError, StopAsyncIteration)):
+        await anext(messages)
+
+
+async def test_a_journal_from_where_it_was_left(dialler: Dialler, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    job_id = JobId("j-0000000f")
+    agent.steps(job_id, 0, range(1, 6))
+    lines = AgentClient(dialler, agent.where).journal(job_id, since=3, follow=False)
+    assert [line.seq async for line in lines] == [4, 5]
+
+
+async def test_a_newer_agents_journal_is_read_but_for_what_is_new_in_it(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    class Dream(msgspec.Struct, tag_field="kind", tag="from_the_future"):
+        depth: int = 3
+
+    agent = await agent_here()
+    job_id = JobId("j-0000000f")
+    agent.steps(job_id, 0, range(1, 3))
+    journal = agent.journals[job_id]
+    journal.insert(1, JournalLine(seq=9, attempt=1, body=Dream()))  # type: ignore[arg-type]
+    lines = AgentClient(dialler, agent.where).journal(job_id, since=0, follow=False)
+    assert [line.seq async for line in lines] == [1, 2]
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_lines_are_split_at_newlines_only_wherever_chunks_end() -> None:
+    text = '{"a":"x\u2028y\x85"}\n{}\n\nunfinished'.encode()
+    for cut in range(len(text)):
+        lines = [line async for line in split_lines(chunks(text[:cut], text[cut:]))]
+        assert lines == ['{"a":"x\u2028y\x85"}'.encode(), b"{}"]
+
+
+async def test_somebody_who_speaks_no_tls_is_no_agent(dialler: Dialler) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 smtp.example ESMTP\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        error = await failure(AgentClient(dialler, f"127.0.0.1:{port}"))
+    assert (error.reason, "not an mntrain agent" in str(error)) == ("not an agent", True)

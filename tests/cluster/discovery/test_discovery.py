@@ -1,0 +1,158 @@
+"""Announcements read with suspicion; browsing by real multicast on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from jupyter_mntrain.cluster.discovery.discovery import (
+    Found,
+    MdnsDiscovery,
+    StaticDiscovery,
+    read_announcement,
+)
+from jupyter_mntrain.cluster.discovery.local_interfaces import browsing_addresses
+from jupyter_mntrain.model.api import SERVICE_TYPE
+from tests.cluster.conftest import until
+from tests.sysfs import sysfs
+
+__all__ = ["sysfs"]
+
+
+def announcement(*addresses: str, port: int = 8765, **text: str) -> object:
+    from zeroconf import ServiceInfo
+
+    label = f"node-{secrets.token_hex(4)}"
+    properties = {"node_id": "ab" * 16, "name": "node", "cluster": "lab", "protocol": "1"} | text
+    return ServiceInfo(
+        SERVICE_TYPE,
+        f"{label}.{SERVICE_TYPE}",
+        port=port,
+        parsed_addresses=list(addresses),
+        properties=properties,
+        server=f"{label}.local.",
+    )
+
+
+def read(*addresses: str, **fields: object) -> Found | None:
+    return read_announcement(announcement(*addresses, **fields))  # type: ignore[arg-type]
+
+
+def test_an_announcement_is_where_who_and_which_cluster() -> None:
+    assert read("10.0.0.9", "10.0.0.1", authority="c0ffee", instance="1234") == Found(
+        addresses=("10.0.0.1:8765", "10.0.0.9:8765"),
+        cluster="lab",
+        node_id="ab" * 16,
+        name="node",
+        authority="c0ffee",
+        instance="1234",
+        protocol=1,
+    )
+
+
+def test_the_loopback_of_another_machine_is_not_ours() -> None:
+    found = read("127.0.0.1", "10.0.0.1")
+    assert found
+    assert found.addresses == ("10.0.0.1:8765",)
+    only = read("127.0.0.2")
+    assert only
+    assert only.addresses == ("127.0.0.2:8765",)
+
+
+@pytest.mark.parametrize("text", [{"protocol": "soon"}, {"protocol": ""}])
+def test_what_anyone_may_send_is_no_error(text: dict[str, str]) -> None:
+    assert read("10.0.0.1", **text) is None
+
+
+def test_without_an_address_or_a_port_it_is_of_no_use() -> None:
+    assert read() is None
+    assert read("10.0.0.1", port=0) is None
+
+
+def test_we_browse_on_our_own_real_addresses_and_loopback() -> None:
+    addresses = browsing_addresses()
+    assert "127.0.0.1" in addresses
+    own = {a.address for all_of in psutil.net_if_addrs().values() for a in all_of}
+    assert own.issuperset(addresses)
+
+
+@pytest.fixture
+def interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("eth0", "eth1", "docker0", "utun3", "br0", "veth12")
+    given = {
+        name: [SimpleNamespace(family=socket.AF_INET, address=f"172.17.{n}.1")]
+        for n, name in enumerate(names)
+    }
+    states = {name: SimpleNamespace(isup=name != "eth1") for name in names}
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: given)
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: states)
+
+
+def test_containers_tunnels_and_interfaces_that_are_down_are_left_out(
+    interfaces: None, sysfs: Callable[..., Path]
+) -> None:
+    """A LAN of 172.17.0.0/16 is one, and a card may be called docker0."""
+    sysfs("eth0")
+    sysfs("eth1")
+    sysfs("docker0", marks=("device",))
+    sysfs("utun3", marks=("tun_flags",))
+    sysfs("br0", marks=("bridge", "brif/veth12"))
+    root = sysfs("veth12", marks=("brport",))
+    assert browsing_addresses(root) == ("127.0.0.1", "172.17.0.1", "172.17.2.1")
+
+
+def test_where_no_kernel_tells_what_is_what_names_must_do(interfaces: None, tmp_path: Path) -> None:
+    found = browsing_addresses(tmp_path)
+    assert "172.17.0.1" in found
+    assert "172.17.3.1" not in found
+
+
+@pytest.mark.anyio
+async def test_static_discovery_finds_what_it_is_told() -> None:
+    found: list[Found] = []
+    discovery = StaticDiscovery(["10.0.0.1:1", "10.0.0.2:1"])
+    await discovery.start(found.append)
+    assert [one.addresses for one in found] == [("10.0.0.1:1",), ("10.0.0.2:1",)]
+    await discovery.close()
+
+
+@pytest.mark.anyio
+async def test_closing_without_starting_does_nothing() -> None:
+    await MdnsDiscovery().close()
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_an_announced_agent_is_found_by_multicast(loopback_addresses: Iterator[str]) -> None:
+    from zeroconf.asyncio import AsyncZeroconf
+
+    cluster = f"test-{secrets.token_hex(4)}"
+    info = announcement(next(loopback_addresses), cluster=cluster)
+    before, after = MdnsDiscovery(lambda: ["127.0.0.1"]), MdnsDiscovery(lambda: ["127.0.0.1"])
+    heard: dict[str, list[Found]] = {"before": [], "after": []}
+    announcer = AsyncZeroconf(interfaces=["127.0.0.1"])
+
+    def ours(who: str) -> list[Found]:
+        return [one for one in heard[who] if one.cluster == cluster]
+
+    try:
+        await before.start(heard["before"].append)
+        await (await announcer.async_register_service(info))  # type: ignore[arg-type]
+        await until(lambda: ours("before"))
+        await after.start(heard["after"].append)
+        await until(lambda: ours("after"))
+        assert ours("after")[0] == read_announcement(info)  # type: ignore[arg-type]
+    finally:
+        await announcer.async_close()
+        await before.close()
+        await after.close()
+    count = len(ours("before"))
+    await asyncio.sleep(0)
+    assert len(ours("before")) == count

@@ -1,0 +1,260 @@
+"""One agent watched under a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.view import agent_watch as watch_module
+from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
+from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.driver_identity import Identity
+from tests.cluster.conftest import FakeClock, until
+from tests.cluster.fake_agent import FakeAgent, Hang, Refuse
+
+pytestmark = pytest.mark.anyio
+MakeAgent = Callable[..., Awaitable[FakeAgent]]
+
+
+class Watched:
+    """A running watch and what it said."""
+
+    def __init__(self, clock: FakeClock, dialler: Dialler) -> None:
+        self.clock = clock
+        self.dialler = dialler
+        self.messages: list[StreamMessage] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, *addresses: str, **fields: Any) -> AgentWatch:
+        watch = AgentWatch(
+            addresses,
+            "typed",
+            client=lambda address, node_id: AgentClient(self.dialler, address, node_id=node_id),
+            clock=self.clock,
+            on_message=lambda _, message: self.messages.append(message),
+            on_change=lambda: None,
+            **fields,
+        )
+        self.tasks.append(asyncio.create_task(watch.run()))
+        return watch
+
+    async def silence(self, watch: AgentWatch, seconds: float) -> None:
+        """Time passes; the watch looks, and its probe, if it sends one, ends."""
+        self.clock.now += seconds
+        watch.tick()
+        if watch._probe is not None:
+            await asyncio.wait([watch._probe])
+        watch.tick()
+
+
+@pytest.fixture
+async def watched(anyio_backend: str, clock: FakeClock, own_home: None) -> AsyncIterator[Watched]:
+    identity = Identity.find("default")
+    assert identity is not None
+    dialler = Dialler(identity)
+    made = Watched(clock, dialler)
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+    await dialler.close()
+
+
+@pytest.fixture(autouse=True)
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(watch_module, "LAST_RETRY_S", 0.05)
+
+
+async def up(watch: AgentWatch) -> None:
+    await until(lambda: watch.view.liveness == "up")
+
+
+async def test_hello_makes_a_node_up(watched: Watched, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    assert watch.view.liveness == "connecting"
+    await up(watch)
+    assert watch.view.info == agent.info
+    assert watch.view.last_seen_s == watched.clock.time()
+    assert watch.view.reason is None
+    assert isinstance(watched.messages[0], Hello)
+
+
+async def test_a_beat_is_a_word(watched: Watched, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    watched.clock.now += 2.0
+    agent.beat()
+    await until(lambda: watch.view.beat)
+    watched.clock.now += 2.0
+    watch.tick()
+    assert watch.view.liveness == "up"
+
+
+async def test_a_node_that_died_is_suspect_then_lost_and_the_reason_says_why(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    await agent.die()
+    await watched.silence(watch, 2.4)
+    assert watch.view.liveness == "up"
+    await watched.silence(watch, 0.1)
+    assert watch.view.liveness == "suspect"
+    await watched.silence(watch, 2.9)
+    assert watch.view.liveness == "suspect"
+    await watched.silence(watch, 0.1)
+    assert watch.view.liveness == "lost"
+    assert "connection refused" in (watch.view.reason or "")
+    assert watch.view.info is not None, "what it was stays known"
+
+
+async def test_a_silent_stream_is_not_a_lost_node_if_it_answers_a_direct_question(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    for _ in range(5):
+        await watched.silence(watch, 3.0)
+        assert watch.view.liveness == "up"
+    assert agent.count("node") == 1 + 5, "who it is, and whether it lives"
+
+
+async def test_a_node_that_hangs_is_lost_only_when_its_probe_has_failed(
+    watched: Watched, agent_here: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "PROBE_TIMEOUT_S", 0.1)
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    agent.faults["node"] += [Hang()]
+    watched.clock.now += 100.0
+    watch.tick()
+    assert watch.view.liveness == "suspect", "no answer yet is no answer either way"
+    await watched.silence(watch, 0.0)
+    assert watch.view.liveness == "lost"
+
+
+async def test_a_node_that_comes_back_is_up_at_once(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    await agent.die()
+    await watched.silence(watch, 3.0)
+    await watched.silence(watch, 3.0)
+    assert watch.view.liveness == "lost"
+    await agent.start()
+    await up(watch)
+    assert watch.view.reason is None
+
+
+async def test_a_goodbye_is_believed_until_it_speaks_again(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    agent.faults["stream"] += [Refuse()] * 1000
+    agent.say(Goodbye(reason="maintenance"))
+    await until(lambda: watch.view.liveness == "lost")
+    assert "maintenance" in (watch.view.reason or "")
+    assert "jobs go on" in (watch.view.reason or "")
+    agent.faults["stream"].clear()
+    await agent.die()
+    await agent.start()
+    await up(watch)
+
+
+async def test_silence_that_was_our_own_is_forgiven(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    watched.clock.now += 60.0
+    watch.forgive(59.0)
+    watch.tick()
+    assert watch.view.liveness == "up"
+    assert agent.count("node") == 1, "who it is"
+    watch.forgive(1e9)
+    watch.tick()
+    assert watch.view.liveness == "up", "never in the future"
+    watched.clock.now += 2.6
+    watch.tick()
+    assert watch.view.liveness == "suspect"
+
+
+async def test_a_node_never_heard_of_is_connecting_with_its_reason_and_lost_later(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here()
+    await agent.die()
+    watch = watched.begin(agent.where)
+    await until(lambda: watch.view.reason)
+    assert watch.view.liveness == "connecting"
+    assert watch.view.name == agent.where
+    await watched.silence(watch, 6.0)
+    assert watch.view.liveness == "lost"
+
+
+async def test_the_next_address_is_tried_when_one_fails(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    dead, alive = await agent_here("dead"), await agent_here("alive")
+    await dead.die()
+    watch = watched.begin(dead.where, alive.where)
+    await up(watch)
+    assert watch.view.address == alive.where
+
+
+async def test_another_agent_at_an_announced_address_is_not_taken_for_it(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    stranger, announced = await agent_here("stranger"), await agent_here("announced")
+    watch = watched.begin(stranger.where, announced.where, node_id=NodeId(announced.node_id))
+    await up(watch)
+    assert watch.view.name == "announced"
+
+
+async def test_a_new_announcement_brings_a_new_address(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    old, new = await agent_here("a", node_id="same"), await agent_here("a", node_id="same")
+    watch = watched.begin(old.where)
+    await up(watch)
+    await old.die()
+    watch.expect(Found(addresses=(new.where,), node_id=NodeId("same")))
+    await until(lambda: watch.view.address == new.where and watch.view.info == new.info)
+
+
+async def test_changes_of_the_node_are_taken(watched: Watched, agent_here: MakeAgent) -> None:
+    agent = await agent_here()
+    watch = watched.begin(agent.where)
+    await up(watch)
+    agent.started_s = 42.0
+    agent.say(NodeChanged(node=agent.info))
+    await until(lambda: watch.view.info and watch.view.info.started_s == 42.0)
+
+
+async def test_of_another_cluster_is_a_reason_and_never_up(
+    watched: Watched, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here(authority=Authority.make("theirs"))
+    watch = watched.begin(agent.where)
+    await until(lambda: watch.view.reason)
+    assert "theirs" in (watch.view.reason or "")
+    assert watch.view.liveness == "connecting"

@@ -1,0 +1,269 @@
+"""The numbers of the final table, each computed by hand beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.metrics.summary import JobSummary, summarise
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import Cause
+from jupyter_mntrain.model.records.metrics import (
+    LinkSample,
+    RankEvaluation,
+    RankProgress,
+    RankStart,
+    Sample,
+)
+from jupyter_mntrain.model.records.node import Capacity
+from tests.cluster.samples import ONE_AND_TWO, history, place, step, view
+
+NOW_S = 1000.0
+
+
+def start(rank: int, **fields: Any) -> RankStart:
+    basis: dict[str, Any] = {
+        "time_s": 0.0,
+        "rank": Rank(rank),
+        "local_rank": 0,
+        "world_size": 2,
+        "pid": 1,
+        "host": "node",
+        "stages": (rank,),
+        "layers": (2 * rank, 2 * rank + 1),
+        "peak_flops_per_s": 1000.0,
+        "total_steps": 20,
+        "device": "RTX",
+    }
+    return RankStart(**(basis | fields))
+
+
+def pipeline(
+    rank: int, *, compute_s: float, flops: float | None = 100.0, **more: Any
+) -> list[Sample]:
+    """Two slow warm-up steps, then seven of one second and one that stumbled."""
+    durations = [30.0, 10.0, *[1.0] * 7, 5.0]
+    time_s = 0.0
+    samples: list[Sample] = [start(rank, **more)]
+    for number, step_s in enumerate(durations, 1):
+        time_s += step_s
+        samples.append(
+            step(
+                rank,
+                number,
+                time_s=time_s,
+                step_s=step_s,
+                tokens=512,
+                loss=10.0 - number,
+                compute_s=compute_s * step_s,
+                flops=flops,
+                sent_bytes={1 - rank: 1000 * (rank + 1)},
+                received_bytes={1 - rank: 1000 * (2 - rank)},
+                memory_bytes=100 - number,
+            )
+        )
+    return samples
+
+
+def summary(
+    node1: list[Sample] | None = None, node2: list[Sample] | None = None, **fields: Any
+) -> JobSummary:
+    return summarise(
+        history(
+            view("running", "running", **fields),
+            {
+                "node1": pipeline(0, compute_s=0.8) if node1 is None else node1,
+                "node2": pipeline(1, compute_s=0.4) if node2 is None else node2,
+            },
+        ),
+        now_s=NOW_S,
+    )
+
+
+def test_the_job() -> None:
+    got = summary(started_s=900.0)
+    assert (got.job_id, got.state, got.steps, got.total_steps) == ("j-00000001", "running", 10, 20)
+    assert got.elapsed_s == 100.0
+    assert got.tokens_per_s == 512.0, "both stages see the same tokens: no sum"
+    assert got.mfu == pytest.approx(200.0 / 1.0 / 2000.0)
+    assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
+    assert (got.first_loss, got.last_loss) == (9.0, 0.0)
+
+
+def test_the_last_evaluation_of_whoever_tells_any() -> None:
+    told = [
+        RankEvaluation(time_s=1.0, rank=Rank(1), step=at, loss=loss)
+        for at, loss in ((0, 5.0), (10, 3.5))
+    ]
+    assert summary(node2=[*pipeline(1, compute_s=0.4), *told]).evaluation_loss == 3.5
+    assert summary().evaluation_loss is None
+
+
+def test_its_ranks() -> None:
+    fast, slow = summary().ranks[1], summary().ranks[0]
+    assert (slow.rank, slow.node, slow.stages, slow.layers) == (0, "node1", (0,), (0, 1))
+    assert (slow.step, slow.device, slow.memory_bytes) == (10, "RTX", 99)
+    assert slow.tokens_per_s == fast.tokens_per_s == 512.0
+    assert slow.pace_tokens_per_s == pytest.approx(640.0)
+    assert fast.pace_tokens_per_s == pytest.approx(1280.0)
+    assert (slow.compute_share, fast.compute_share) == (pytest.approx(0.8), pytest.approx(0.4))
+    assert slow.mfu == pytest.approx(0.1)
+
+
+def test_replicas_of_a_stage_add_up_and_so_do_ranks_of_a_script_without_stages() -> None:
+    for stages in ((0,), ()):
+        got = summary(
+            pipeline(0, compute_s=0.8, stages=stages), pipeline(1, compute_s=0.8, stages=stages)
+        )
+        assert got.tokens_per_s == 1024.0
+
+
+def test_an_unknown_peak_gives_no_number_for_the_rank_and_none_for_the_job() -> None:
+    got = summary(node2=pipeline(1, compute_s=0.4, peak_flops_per_s=None))
+    assert got.ranks[0].mfu is not None
+    assert got.ranks[1].mfu is None
+    assert got.mfu is None
+    assert summary(node2=pipeline(1, compute_s=0.4, flops=None)).mfu is None
+
+
+def test_mixed_devices_are_measured_by_the_sum_of_their_own_peaks() -> None:
+    got = summary(node2=pipeline(1, compute_s=0.4, peak_flops_per_s=3000.0))
+    assert got.mfu == pytest.approx(200.0 / 4000.0)
+
+
+def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
+    got = summary(node2=[])
+    assert got.steps == 0
+    assert got.ranks[1].step is None
+    assert got.mfu is None
+    assert got.bubble is None
+    assert got.first_loss == 9.0
+
+
+def test_warm_up_alone_gives_no_rates() -> None:
+    got = summary(pipeline(0, compute_s=0.8)[:3], pipeline(1, compute_s=0.8)[:3])
+    assert got.steps == 2
+    assert got.tokens_per_s is None
+    assert got.mfu is None
+    assert got.ranks[0].tokens_per_s is None
+
+
+def test_nothing_at_all_is_a_summary_too() -> None:
+    got = summary([], [])
+    assert (got.steps, got.tokens_per_s, got.elapsed_s, got.first_loss) == (0, None, None, None)
+    assert [rank.rank for rank in got.ranks] == [0, 1]
+
+
+def test_a_finished_job_took_as_long_as_its_longest_part_by_that_nodes_clock() -> None:
+    got = summarise(
+        history(view("succeeded", "succeeded", started_s=50.0, ended_s=80.0), {}), now_s=NOW_S
+    )
+    assert got.elapsed_s == 30.0
+
+
+def test_the_cause_is_passed_on() -> None:
+    cause = Cause(summary="out of memory", time_s=1.0, rank=Rank(0))
+    got = summarise(history(view("failed", "cancelled", cause=cause), {}), now_s=NOW_S)
+    assert (got.cause, got.cause_node, got.state) == (cause, "node1", "failed")
+
+
+def links(capacity: Capacity | None = None, *, sent: tuple[int, ...] = (500,) * 60) -> list[Sample]:
+    return [
+        LinkSample(
+            time_s=float(second),
+            interface="eth1",
+            interval_s=1.0,
+            sent_bytes=size,
+            received_bytes=2 * size,
+            capacity=capacity,
+        )
+        for second, size in enumerate(sent, 1)
+    ]
+
+
+def test_a_link_is_averaged_from_the_end_of_the_warm_up_to_the_last_step() -> None:
+    """Steps end at 30, 40, 41 … 47 and 52 s."""
+    sent = (9999,) * 40 + (500,) * 12 + (7777,) * 8
+    measured = Capacity(bytes_per_s=1000.0, source="measured")
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
+    out, into = (link for link in got.links if link.node == "node1")
+    assert (out.direction, out.bytes_per_s, out.utilisation) == ("sent", 500.0, 0.5)
+    assert (into.direction, into.bytes_per_s, into.utilisation) == ("received", 1000.0, 1.0)
+    assert (out.basis, out.interface, out.capacity) == ("interface", "eth1", measured)
+
+
+def test_bursts_between_idle_seconds_count_as_what_they_are_on_average() -> None:
+    sent = (0,) * 40 + (3000, 0, 0) * 4 + (0,) * 8
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(sent=sent)])
+    assert got.links[0].bytes_per_s == pytest.approx(1000.0)
+
+
+def test_what_a_card_says_of_itself_is_no_denominator() -> None:
+    nominal = Capacity(bytes_per_s=1.25e9, source="nominal")
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(nominal)])
+    assert got.links[0].capacity == nominal
+    assert got.links[0].utilisation is None
+
+
+def test_what_the_user_gave_is() -> None:
+    got = summary(
+        node1=[*pipeline(0, compute_s=0.8), *links()], spec={"link_capacity_bytes_per_s": 2000.0}
+    )
+    assert got.links[0].utilisation == 0.25
+    assert got.links[0].capacity == Capacity(bytes_per_s=2000.0, source="given")
+
+
+def test_on_loopback_the_payload_of_the_ranks_counts_for_nodes_share_the_counters() -> None:
+    places = [
+        place("node1", 0, 0, address="127.0.0.2", interface="lo"),
+        place("node2", 1, 1, address="127.0.0.3", interface="lo"),
+    ]
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links()], places=places)
+    assert [(link.node, link.direction, link.bytes_per_s) for link in got.links] == [
+        ("node1", "sent", 1000.0),
+        ("node1", "received", 2000.0),
+        ("node2", "sent", 2000.0),
+        ("node2", "received", 1000.0),
+    ]
+    assert {link.basis for link in got.links} == {"ranks"}
+
+
+def test_what_ranks_of_one_node_send_each_other_is_not_on_the_link() -> None:
+    places = [
+        place("node1", 0, 0, address="127.0.0.2", interface="lo"),
+        place("node2", 1, 1, nproc=2, address="127.0.0.3", interface="lo"),
+    ]
+    samples = {
+        "node2": [
+            step(rank, n, sent_bytes={0: 10, 1: 500, 2: 500})
+            for n in range(1, 6)
+            for rank in (1, 2)
+        ]
+    }
+    got = summarise(history(view("running", "running", places=places), samples), now_s=NOW_S)
+    by_link = {(link.node, link.direction): link.bytes_per_s for link in got.links}
+    assert by_link["node2", "sent"] == 20.0
+    assert by_link["node1", "sent"] is None
+
+
+def test_a_single_node_has_no_link() -> None:
+    alone = view("running", places=[place("node1", 0, 0, nproc=2)])
+    assert summarise(history(alone, {}), now_s=NOW_S).links == ()
+
+
+def test_ranks_of_the_one_and_two_layout_know_their_nodes() -> None:
+    got = summarise(history(view("running", "running", places=ONE_AND_TWO), {}), now_s=NOW_S)
+    assert [(rank.rank, rank.node) for rank in got.ranks] == [
+        (0, "node1"),
+        (1, "node2"),
+        (2, "node2"),
+    ]
+
+
+def test_what_a_rank_does_before_its_steps_is_passed_on() -> None:
+    loading = RankProgress(time_s=1.0, rank=Rank(1), what="loading the model", done=2, total=5)
+    before = summary(node2=[loading])
+    assert before.ranks[1].progress == loading
+    assert (before.ranks[1].step, before.tokens_per_s, before.bubble) == (None, 512.0, None)
+    assert summary(node2=[loading, *pipeline(1, compute_s=0.4)]).ranks[1].progress is None

@@ -1,0 +1,201 @@
+"""One job out of its parts: done only when every part is, blamed on the first cause."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.rollup import (
+    blame,
+    first_cause,
+    job_state,
+    roll_up,
+    unknown_part,
+)
+from jupyter_mntrain.model.lifecycle.state import new_part
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Attempt,
+    Cause,
+    JobRecord,
+    JobSpec,
+    JobState,
+    Participant,
+    PartStatus,
+    Placement,
+)
+from tests.model.lifecycle.test_state import STATES
+
+TRUTH: dict[tuple[JobState, ...], JobState] = {
+    ("succeeded", "succeeded"): "succeeded",
+    ("succeeded", "running"): "running",
+    ("succeeded", "unknown"): "unknown",
+    ("succeeded", "cancelled"): "cancelled",
+    ("succeeded", "failed"): "failed",
+    ("cancelled", "cancelled"): "cancelled",
+    ("cancelled", "failed"): "failed",
+    ("failed", "running"): "stopping",
+    ("failed", "unknown"): "stopping",
+    ("cancelled", "running"): "stopping",
+    ("cancelled", "unknown"): "stopping",
+    ("stopping", "running"): "stopping",
+    ("stopping", "succeeded"): "stopping",
+    ("running", "running"): "running",
+    ("running", "unknown"): "running",
+    ("running", "starting"): "starting",
+    ("starting", "unknown"): "starting",
+    ("pending", "running"): "pending",
+    ("pending", "unknown"): "pending",
+    ("unknown", "unknown"): "unknown",
+    ("pending",): "pending",
+    (): "unknown",
+}
+
+
+@pytest.mark.parametrize("parts", [*TRUTH], ids="+".join)
+def test_the_truth_table(parts: tuple[JobState, ...]) -> None:
+    assert job_state(parts) == TRUTH[parts]
+    assert job_state(reversed(parts)) == TRUTH[parts]
+
+
+# What another tool's multi-node mode gets wrong, each by its words there.
+PEERS_ERRORS: dict[str, tuple[tuple[JobState, ...], JobState]] = {
+    "one rank is done, so the job is": (("succeeded", "running"), "running"),
+    "a rank that nobody can ask is as good as done": (("succeeded", "unknown"), "unknown"),
+    "done wins over aborted": (("succeeded", "cancelled"), "cancelled"),
+    "aborted is no end, so waiting for it never ends": (("cancelled", "cancelled"), "cancelled"),
+    "a rank that waits its turn is unknown": (("pending", "pending"), "pending"),
+    "a crash is done": (("succeeded", "failed"), "failed"),
+}
+
+
+@pytest.mark.parametrize("error", PEERS_ERRORS)
+def test_an_error_of_others_that_is_not_ours(error: str) -> None:
+    parts, state = PEERS_ERRORS[error]
+    assert job_state(parts) == state
+
+
+def test_what_was_said_of_a_job_once_does_not_stick() -> None:
+    """A roll-up knows only what its parts say now: what was an end is none any more."""
+    done = [record(0, "succeeded"), record(2, "succeeded")]
+    assert roll_up(done).state == "unknown"
+    assert roll_up([*done, record(1, "running")]).state == "running"
+    assert roll_up([*done, record(1, "failed")]).state == "failed"
+
+
+@pytest.mark.parametrize("parts", [*product(STATES, repeat=3)], ids="+".join)
+def test_a_job_is_over_exactly_when_every_part_is(parts: tuple[JobState, ...]) -> None:
+    state = job_state(parts)
+    assert (state in TERMINAL) == all(part in TERMINAL for part in parts)
+    assert (state == "succeeded") == all(part == "succeeded" for part in parts)
+
+
+@given(st.lists(st.sampled_from(STATES), max_size=8))
+def test_the_order_of_parts_does_not_matter(parts: list[JobState]) -> None:
+    assert job_state(parts) == job_state(sorted(parts)) == job_state(set(parts))
+
+
+def placement(node_rank: int) -> Placement:
+    return Placement(
+        node_id=NodeId(f"{node_rank:032x}"),
+        node=f"node{node_rank}",
+        node_rank=node_rank,
+        first_rank=Rank(node_rank),
+        nproc=1,
+        gpus=(),
+        interface="eth0",
+        address=f"10.0.0.{node_rank + 1}",
+        agent=(f"10.0.0.{node_rank + 1}:8765",),
+    )
+
+
+def record(
+    node_rank: int, state: JobState, *, number: int = 1, cause: Cause | None = None
+) -> JobRecord:
+    places = tuple(placement(n) for n in range(3))
+    own = places[node_rank]
+    part = new_part(own.node_id, own.node, own.ranks)
+    return JobRecord(
+        job_id=JobId("j-00000001"),
+        spec=JobSpec(entry=("t.py",), participants=tuple(Participant(node=p.node) for p in places)),
+        attempt=Attempt(
+            number=number,
+            placements=places,
+            master_address="10.0.0.1",
+            master_port=29400,
+            submitted_s=100.0 + number,
+        ),
+        part=msgspec.structs.replace(part, state=state, cause=cause),
+    )
+
+
+def test_a_participant_that_did_not_answer_is_an_unknown_part_in_its_place() -> None:
+    view = roll_up([record(2, "succeeded"), record(0, "succeeded")])
+    assert [part.state for part in view.parts] == ["succeeded", "unknown", "succeeded"]
+    assert [part.node for part in view.parts] == ["node0", "node1", "node2"]
+    assert view.parts[1] == unknown_part(placement(1))
+    assert [status.state for status in view.parts[1].ranks] == ["unknown"]
+    assert view.state == "unknown"
+
+
+def test_parts_of_an_older_attempt_do_not_count() -> None:
+    view = roll_up([record(0, "running", number=2), record(1, "failed", number=1)])
+    assert view.attempt.number == 2
+    assert [part.state for part in view.parts] == ["running", "unknown", "unknown"]
+    assert view.state == "running"
+
+
+def cause(time_s: float, *, is_symptom: bool = False) -> Cause:
+    return Cause(summary=f"at {time_s}", time_s=time_s, is_symptom=is_symptom)
+
+
+def test_the_blame_goes_to_the_earliest_cause_and_never_to_a_symptom_before_it() -> None:
+    view = roll_up(
+        [
+            record(0, "failed", cause=cause(1.0, is_symptom=True)),
+            record(1, "failed", cause=cause(3.0)),
+            record(2, "failed", cause=cause(2.0)),
+        ]
+    )
+    assert (view.cause_node, view.cause) == ("node2", cause(2.0))
+
+
+def test_a_symptom_is_better_than_nothing() -> None:
+    symptom = record(0, "failed", cause=cause(1.0, is_symptom=True))
+    view = roll_up([symptom, record(1, "cancelled"), record(2, "cancelled")])
+    assert view.cause_node == "node0"
+
+
+def test_without_a_cause_nobody_is_blamed() -> None:
+    parts: list[PartStatus] = [record(0, "succeeded").part]
+    assert first_cause(parts) is None
+    assert roll_up([record(0, "running")]).cause_node is None
+
+
+def lost(number: int, **changes: object) -> PartStatus:
+    """A part that failed only because somebody hung up."""
+    cause = Cause(summary="Connection closed by peer", time_s=10.0, is_symptom=True)
+    made = new_part(NodeId(f"{number:032x}"), f"node{number}", range(number, number + 1))
+    return msgspec.structs.replace(made, **({"state": "failed", "cause": cause} | changes))
+
+
+def test_whom_the_others_lost_is_the_cause_and_not_that_they_lost_it() -> None:
+    early = lost(1, state="stopping", cause=None)
+    done = msgspec.structs.replace(early.ranks[0], done_s=9.0)
+    cause, node = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
+    assert cause is not None
+    assert (node, cause.rank) == ("node1", 1)
+    assert "rank 1 ended, as if it were done" in cause.summary
+    late = msgspec.structs.replace(early, ranks=(msgspec.structs.replace(done, done_s=11.0),))
+    cause, node = blame([lost(0), late])
+    assert cause is not None
+    assert (node, cause.summary) == ("node0", "Connection closed by peer")
+    cause, node = blame([lost(0), lost(1, state="unknown", cause=None)])
+    assert cause is not None
+    assert node == "node1"
+    assert "node1 does not answer" in cause.summary

@@ -1,0 +1,252 @@
+"""The state machine over every state and event, and over every order events may come in."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.lifecycle.state import (
+    EndWished,
+    Exited,
+    Launched,
+    LinksTried,
+    PartEvent,
+    RankDone,
+    RankDown,
+    RankStepped,
+    RankUp,
+    Resumed,
+    Saved,
+    Stalled,
+    StopAsked,
+    apply,
+    new_part,
+)
+from jupyter_mntrain.model.records.job import (
+    TERMINAL,
+    Cause,
+    JobState,
+    PartStatus,
+    RankStatus,
+    Stall,
+)
+
+STATES: tuple[JobState, ...] = (
+    "pending",
+    "starting",
+    "running",
+    "stopping",
+    "succeeded",
+    "failed",
+    "cancelled",
+    "unknown",
+)
+FORWARD = {"unknown": 0, "pending": 0, "starting": 1, "running": 2, "stopping": 3}
+CAUSE = Cause(summary="it broke", time_s=5.0)
+EVENTS: tuple[PartEvent, ...] = (
+    Launched(time_s=1.0),
+    RankUp(rank=Rank(0), pid=11),
+    RankUp(rank=Rank(1), pid=12),
+    RankStepped(rank=Rank(0), step=1),
+    RankStepped(rank=Rank(0), step=2),
+    RankStepped(rank=Rank(1), step=1),
+    RankDown(rank=Rank(0), exit_code=0),
+    RankDown(rank=Rank(1), exit_code=0),
+    RankDown(rank=Rank(1), exit_code=-9, error="killed"),
+    StopAsked(reason="by user"),
+    StopAsked(reason="again"),
+    StopAsked(reason="it stalled", cause=CAUSE),
+    EndWished(reason="enough, after saving"),
+    RankDone(rank=Rank(0), time_s=3.0),
+    Saved(step=2),
+    Saved(step=4),
+    Exited(time_s=9.0, exit_code=0),
+    Exited(time_s=9.0, exit_code=1, cause=CAUSE),
+    Exited(time_s=9.0, exit_code=None),
+    Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
+    LinksTried(links=()),
+    Resumed(),
+)
+
+
+def fresh() -> PartStatus:
+    return new_part(NodeId("a" * 32), "node1", range(2))
+
+
+def in_state(state: JobState) -> PartStatus:
+    part = fresh()
+    rank_state: JobState = "running" if state in ("running", "stopping") else state
+    ranks = tuple(msgspec.structs.replace(rank, state=rank_state) for rank in part.ranks)
+    return msgspec.structs.replace(part, state=state, ranks=ranks)
+
+
+def after(*events: PartEvent) -> PartStatus:
+    part = fresh()
+    for event in events:
+        part = apply(part, event)
+    return part
+
+
+def rank(part: PartStatus, number: int) -> RankStatus:
+    return next(status for status in part.ranks if status.rank == number)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=repr)
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_takes_every_event(state: JobState, event: PartEvent) -> None:
+    before = in_state(state)
+    now = apply(before, event)
+    if state in TERMINAL:
+        assert now is before
+    elif isinstance(event, Exited):
+        assert now.state in TERMINAL
+    else:
+        assert FORWARD[now.state] >= FORWARD[state]
+    assert apply(now, event) == now, "the same event again changes nothing"
+
+
+def test_the_ordinary_life_of_a_part() -> None:
+    part = after(Launched(time_s=1.0))
+    assert (part.state, part.started_s) == ("starting", 1.0)
+    part = apply(part, RankUp(rank=Rank(0), pid=11))
+    assert part.state == "starting"
+    part = apply(part, RankStepped(rank=Rank(1), step=1))
+    assert part.state == "running"
+    part = apply(part, Exited(time_s=7.0, exit_code=0))
+    assert (part.state, part.ended_s, part.exit_code) == ("succeeded", 7.0, 0)
+    assert {status.state for status in part.ranks} == {"succeeded"}
+
+
+def test_a_rank_that_ended_before_the_last_one_came_up_does_not_hold_the_part_at_starting() -> None:
+    part = after(
+        Launched(time_s=1.0),
+        RankUp(rank=Rank(0), pid=11),
+        RankDown(rank=Rank(0), exit_code=0),
+        RankUp(rank=Rank(1), pid=12),
+    )
+    assert part.state == "running"
+
+
+def test_a_launch_told_late_still_says_when_it_was() -> None:
+    part = after(RankUp(rank=Rank(0), pid=11), RankUp(rank=Rank(1), pid=12), Launched(time_s=1.0))
+    assert (part.state, part.started_s) == ("running", 1.0)
+
+
+def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping() -> None:
+    stalled = EVENTS[-3]
+    part = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11), stalled)
+    assert part.stall is not None
+    assert apply(part, Resumed()).stall is None
+    tried = apply(part, LinksTried(links=())).stall
+    assert tried is not None
+    assert tried.links == ()
+    ended = apply(part, Exited(time_s=9.0, exit_code=1, cause=CAUSE))
+    assert ended.stall == part.stall, "what it was at when it ended is worth knowing"
+    assert after(StopAsked(reason="by user"), stalled).stall is None
+
+
+def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> None:
+    running = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11))
+    aborted = apply(running, StopAsked(reason="it stalled", cause=CAUSE))
+    assert aborted.state == "stopping"
+    ended = apply(aborted, Exited(time_s=9.0, exit_code=-9))
+    assert (ended.state, ended.cause) == ("failed", CAUSE)
+    by_user = apply(aborted, StopAsked(reason="by user"))
+    ended = apply(by_user, Exited(time_s=9.0, exit_code=-9))
+    assert (ended.state, ended.cause, ended.stop_reason) == ("cancelled", None, "by user")
+    late = apply(by_user, StopAsked(reason="it stalled", cause=CAUSE))
+    assert late == by_user, "whom a person ended has not failed"
+
+
+def test_the_newest_checkpoint_counts() -> None:
+    assert after(Saved(step=4), Saved(step=2)).saved_step == 4
+
+
+def test_steps_never_go_back() -> None:
+    part = after(RankStepped(rank=Rank(0), step=5), RankStepped(rank=Rank(0), step=3))
+    assert rank(part, 0).step == 5
+
+
+def test_a_rank_that_failed_is_never_part_of_a_success() -> None:
+    part = after(RankDown(rank=Rank(1), exit_code=-9), Exited(time_s=9.0, exit_code=0))
+    assert part.state == "failed"
+
+
+def test_a_rank_whose_end_nobody_saw_was_cut_off_by_the_failure_not_guilty_of_it() -> None:
+    part = after(
+        RankUp(rank=Rank(0), pid=11),
+        RankDown(rank=Rank(1), exit_code=1, error="OOM"),
+        Exited(time_s=9.0, exit_code=1, cause=CAUSE),
+    )
+    assert (part.state, part.cause) == ("failed", CAUSE)
+    assert rank(part, 0).state == "cancelled"
+    assert (rank(part, 1).state, rank(part, 1).error) == ("failed", "OOM")
+
+
+def test_an_unknown_exit_code_is_not_success() -> None:
+    assert after(Launched(time_s=1.0), Exited(time_s=9.0, exit_code=None)).state == "failed"
+
+
+@pytest.mark.parametrize("exit_code", [0, 1, -15, None])
+def test_what_was_stopped_is_cancelled_whatever_its_exit_code_and_has_no_cause(
+    exit_code: int | None,
+) -> None:
+    part = after(
+        Launched(time_s=1.0),
+        StopAsked(reason="by user"),
+        StopAsked(reason="again"),
+        RankDown(rank=Rank(0), exit_code=-15),
+        Exited(time_s=9.0, exit_code=exit_code, cause=CAUSE),
+    )
+    assert (part.state, part.stop_reason, part.cause) == ("cancelled", "by user", None)
+    assert {status.state for status in part.ranks} == {"cancelled"}
+
+
+def test_a_stop_before_the_start_ends_it() -> None:
+    part = after(StopAsked(reason="by user"), Launched(time_s=1.0))
+    assert part.state == "stopping"
+    assert apply(part, Exited(time_s=2.0, exit_code=None)).state == "cancelled"
+
+
+def test_an_event_about_a_rank_of_another_node_changes_nothing() -> None:
+    part = after(Launched(time_s=1.0))
+    for event in (
+        RankUp(rank=Rank(7), pid=1),
+        RankStepped(rank=Rank(7), step=1),
+        RankDown(rank=Rank(7), exit_code=1),
+    ):
+        assert apply(part, event) is part
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=25))
+def test_any_order_with_duplicates_only_goes_forward(events: list[PartEvent]) -> None:
+    part = fresh()
+    for event in events:
+        now = apply(part, event)
+        if part.state in TERMINAL:
+            assert now is part
+        else:
+            assert now.state in TERMINAL or FORWARD[now.state] >= FORWARD[part.state]
+            assert (now.state in TERMINAL) == isinstance(event, Exited)
+        for old, new in zip(part.ranks, now.ranks, strict=True):
+            assert old.state not in TERMINAL or new == old
+            assert (new.step or 0) >= (old.step or 0)
+        part = now
+    if part.state in TERMINAL:
+        assert all(status.state in TERMINAL for status in part.ranks)
+    if part.state == "succeeded":
+        assert all(status.state != "failed" for status in part.ranks)
+
+
+@given(st.permutations(EVENTS[:8]), st.lists(st.sampled_from(EVENTS[:8]), max_size=4))
+def test_a_good_run_ends_the_same_in_whatever_order_its_news_come(
+    events: list[PartEvent], late: list[PartEvent]
+) -> None:
+    part = apply(after(*events), Exited(time_s=9.0, exit_code=0))
+    assert (part.state, part.started_s) == ("succeeded", 1.0)
+    assert [status.state for status in part.ranks] == ["succeeded", "succeeded"]
+    for event in late:
+        assert apply(part, event) is part

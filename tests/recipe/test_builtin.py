@@ -1,0 +1,61 @@
+"""Recipes that come with us: each can run, and says what memory it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.recipe.builtin import BUILT_IN, CONFIGS, built_in
+from jupyter_mntrain.recipe.parse import check, parse_recipe
+from jupyter_mntrain.recipe.rank_memory import forecast
+
+GB = 1e9
+
+
+@pytest.mark.parametrize("one", BUILT_IN, ids=lambda one: one.name)
+def test_each_can_run_on_as_many_ranks_as_it_is_made_for(one) -> None:
+    recipe = one.recipe
+    layers = CONFIGS[one.size]["num_hidden_layers"] if one.size else None
+    check(recipe, one.gpus, layers=layers)
+    assert f"{one.gpus}gpu" in one.name or one.name == "quick-check"
+
+
+def test_names_are_told_apart() -> None:
+    names = [one.name for one in BUILT_IN]
+    assert len(set(names)) == len(names)
+    assert built_in("7b-4gpu-eager").recipe.pipeline.schedule == "eager-1f1b"
+    assert built_in("8b") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "most_gb"),
+    [
+        ("1b-1gpu", 16),
+        ("7b-1gpu", 16),
+        ("7b-1gpu-packed", 24),
+        ("7b-2gpu-eager", 16),
+        ("7b-2gpu-interleaved-packed", 24),
+        ("7b-4gpu-eager", 12),
+        ("7b-4gpu-adamw", 24),
+        ("7b-4gpu-adamw-4bit", 12),
+    ],
+)
+def test_they_fit_the_cards_that_people_have(name: str, most_gb: float) -> None:
+    estimate = built_in(name).estimate()
+    # CUDA, NCCL and what is just being computed take a gigabyte.
+    assert estimate.total < (most_gb - 1) * GB, str(estimate)
+
+
+def test_shards_split_the_optimizer_and_add_their_rows() -> None:
+    whole = parse_recipe("", ["model.dtype=bfloat16"])
+    split = parse_recipe("", ["model.dtype=bfloat16", "data_parallel.shards=2"])
+    one, half = forecast(whole, CONFIGS["1b"], 2)[0], forecast(split, CONFIGS["1b"], 4)[0]
+    assert half.optimizer == pytest.approx(one.optimizer / 2, rel=1e-6)
+    assert half.weights == pytest.approx(one.weights * 1.5, rel=1e-6)
+    assert half.gradients == pytest.approx(one.gradients * 1.5, rel=1e-6)
+
+
+def test_all_weights_are_somewhere_once() -> None:
+    for ranks, schedule in ((1, "1f1b"), (2, "zbv"), (4, "interleaved-1f1b"), (4, "eager-1f1b")):
+        recipe = parse_recipe(f'[pipeline]\nschedule = "{schedule}"\nmicrobatches = 16')
+        held = forecast(recipe, CONFIGS["7b"], ranks)
+        assert sum(one.weights for one in held) == 4 * 6_738_415_616

@@ -1,0 +1,338 @@
+"""The picture: nothing overlaps, nothing is cut off, and it says what it knows."""
+
+from __future__ import annotations
+
+import functools
+import io
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jupyter_mntrain.cluster import JobHistory, RankSeries
+from jupyter_mntrain.metrics.history import Prefix
+from jupyter_mntrain.metrics.summary import summarise
+from jupyter_mntrain.show.picture import WIDTH_PX, Picture
+from jupyter_mntrain.show.picture.chart import thin
+from jupyter_mntrain.show.picture.columns import Columns
+from jupyter_mntrain.show.picture.spread import spread
+from jupyter_mntrain.show.picture.theme import SCALE, THEMES
+from tests.verbs.samples import NOMINAL, SCENES, sample_job
+
+LARGEST_BYTES = 100_000
+"""A frame crosses the page's connection every few seconds (research §2)."""
+
+
+@functools.cache  # drawing is what takes the time here
+def drawn(name: str, **settings) -> tuple[Picture, bytes]:
+    sample = SCENES[name]()
+    picture = Picture(program="%mntrain", **settings)
+    return picture, picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+
+
+def words(picture: Picture) -> str:
+    return "\n".join(text.get_text() for text in picture.painter.figure.texts)
+
+
+def boxes(picture: Picture):
+    """Every text on the picture with the pixels it takes, axis labels too."""
+    figure = picture.painter.figure
+    renderer = figure.canvas.get_renderer()
+    texts = list(figure.texts)
+    for axes in figure.axes:
+        texts += [label for label in axes.get_yticklabels() if label.get_text()]
+    low_limits = {id(label): axes.bbox for axes in figure.axes for label in axes.get_yticklabels()}
+    for text in texts:
+        if not text.get_visible() or not text.get_text().strip():
+            continue
+        box = text.get_window_extent(renderer)
+        axes_box = low_limits.get(id(text))
+        if axes_box is not None and not axes_box.y0 - 1 <= (box.y0 + box.y1) / 2 <= axes_box.y1 + 1:
+            continue  # a tick outside of the limits is not drawn
+        yield text.get_text(), box
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_no_text_covers_another_or_leaves_the_picture(name):
+    picture, _ = drawn(name)
+    found = list(boxes(picture))
+    assert found
+    width, height = picture.painter.figure.bbox.max
+    for text, box in found:
+        assert box.x0 >= -1, text
+        assert box.x1 <= width + 1, text
+        assert box.y0 >= -1, text
+        assert box.y1 <= height + 1, text
+    for (one, a), (other, b) in itertools.combinations(found, 2):
+        overlap_x = min(a.x1, b.x1) - max(a.x0, b.x0)
+        overlap_y = min(a.y1, b.y1) - max(a.y0, b.y0)
+        # Boxes include room for accents: letters touch later than boxes.
+        assert overlap_x <= 1 or overlap_y <= 0.35 * min(a.height, b.height), (one, other)
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_a_frame_is_small_sharp_and_the_same_for_the_same_data(name):
+    sample = SCENES[name]()
+    picture, png = drawn(name)
+    assert picture.draw(sample.history, sample.summary, now_s=sample.now_s) == png
+    assert len(png) < LARGEST_BYTES
+    assert Image.open(io.BytesIO(png)).width == WIDTH_PX * SCALE
+
+
+def test_frames_leave_no_artists_behind():
+    sample = SCENES["one-step"]()
+    picture = Picture(program="x")
+
+    def artists() -> int:
+        picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+        return len(picture.painter.figure.findobj())
+
+    assert artists() == artists() == artists()
+
+
+def test_the_background_is_transparent_unless_a_theme_is_named():
+    _, png = drawn("two")
+    assert Image.open(io.BytesIO(png)).convert("RGBA").getpixel((2, 2))[3] == 0
+    for theme, colour in (("light", (255, 255, 255)), ("dark", (17, 17, 17))):
+        _, png = drawn("two", theme=theme)
+        image = Image.open(io.BytesIO(png)).convert("RGBA")
+        red, green, blue, alpha = image.getpixel((2, 2))
+        assert alpha == 255
+        # 256 colours for everything: white may come out as 254.
+        assert all(
+            abs(got - meant) <= 2 for got, meant in zip((red, green, blue), colour, strict=True)
+        )
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize(
+    ("theme", "backgrounds"),
+    [("auto", ["#ffffff", "#111111"]), ("light", ["#ffffff"]), ("dark", ["#111111"])],
+)
+def test_colours_can_be_told_from_every_background_they_may_meet(theme, backgrounds):
+    roles = THEMES[theme]
+    for background in backgrounds:
+        for colour in (*roles.ranks, roles.bad, roles.fill, roles.axis):
+            assert contrast(colour, background) >= 3, (colour, background)
+        least = 4.1 if theme == "auto" else 4.5
+        assert contrast(roles.text, background) >= least
+
+
+def test_eight_ranks_are_told_apart_without_colour():
+    strokes = [THEMES["auto"].rank(number) for number in range(8)]
+    assert len({(stroke.dash, stroke.marker) for stroke in strokes}) == 8
+
+
+def test_running_shows_every_chart_and_its_last_values():
+    said = words(drawn("two")[0])
+    for word in ("Throughput, tok/s", "MFU", "Link wopr ⇄ muthur", "Computing", "Loss"):
+        assert word in said
+    for word in ("running", "samantha-7b", "step 60 of 80", "r0", "r1", "job", "→ muthur"):
+        assert word in said
+    assert "941\u00a0Mbit/s measured" in said
+    assert "payload of the ranks" in said
+
+
+def test_failed_says_node_and_cause_above_everything_else():
+    picture, _ = drawn("failed")
+    texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])
+    assert texts[0].get_text() == "✕"
+    assert texts[1].get_text().startswith("muthur: rank 2: eno1 lost its link")
+    assert texts[1].get_color() == THEMES["auto"].bad
+
+
+def test_a_long_cause_is_wrapped_not_cut():
+    import msgspec
+
+    from tests.verbs.samples import LOST_LINK
+
+    cause = msgspec.structs.replace(LOST_LINK, summary="FileNotFoundError: " + "/data/long" * 25)
+    sample = sample_job({"a": 1, "b": 1}, state="failed", cause=cause, cause_node="b")
+    picture = Picture(program="x")
+    picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+    width = picture.painter.figure.bbox.x1
+    assert all(box.x1 <= width for _, box in boxes(picture))
+    assert words(picture).replace("\n", "").count("/data/long") >= 24
+
+
+def test_starting_says_what_is_waited_for():
+    said = words(drawn("starting")[0])
+    assert "wopr, r0" in said
+    assert "loads (pid 1000)" in said
+    assert "Charts begin with the first step" in said
+
+
+def test_without_a_capacity_it_shows_bits_and_says_why():
+    said = words(drawn("no-capacity")[0])
+    assert "Link wopr ⇄ muthur, Mbit/s" in said
+    assert "wopr's capacity is not measured (the card says 10\u00a0Gbit/s)" in said
+    assert "%mntrain measure" in said
+    assert "the peak of cpu is not known" in said
+
+
+def test_a_capacity_the_card_only_claims_gives_no_percentage():
+    sample = sample_job({"wopr": 1, "muthur": 1}, capacity=NOMINAL)
+    assert all(link.utilisation is None for link in sample.summary.links)
+
+
+def test_many_ranks_are_a_band_and_the_slowest():
+    said = words(drawn("many")[0])
+    for word in ("min", "median", "max", "r37 slowest", "Busiest of 8 links"):
+        assert word in said
+    assert "r12" not in said
+
+
+def test_history_that_grows_is_read_once():
+    sample = SCENES["two"]()
+    reads = []
+
+    class Counting(list):
+        def __getitem__(self, index):
+            if isinstance(index, slice):
+                reads.append(len(range(len(self))[index]))
+            return super().__getitem__(index)
+
+    ranks = {
+        rank: RankSeries(series.start, Counting(series.steps), None)
+        for rank, series in sample.history.ranks.items()
+    }
+    history = JobHistory(view=sample.history.view, ranks=ranks, links={}, is_complete=False)
+    columns = Columns()
+    for _ in range(5):
+        columns.extend(history)
+    assert sum(reads) == 60 * 2
+
+
+def test_a_job_of_many_steps_is_thinned_and_keeps_its_newest_point():
+    x = np.arange(100_003.0)
+    thin_x, thin_y = thin(x, np.sin(x))
+    assert len(thin_x) < 1_200
+    assert thin_x[-1] == x[-1]
+    assert thin_y[-1] == np.sin(x[-1])
+
+
+def test_a_new_attempt_begins_afresh():
+    import msgspec
+
+    sample = SCENES["two"]()
+    columns = Columns()
+    columns.extend(sample.history)
+    view = sample.history.view
+    attempt = msgspec.structs.replace(view.attempt, number=2)
+    view = msgspec.structs.replace(view, attempt=attempt)
+    columns.extend(JobHistory(view=view, ranks={}, links={}, is_complete=False))
+    assert not columns.has_steps
+
+
+def test_evaluations_are_a_second_line_of_the_loss_from_before_the_first_step():
+    sample = SCENES["evaluated"]()
+    picture, _ = drawn("evaluated")
+    axes = picture.painter.figure.axes[-1]
+    loss, evaluation = axes.lines
+    told = next(iter(sample.history.ranks.values())).evaluations
+    assert list(evaluation.get_ydata()) == [one.loss for one in told]
+    assert evaluation.get_marker() == "o"
+    assert axes.get_xlim()[0] <= evaluation.get_xdata()[0] < loss.get_xdata()[0]
+    assert axes.get_ylim()[1] > told[0].loss
+    said = words(picture)
+    assert said.count("evaluation") == 2, "the label of the line, and the last one in the header"
+    assert "evaluation" not in words(drawn("two")[0])
+
+
+def test_below_the_charts_stands_what_the_model_wrote_last_to_each_prompt():
+    picture, _ = drawn("samples")
+    texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])
+    shown = [text.get_text() for text in texts]
+    lines = shown[shown.index("Samples") :]
+    assert lines[1:4] == [
+        "Who are you?",
+        "step 60",
+        "I am Samantha, a helpful assistant. How can I help you today?",
+    ]
+    assert "the the the" not in shown, "what it wrote before the first step is not the newest"
+    prompt, step, *written = lines[4:9]
+    assert (prompt[-1], step, len(written), written[-1][-1]) == ("…", "step 60", 3, "…")
+    assert lines[9].startswith("□□")
+    assert not any(one in "".join(shown) for one in "\x1b\x07\u202e\ud800\U0001f9e0你")
+    assert lines[-2:] == ["–", ""], "it wrote nothing, and there is no note"
+    bottom = min(axes.get_position().y0 for axes in picture.painter.figure.axes)
+    assert texts[shown.index("Samples")].get_position()[1] < bottom
+
+
+def test_a_picture_without_samples_has_no_room_for_them():
+    with_samples, without = (drawn(name)[0].painter.figure for name in ("samples", "evaluated"))
+    assert "Samples" not in words(drawn("evaluated")[0])
+    assert with_samples.bbox.height > without.bbox.height
+
+
+def test_only_the_newest_prompts_of_a_script_that_always_asks_something_else_are_shown():
+    wrote = {f"question {number}": f"answer {number}" for number in range(40)}
+    sample = sample_job({"wopr": 1}, wrote=wrote)
+    picture = Picture(program="x")
+    picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+    shown = [line for line in words(picture).splitlines() if line.startswith("question")]
+    assert shown == [f"question {number}" for number in range(32, 40)]
+
+
+def test_samples_are_shown_before_the_first_step():
+    sample = sample_job({"wopr": 1}, steps=0, state="running", wrote={"Who are you?": "I"})
+    picture = Picture(program="x")
+    picture.draw(sample.history, sample.summary, now_s=sample.now_s)
+    assert "the the the" in words(picture)
+
+
+def test_a_script_that_reports_nothing_but_tokens_still_has_a_throughput():
+    import msgspec
+
+    sample = SCENES["two"]()
+    ranks = {}
+    for rank, series in sample.history.ranks.items():
+        start = msgspec.structs.replace(series.start, stages=(), peak_flops_per_s=None)
+        steps = [
+            msgspec.structs.replace(
+                step, loss=None, compute_s=None, flops=None, sent_bytes={}, received_bytes={}
+            )
+            for step in series.steps
+        ]
+        ranks[rank] = RankSeries(start, Prefix(steps), None)
+    history = JobHistory(view=sample.history.view, ranks=ranks, links={}, is_complete=False)
+    picture = Picture(program="x")
+    picture.draw(history, summarise(history, now_s=sample.now_s), now_s=sample.now_s)
+    said = words(picture)
+    assert "job" in said
+    assert "no loss reported" in said
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 9])
+def test_labels_are_spread_in_order_and_within_bounds(count):
+    wanted = [50.0 + 0.1 * number for number in range(count)]
+    placed = spread(wanted, gap=14, low=0, high=96)
+    assert placed == sorted(placed)
+    assert min(placed) >= 0
+    assert max(placed) <= 96
+    gap = min(14, 96 / max(1, count - 1))
+    assert all(b - a >= gap - 1e-6 for a, b in itertools.pairwise(placed))
+
+
+def test_pyplot_is_never_imported():
+    """It keeps global state that two threads corrupt."""
+    code = (
+        "import sys; sys.path.insert(0, '.');"
+        "from tests.verbs.samples import SCENES; from jupyter_mntrain.show.picture import Picture;"
+        "s = SCENES['two'](); Picture(program='x').draw(s.history, s.summary, now_s=s.now_s);"
+        "assert 'matplotlib.pyplot' not in sys.modules and 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.log_follower import LogFollower
+
+
+@pytest.mark.parametrize(
+    ("spelled", "expected"),
+    [
+        (formats.count(1857.4), "1,857"),
+        (formats.count(None), "–"),
+        (formats.short_count(63366), "63.4 k"),
+        (formats.percent(0.4093), "40.9 %"),
+        (formats.percent(0.0), "0.0 %"),
+        (formats.percent(0.0004), "< 0.1 %"),
+        (formats.percent(None), "–"),
+        (formats.seconds(35.31), "35.3 s"),
+        (formats.seconds(0.4021), "402 ms"),
+        (formats.loss(0.8719), "0.872"),
+        (formats.duration(14640), "4 h 04 min"),
+        (formats.duration(65), "1 min 05 s"),
+        (formats.duration(-0.3), "0 s"),
+        (formats.duration(90000), "1 d 01 h"),
+        (formats.bit_rate(941e6 / 8), "941 Mbit/s"),
+        (formats.bit_rate(9.41e9 / 8), "9.41 Gbit/s"),
+        (formats.bit_rate(1e9 / 8), "1 Gbit/s"),
+        (formats.bit_rate(10), "80 bit/s"),
+        (formats.bit_rate(None), "–"),
+        (formats.memory(23.7 * 2**30), "23.7 GiB"),
+        (formats.memory(573 * 2**20), "573 MiB"),
+        (formats.capacity(None), "not measured"),
+        (formats.capacity(Capacity(bytes_per_s=1.25e8, source="given")), "1 Gbit/s as given"),
+    ],
+)
+def test_numbers_read_as_in_the_design_notes(spelled, expected):
+    assert spelled.replace("\u00a0", " ").replace("\u202f", " ") == expected
+
+
+def test_units_never_break_from_their_number():
+    assert " " not in formats.percent(0.5) + formats.duration(14640)[:3] + formats.bit_rate(1e8)
+
+
+def test_a_tail_that_moves_on_gives_each_line_once():
+    from jupyter_mntrain.cluster import LogLine
+
+    def lines(*numbers):
+        return [LogLine(node="a", rank=0, text=f"line {number}") for number in numbers]
+
+    follower = LogFollower()
+    assert follower.news(lines(1, 2, 3)) == lines(1, 2, 3)
+    assert follower.news(lines(2, 3, 4, 5)) == lines(4, 5)
+    assert follower.news(lines(4, 5)) == []
+    assert follower.news(lines(9, 10)) == lines(9, 10)

@@ -1,0 +1,197 @@
+"""What saves memory keeps what is learned, and does save it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.train.model import losses
+from jupyter_mntrain.train.model.losses import (
+    choose_loss,
+    from_logits,
+    make_loss,
+    refuse_missing_liger,
+)
+from jupyter_mntrain.train.model.offloading import Offload
+from tests.train.ranks import run_ranks
+from tests.train.test_command import RECIPE, STEPS, read, write_text
+from tests.train.test_command import losses as told_losses
+from tests.train.test_loop import result
+
+CPU = torch.device("cpu")
+CUDA = torch.device("cuda")
+TOKENS, HIDDEN, VOCABULARY = 64, 8, 500
+FREE = "optimizer.clip_norm=0"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return write_text(tmp_path / "text")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("memory.checkpointing=full",),
+        ("memory.checkpointing=selective",),
+        ("memory.loss=chunked", "memory.chunk_tokens=5"),
+        ("memory.fused_backward=true",),
+        ("memory.fused_backward=true", "train.accumulation=2"),
+        ("memory.fused_backward=true", "model.tie_embeddings=true"),
+    ],
+)
+def test_it_learns_the_same(text: Path, changes: tuple[str, ...]) -> None:
+    tied = [one for one in changes if one.startswith("model.")]
+    plain, run = result(text, FREE, *tied), result(text, FREE, *changes)
+    assert run.losses == pytest.approx(plain.losses, rel=1e-5)
+    assert run.gradient_norms == pytest.approx(plain.gradient_norms, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_fused_backward_pass_goes_with_every_precision(text: Path) -> None:
+    for precision in ("float32-master", "stochastic-rounding", "plain"):
+        changes = (FREE, "model.dtype=bfloat16", f"optimizer.precision={precision}")
+        fused = result(text, "memory.fused_backward=true", *changes)
+        assert fused.losses == result(text, *changes).losses
+
+
+@pytest.mark.slow
+def test_on_two_ranks_a_fused_backward_pass_and_rounding_by_chance_change_nothing(
+    text: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    common = [f"data.source={text}", FREE, "model.tie_embeddings=false", "model.dtype=bfloat16"]
+    common += ["optimizer.precision=stochastic-rounding"]
+
+    def run(*changes: str, ranks: int = 2) -> list[float]:
+        metrics = tmp_path / f"metrics-{len(changes)}-{ranks}"
+        settings = [part for one in (*common, *changes) for part in ("--set", one)]
+        ended = run_ranks(recipe, ["n1"] * ranks, *settings, metrics=metrics)
+        assert all(one.exit_code == 0 for one in ended), ended[0].err
+        return told_losses(read(metrics, 0))
+
+    plain = run()
+    assert len(plain) == STEPS
+    assert run("memory.fused_backward=true") == plain
+    # What is drawn does not depend on who draws it; one process has the same microbatches.
+    assert run(ranks=1) == plain
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is somewhere to offload from")
+def test_every_rank_says_what_it_will_hold_before_the_first_step(
+    text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result(text, "memory.offload_activations=true", "train.device=auto")
+    lines = capsys.readouterr().out.splitlines()
+    first_step = next(place for place, line in enumerate(lines) if line.startswith("step 1/"))
+    said = [line for line in lines[:first_step] if line.startswith("rank 0 memory: ")]
+    assert re.fullmatch(
+        r"rank 0 memory: weights \S+ \SB \+ gradients .* \+ optimizer .* = .* \SB", said[0]
+    )
+    assert said[1:] == ["rank 0 memory: on a CPU activations are on the host already"]
+
+
+class Largest(TorchDispatchMode):
+    """The most values of any tensor that is made."""
+
+    values = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.values = max(self.values, made.numel())
+        return made
+
+
+def output_and_labels() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(4, TOKENS // 4, HIDDEN, generator=generator)
+    labels = torch.randint(VOCABULARY, (4, TOKENS // 4), generator=generator)
+    labels[0, :3] = losses.NOT_COUNTED
+    return hidden, labels
+
+
+@pytest.mark.parametrize("chunk_tokens", [1, 7, 64, 1000])
+def test_a_chunked_loss_is_the_plain_one_and_never_has_all_logits(chunk_tokens: int) -> None:
+    hidden, labels = output_and_labels()
+    head = nn.Linear(HIDDEN, VOCABULARY, bias=False)
+    first, second = (hidden.clone().requires_grad_() for _ in range(2))
+    expected = from_logits(head(first), labels)
+    expected.backward()
+    assert head.weight.grad is not None
+    gradient, head.weight.grad = head.weight.grad, None
+
+    with Largest() as largest:
+        found = make_loss("chunked", head, chunk_tokens)(second, labels)
+        found.backward()
+    assert found.item() == pytest.approx(expected.item())
+    torch.testing.assert_close(head.weight.grad, gradient)
+    torch.testing.assert_close(second.grad, first.grad)
+    assert largest.values == max(min(chunk_tokens, TOKENS) * VOCABULARY, HIDDEN * VOCABULARY)
+
+
+def test_the_loss_is_chosen_by_device_library_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, zbv = parse_recipe(""), parse_recipe("", ["pipeline.schedule=zbv"])
+    # 4 sequences of 256 tokens to a microbatch: 32768 tokens of 4 B make 128 MiB.
+    assert [choose_loss(small, size, CPU) for size in (32768, 32769)] == ["plain", "chunked"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert choose_loss(small, 300, CUDA) == "liger"
+    assert choose_loss(small, 300, CPU) == choose_loss(zbv, 300, CUDA) == "plain"
+    wanted = parse_recipe("", ["memory.loss=liger"])
+    refuse_missing_liger(wanted, CUDA)
+    with pytest.raises(RecipeError, match="there is no CUDA"):
+        refuse_missing_liger(wanted, CPU)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(RecipeError, match="liger_kernel is not installed"):
+        refuse_missing_liger(wanted, CUDA)
+
+
+def test_liger_is_given_weight_tokens_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fused:
+        def __init__(self, ignore_index: int, reduction: str) -> None:
+            assert (ignore_index, reduction) == (losses.NOT_COUNTED, "sum")
+
+        def __call__(self, weight: Any, tokens: Any, labels: Any) -> torch.Tensor:
+            return from_logits(tokens @ weight.T, labels)
+
+    module = SimpleNamespace(LigerFusedLinearCrossEntropyLoss=Fused)
+    monkeypatch.setitem(sys.modules, "liger_kernel", SimpleNamespace(transformers=module))
+    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", module)
+    hidden, labels = output_and_labels()
+    head = nn.Linear(HIDDEN, VOCABULARY, bias=False)
+    expected = from_logits(head(hidden), labels)
+    assert make_loss("liger", head, 1)(hidden, labels).item() == pytest.approx(expected.item())
+
+
+def test_what_is_offloaded_comes_back_and_weights_stay() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 16))
+    x = torch.randn(4, 16)
+    model(x).square().sum().backward()
+    expected = [one.grad for one in model.parameters()]
+    model.zero_grad()
+    offload = Offload(model.parameters(), CPU, smallest_bytes=0)
+    packed: list[Any] = []
+    pack = offload._pack
+    offload._pack = lambda saved: packed.append(pack(saved)) or packed[-1]  # type: ignore[method-assign,func-returns-value,assignment,return-value]
+    with offload:
+        output = model(x)
+    output.square().sum().backward()
+    torch.testing.assert_close([one.grad for one in model.parameters()], expected)
+    stayed = [one for one in packed if isinstance(one, torch.Tensor)]
+    moved = [one for one in packed if isinstance(one, tuple)]
+    weights = {one.data_ptr() for one in model.parameters()}
+    assert moved
+    assert stayed
+    assert all(one.untyped_storage().data_ptr() in weights for one in stayed)

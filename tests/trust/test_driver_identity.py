@@ -1,0 +1,226 @@
+"""A driver's identity: whom it admits, renews and revokes, by a clock that tests set."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.cluster.admission.trust_relay import RENEW_EVERY_S, Trustee
+from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    load_certificate,
+    load_revocations,
+    new_key,
+    request,
+    revoked_serials,
+)
+from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory, room_for
+from jupyter_mntrain.trust.joining import Admission, Application
+from jupyter_mntrain.trust.member_register import Member
+from jupyter_mntrain.trust.proof import new_nonce
+from jupyter_mntrain.trust.token import Token
+
+LIFE = timedelta(days=20)
+NODE = Subject(role="node", name="ab" * 16)
+START_S = 1_800_000_000.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = START_S
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def identity(clock: Clock) -> Identity:
+    made = Identity.make("home", clock=clock)
+    return Identity(made.directory, clock=clock, lifetime=LIFE)
+
+
+def join(identity: Identity, token: Token, subject: Subject = NODE) -> Admission:
+    invite = next(one for one in identity.invites() if one.token == token)
+    asked = Application(
+        nonce=new_nonce(), subject=subject, name="n1", request=request(new_key(), subject)
+    )
+    return identity.admit(invite, asked)
+
+
+def member(identity: Identity, subject: Subject = NODE) -> Member:
+    return next(m for m in identity.members() if m.subject == subject)
+
+
+def serial(pem: str) -> int:
+    return load_certificate(pem).serial_number
+
+
+def test_an_invitation_admits_so_many_until_its_time(identity: Identity, clock: Clock) -> None:
+    token = identity.invite(uses=2)
+    first, second, third = (Subject(role="node", name=two * 16) for two in ("aa", "bb", "cc"))
+    assert join(identity, token, first).refusal is None
+    # Its answer was lost, and it asks again: that is no second use.
+    assert join(identity, token, first).refusal is None
+    assert join(identity, token, second).refusal is None
+    assert "used up" in (join(identity, token, third).refusal or "")
+    assert len(identity.open_invites()) == 1, "neither has its certificate yet"
+    (invite,) = identity.invites()
+    for subject in (first, second, second):
+        identity.note_joined(invite, subject)
+    assert identity.invites()[0].joined == (first.uri, second.uri)
+    assert identity.open_invites() == []
+    late = identity.invite()
+    assert len(identity.open_invites()) == 1
+    clock.now_s = late.expires_s
+    assert "expired" in (join(identity, late, third).refusal or "")
+    assert identity.invitation(late.id) is None
+    assert {m.name for m in identity.members() if m.role == "node"} == {first.name, second.name}
+
+
+def test_a_token_for_a_node_makes_no_driver(identity: Identity) -> None:
+    for role, other in (("node", "driver"), ("driver", "node")):
+        token = identity.invite(role)  # type: ignore[arg-type]
+        wrong = Subject(role=other, name="kim" if other == "driver" else NODE.name)  # type: ignore[arg-type]
+        assert "another role" in (join(identity, token, wrong).refusal or "")
+    assert len(identity.members()) == 1
+
+
+def test_a_driver_does_not_take_the_name_of_another(identity: Identity) -> None:
+    kim = Subject(role="driver", name="kim")
+    assert join(identity, identity.invite("driver"), kim).refusal is None
+    again = join(identity, identity.invite("driver"), kim)
+    assert "driver called kim already" in (again.refusal or "")
+    identity.revoke("kim")
+    assert join(identity, identity.invite("driver"), kim).refusal is None
+
+
+def test_certificates_are_renewed_before_they_expire_without_anybody_asking(
+    identity: Identity, clock: Clock
+) -> None:
+    join(identity, identity.invite())
+    first = load_certificate(member(identity).certificate)
+    trustee = Trustee(identity)
+    trustee.renew(clock())
+    assert load_certificate(member(identity).certificate) == first, "it is young"
+    clock.now_s += LIFE.total_seconds() * 0.6
+    trustee.renew(clock())
+    second = load_certificate(member(identity).certificate)
+    assert second.public_key() == first.public_key()
+    assert second.not_valid_after_utc > first.not_valid_after_utc
+    assert second.not_valid_after_utc.timestamp() > clock() + 0.9 * LIFE.total_seconds()
+    own = identity.credentials.certificate
+    # The driver's own has a whole year.
+    assert own.not_valid_after_utc - own.not_valid_before_utc > timedelta(days=360)
+    # Never is it due for so long that it ends before anybody has looked.
+    for _ in range(200):
+        clock.now_s += RENEW_EVERY_S
+        trustee.renew(clock())
+        until = load_certificate(member(identity).certificate).not_valid_after_utc.timestamp()
+        assert until - clock() >= LIFE.total_seconds() / 2 - 2 * RENEW_EVERY_S
+
+
+def test_whoever_is_revoked_is_so_with_all_certificates_it_ever_had(
+    identity: Identity, clock: Clock
+) -> None:
+    join(identity, identity.invite())
+    serials = [serial(member(identity).certificate)]
+    clock.now_s += LIFE.total_seconds() * 0.6
+    assert identity.renew()
+    serials.append(serial(member(identity).certificate))
+    join(identity, identity.invite())  # anew, after its disk was replaced
+    serials.append(serial(member(identity).certificate))
+    assert len(set(serials)) == 3
+    gone = identity.revoke("n1")
+    assert gone.name == NODE.name
+    assert identity.credentials.revoked == set(serials)
+    number, known = revoked_serials(
+        load_revocations(identity.credentials.revocations_pem()), identity.credentials.authority
+    )
+    assert (number, known) == (2, set(serials))
+    # It joins once more: it is a new member, and the old one stays revoked.
+    assert join(identity, identity.invite()).refusal is None
+    assert [m.is_revoked for m in identity.members() if m.subject == NODE] == [True, False]
+    assert identity.credentials.revoked == set(serials)
+
+
+def test_a_newer_list_is_newer_for_openssl_too(identity: Identity) -> None:
+    lists = [load_revocations(identity.credentials.revocations_pem())]
+    for name in ("kim", "lou"):
+        join(identity, identity.invite("driver"), Subject(role="driver", name=name))
+        identity.revoke(name)
+        lists.append(load_revocations(identity.credentials.revocations_pem()))
+    times = [one.last_update_utc for one in lists]
+    assert times == sorted(set(times)), "all within one second of the clock"
+
+
+@pytest.mark.parametrize("name", ["", "nobody", "node9"])
+def test_nobody_of_that_name_is_said_so(identity: Identity, name: str) -> None:
+    with pytest.raises(SpecError):
+        identity.revoke(name)
+
+
+def test_the_authority_itself_is_not_revoked(identity: Identity) -> None:
+    with pytest.raises(SpecError, match="holds the cluster's authority"):
+        identity.revoke(identity.name)
+
+
+def test_two_processes_that_make_a_cluster_make_one(clock: Clock) -> None:
+    first, second = Identity.make("twice", clock=clock), Identity.make("twice", clock=clock)
+    assert first.credentials.authority == second.credentials.authority
+
+
+def test_another_process_s_invitations_and_revocations_are_seen(
+    identity: Identity, clock: Clock
+) -> None:
+    other = Identity.find("home", clock=clock)
+    assert other is not None
+    token = other.invite("driver")
+    join(identity, token, Subject(role="driver", name="kim"))
+    other.revoke("kim")
+    assert identity.credentials.revocations == 1
+    assert identity.refresh()
+    assert identity.credentials.revocations == 2
+
+
+def test_the_files_are_their_owner_s_alone(identity: Identity) -> None:
+    assert identity.directory.stat().st_mode & 0o077 == 0
+    for name in ("own.pem", "trusted.pem", "authority.key"):
+        path = identity.directory / name
+        assert path.stat().st_mode & 0o777 == 0o600, name
+        for mode in (0o644, 0o640, 0o604, 0o660):
+            path.chmod(mode)
+            with pytest.raises(TrustError, match=rf"others may read .*{name}.*chmod 600"):
+                Identity(identity.directory)
+        path.chmod(0o600)
+    Identity(identity.directory)
+
+
+@pytest.mark.parametrize("name", ["own.pem", "trusted.pem", "authority.key"])
+@pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\n\n"])
+def test_a_damaged_file_is_one_clear_error(identity: Identity, name: str, text: str) -> None:
+    path: Path = identity.directory / name
+    path.write_text(text)
+    with pytest.raises(TrustError):
+        Identity(identity.directory)
+
+
+def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(identity: Identity) -> None:
+    assert room_for("home") == clusters_directory() / "home"
+    assert not Credentials.exist(clusters_directory() / "home")
+    moved = list(clusters_directory().glob("home.empty-*"))
+    assert len(moved) == 1, "nothing is deleted"
+
+
+def test_a_cluster_with_members_does_not(identity: Identity) -> None:
+    join(identity, identity.invite())
+    with pytest.raises(SpecError, match=r"another cluster called 'home'.*home2"):
+        room_for("home")

@@ -1,0 +1,179 @@
+"""``invite``, ``members``, ``revoke`` and ``driver``: as typed, on clusters that are real."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.cli import main
+from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.certificates import Subject, new_key, request
+from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
+from jupyter_mntrain.trust.joining import Application
+from jupyter_mntrain.trust.member_register import Invite
+from jupyter_mntrain.trust.proof import new_nonce
+from jupyter_mntrain.trust.token import PREFIX, Token, read_token
+from jupyter_mntrain.verbs.context import Context
+from tests.agent.live import free_port
+from tests.waiting import until
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
+
+    def run(*words: str):
+        code = main(["--cluster", "mine", *words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def identity() -> Identity:
+    return Identity.make("mine")
+
+
+def admit(identity: Identity, token: Token, name: str) -> tuple[Invite, Subject]:
+    subject = Subject(role=token.role, name=name if token.role == "driver" else "ab" * 16)
+    asked = Application(
+        nonce=new_nonce(), subject=subject, name=name, request=request(new_key(), subject)
+    )
+    invite = next(one for one in identity.invites() if one.token == token)
+    assert identity.admit(invite, asked).refusal is None
+    return invite, subject
+
+
+def join(identity: Identity, token: Token, name: str) -> None:
+    identity.note_joined(*admit(identity, token, name))
+
+
+def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
+    code, out, _ = run("invite", "--no-wait", "--uses", "3", "--expires", "2h")
+    assert code == 0
+    (line,) = (one for one in out.splitlines() if PREFIX in one)
+    assert "mntrain agent join" in line
+    token = read_token(line.split()[-1])
+    assert token.role == "node"
+    identity = Identity.find("mine")
+    assert identity is not None
+    (invite,) = identity.invites()
+    assert (invite.token, invite.uses) == (token, 3)
+    assert "Good for 3 nodes, for 2 h" in " ".join(out.replace("\xa0", " ").split())
+    assert (clusters_directory() / "mine" / "authority.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_as_data_it_is_the_token(run):
+    code, out, err = run("--json", "driver", "invite")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["role"] == "driver"
+    assert read_token(found["token"]).role == "driver"
+    assert found["expires_s"] == read_token(found["token"]).expires_s
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "says"),
+    [
+        (["invite", "--uses", "0"], SpecError, "0 uses"),
+        (["invite", "--uses", "many"], SpecError, "many"),
+        (["invite", "--expires", "soon"], SpecError, "write 30m, 2h or 7d"),
+        (["invite", "--expires", "0s"], SpecError, "expired already"),
+        (["members"], SpecError, "no cluster called 'mine' yet"),
+        (["revoke", "kim"], SpecError, "no cluster called 'mine'"),
+        (["driver"], SpecError, "ACTION"),
+        (["driver", "invite", "kim"], SpecError, "one word too many"),
+        (["driver", "join"], SpecError, "with which token?"),
+        (["driver", "revoke"], SpecError, "whom?"),
+        (["driver", "join", "mntrain-abc"], TrustError, "copy the whole line"),
+    ],
+)
+def test_what_cannot_be_is_one_line(run, words, kind, says):
+    code, out, err = run(*words)
+    assert (code, out) == (kind.exit_code, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_each_role_is_told_where_its_token_is_of_use(run, identity):
+    from jupyter_mntrain.agent.options import parse_options
+    from jupyter_mntrain.trust.token import write_token
+
+    node, driver = (write_token(identity.invite(role)) for role in ("node", "driver"))
+    code, _, err = run("driver", "join", node)
+    assert code == SpecError.exit_code
+    assert "mntrain agent join TOKEN" in err
+    with pytest.raises(SpecError, match="mntrain driver join TOKEN"):
+        parse_options(["join", driver])
+
+
+def test_members_are_shown_and_revoked_by_name(run, identity):
+    join(identity, identity.invite(), "wopr")
+    join(identity, identity.invite("driver"), "kim")
+    code, out, _ = run("members")
+    assert code == 0
+    for words in ("(this driver)", "wopr", "kim", "until 20"):
+        assert words in out
+    code, out, _ = run("driver", "revoke", "kim")
+    assert code == 0
+    assert "kim is revoked" in out
+    code, out, _ = run("--json", "members")
+    found = {one["name"]: one for one in json.loads(out)}
+    assert found["kim"]["revoked_s"]
+    assert found["wopr"]["revoked_s"] is None
+    code, _, err = run("revoke", "hal")
+    assert code == SpecError.exit_code
+    assert "wopr" in err
+
+
+def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monkeypatch):
+    admitted: list[tuple[Invite, Subject]] = []
+    happened: list[str] = []
+
+    def meanwhile(seconds: float) -> None:
+        if not happened:
+            admitted.append(admit(identity, identity.invites()[-1].token, "wopr"))
+            happened.append("admitted")
+        elif len(happened) < 3:
+            happened.append("still there")
+        else:
+            identity.note_joined(*admitted[0])
+
+    monkeypatch.setattr("jupyter_mntrain.cli.Context", partial(Context, sleep=meanwhile))
+    code, out, _ = run("invite")
+    assert code == 0
+    assert "wopr joined" in out
+    assert happened == ["admitted", "still there", "still there"]
+
+
+@pytest.mark.slow
+def test_at_a_terminal_it_stays_until_everybody_has_joined(tmp_path: Path, loopback_addresses):
+    mntrain = str(Path(sys.executable).with_name("mntrain"))
+    log = tmp_path / "invite.log"
+    with log.open("wb") as out:
+        waits = subprocess.Popen(
+            [mntrain, "--cluster", "mine", "invite", "--uses", "2"], stdout=out, stderr=out
+        )
+    agents = []
+    try:
+        until(lambda: PREFIX in log.read_text(), "the token")
+        token = next(word for word in log.read_text().split() if word.startswith(PREFIX))
+        for name in ("wopr", "muthur"):
+            address = next(loopback_addresses)
+            command = [mntrain, "agent", "join", token, "--name", name, "--listen", address]
+            command += ["--port", str(free_port(address)), "--state-dir", str(tmp_path / name)]
+            agents.append(subprocess.Popen([*command, "--no-run"], env=os.environ))
+        assert waits.wait(60) == 0
+        for name in ("wopr", "muthur"):
+            assert f"✓ {name} joined" in log.read_text()
+    finally:
+        for process in (waits, *agents):
+            process.terminate()
+            process.wait(20)

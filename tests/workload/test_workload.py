@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
+from jupyter_mntrain.workload.workload import from_cell, from_path
+
+RECIPE = '[model]\npreset = "llama-tiny"\n'
+
+
+def test_a_recipe_goes_by_content(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text(RECIPE)
+    workload = from_path(path, overrides=["train.steps=3"])
+    assert workload.entry == (
+        "-m", "jupyter_mntrain.train", "recipe.toml", "--set", "train.steps=3",
+    )  # fmt: skip
+    assert workload.files == {"recipe.toml": RECIPE}
+    assert workload.name == "tiny"
+    assert workload.recipe.train.steps == 3
+
+
+def test_relative_paths_become_absolute_for_ranks_run_elsewhere(tmp_path):
+    (tmp_path / "r.toml").write_text('[data]\nsource = "corpus.txt"\n[model]\npath = "m"\n')
+    workload = from_path(tmp_path / "r.toml")
+    assert f'data.source="{tmp_path}/corpus.txt"' in workload.entry
+    assert f'model.path="{tmp_path}/m"' in workload.entry
+
+
+def test_absolute_home_and_default_paths_are_left_alone(tmp_path):
+    (tmp_path / "r.toml").write_text('[data]\nsource = "~/c.txt"\n[model]\npath = "/m"\n')
+    assert "--set" not in from_path(tmp_path / "r.toml").entry
+
+
+def test_a_script_keeps_its_name_and_arguments(tmp_path):
+    (tmp_path / "train.py").write_text("print(1)\n")
+    workload = from_path(tmp_path / "train.py", arguments=["--lr", "3"])
+    assert workload.entry == ("train.py", "--lr", "3")
+    assert workload.files == {"train.py": "print(1)\n"}
+    assert workload.recipe is None
+
+
+def test_a_cell_is_told_apart_by_parsing(tmp_path):
+    recipe = from_cell(RECIPE, directory=tmp_path)
+    assert recipe.took == "the cell as a recipe"
+    assert recipe.name == "llama-tiny"
+    script = from_cell("import torch\nprint(torch)\n", directory=tmp_path)
+    assert script.took == "the cell as a Python script"
+    assert script.entry == ("cell.py",)
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("", ["empty"]),
+        ("   \n", ["empty"]),
+        ("import os\ndef f(:\n    pass\n", ["Python script", "line 3"]),
+        ('[model]\npreset = "llama-tiny\n', ["recipe", "line 3"]),
+        ("[model]\nlayers = = 3\n", ["recipe", "line 3"]),
+        ("[model]\nlayerz = 3\n", ["layerz", "layers"]),
+    ],
+)
+def test_a_cell_that_is_neither_gets_the_reason_of_the_nearer_one(tmp_path, cell, says):
+    # Line 1 of a cell is the magic itself: numbers are those the editor shows.
+    with pytest.raises(MntrainError) as caught:
+        from_cell(cell, directory=tmp_path)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    for word in says:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("gone.toml", None, ["gone.toml", "gold.toml"]),
+        ("gone.py", None, ["gone.py"]),
+        ("broken.py", "a = 1\nb = = 2\n", ["broken.py", "line 2"]),
+        ("nul.py", "a\0b", ["nul.py"]),
+        ("data.csv", "1,2\n", ["data.csv", ".toml"]),
+        ("latin.py", b"\xff\xfe", ["UTF-8"]),
+        ("folder.py", "DIRECTORY", ["directory"]),
+    ],
+)
+def test_files_that_cannot_run_are_refused_with_their_line(tmp_path, name, content, says):
+    (tmp_path / "gold.toml").write_text(RECIPE)
+    path = tmp_path / name
+    if content == "DIRECTORY":
+        path.mkdir()
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        path.write_text(content)
+    with pytest.raises(SpecError) as caught:
+        from_path(path)
+    assert len(str(caught.value).splitlines()) == 1
+    for word in says:
+        assert word in str(caught.value)
+
+
+def test_compiling_a_script_never_warns(tmp_path):
+    (tmp_path / "w.py").write_text('x = "\\d"\n')
+    from_path(tmp_path / "w.py")
+
+
+def test_a_script_has_no_recipe_fields_and_a_recipe_no_arguments(tmp_path):
+    (tmp_path / "s.py").write_text("")
+    (tmp_path / "r.toml").write_text(RECIPE)
+    with pytest.raises(SpecError, match="no recipe fields"):
+        from_path(tmp_path / "s.py", overrides=["train.steps=1"])
+    with pytest.raises(SpecError, match="takes no arguments"):
+        from_path(tmp_path / "r.toml", arguments=["--lr"])
+
+
+def test_a_recipe_is_checked_against_the_number_of_ranks(tmp_path):
+    workload = from_cell(
+        RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 2\n', directory=tmp_path
+    )
+    workload.check(2)
+    with pytest.raises(RecipeError, match="microbatches"):
+        workload.check(3)
