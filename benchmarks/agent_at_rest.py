@@ -1,4 +1,4 @@
-"""What an agent costs while nothing runs, watched by one driver: memory ≤ 60 MB, CPU ≤ 1 %."""
+"""Agent at rest: its cost with no job and one driver watching. Memory ≤ 60 MB, CPU ≤ 1 %."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with two_agents() as (_, agents):
-        # Announcing and the first inventory are start, not rest.
+        # Announcing and the first inventory belong to startup.
         time.sleep(SETTLE_S)
         processes = [psutil.Process(agent.pid) for agent in agents]
         before = [sum(process.cpu_times()[:2]) for process in processes]

@@ -1,4 +1,4 @@
-"""The loop that a person writes who wants nothing but steps of a transformers model."""
+"""Bare training loop: the minimal code that trains a transformers model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.train.data.batches import Batch
 def step(
     model: Any, optimizer: torch.optim.Optimizer, batch: Batch, microbatches: int, clip_norm: float
 ) -> float:
-    """One optimizer step; the mean loss per token, once the device has come to it.
+    """Run one optimizer step and wait for the device; the mean loss per token.
 
     Args:
         batch: on the model's device, every label counts.

@@ -1,10 +1,10 @@
-"""The built-in trainer beside a script that a person writes by hand, on the same two hosts.
+"""Built-in trainer against a hand-written script, on the same two hosts.
 
     python -m benchmarks.beside_script [--repeats 3] [--steps 14] [--case NAME]... [--json FILE]
 
-Needs root, as the simulated cluster does, and two cores. In each case both run in turn, a core per
-rank; what is compared is the median step after the links are known. Both ends of every cable are
-shaped. The shortest run that says anything: --repeats 1 --steps 8 --case "S2, 200 Mbit/s".
+Needs root, for the simulated cluster, and two cores, one per rank. Both sides alternate; their
+median steps after the links have been measured are compared. Both ends of every cable are shaped.
+The shortest useful run: --repeats 1 --steps 8 --case "S2, 200 Mbit/s".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PORT = 29600
 
 @dataclass(frozen=True)
 class Case:
-    """A model, a link in Mbit/s (``None``: loopback), and how much faster ours is to be."""
+    """A model, a link in Mbit/s (``None``: loopback), and the required speedup."""
 
     name: str
     layers: int
@@ -95,7 +95,7 @@ def theirs(case: Case, hosts: Sequence[Host], directory: Path, steps: int) -> fl
 def together(
     case: Case, hosts: Sequence[Host], words: list[str], directory: Path, own: dict[str, str]
 ) -> str:
-    """Both ranks to their end; what rank 0 printed."""
+    """Run both ranks to completion; the output of rank 0."""
     processes = []
     for rank, host in enumerate(hosts):
         here = hosts[0] if case.mbit is None else host
@@ -105,7 +105,7 @@ def together(
         command += ["--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
         command += [f"--master-addr={address}", f"--master-port={PORT}", *words]
         environment = {"GLOO_SOCKET_IFNAME": interface, "OMP_NUM_THREADS": "1"} | own
-        # Two nodes to the trainer also on loopback: it measures the link there, too.
+        # The trainer sees two nodes also on loopback, so it measures that link, too.
         environment["MNTRAIN_NODE"] = host.name
         log = (directory / f"rank-{rank}.log").open("w+b")
         processes.append(
@@ -161,10 +161,12 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="of each, in turn; their median")
-    parser.add_argument("--steps", type=int, default=14, help=f"of each; {WARM_UP} do not count")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each side, alternating")
+    parser.add_argument(
+        "--steps", type=int, default=14, help=f"per run; the first {WARM_UP} do not count"
+    )
     names = [case.name for case in CASES]
-    parser.add_argument("--case", choices=names, action="append", help="may be repeated; else all")
+    parser.add_argument("--case", choices=names, action="append", help="repeatable; default: all")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.steps <= WARM_UP:

@@ -1,4 +1,4 @@
-// What a live view of 64 replayed ranks costs the page: sample to pixel p95 ≤ 1.5 s, the heap grows
+// Live view of 64 replayed ranks, its cost for the page: sample to pixel p95 ≤ 1.5 s, heap growth
 // < 10 MB in 30 minutes, no request leaves the machine.
 // Usage: node benchmarks/browser.mjs [--minutes 30] [--json FILE]   (after scripts/test or scripts/labextension)
 

@@ -1,13 +1,12 @@
-"""One GPU: tokens per second and MFU of the trainer beside a bare transformers loop.
+"""One GPU: tokens per second and MFU of the trainer against a bare transformers loop.
 
     python -m benchmarks.gpu [--model 1b] [--model 8b] [--repeats 3] [--steps 8] [--json FILE]
-    python -m benchmarks.gpu --cpu --small     # the same code with a tiny model, without a card
+    python -m benchmarks.gpu --cpu --small     # the same code with a tiny model and no GPU
 
-Llama shapes with random weights, bfloat16, 4096 tokens, AdamW in bfloat16; the 8B model computes
-activations again in the backward pass, on both sides. Each run is a process of its own, all in
-turn; the ratio is that of medians. "two stages" is the trainer with two stages on the one card
-(interleaved 1F1B), which is what several cards run. Where its figures come from: model FLOPs by
-PaLM's formula, the peak of the card by its data sheet, or measured.
+Llama shapes with random weights, bfloat16, 4096 tokens, AdamW in bfloat16. The 8B model uses
+activation checkpointing on both sides. Runs alternate, each in its own process; the ratio is that
+of the medians. "two stages" runs two stages on the one GPU with interleaved 1F1B, the code that
+several GPUs run. Model FLOPs follow PaLM's formula; the peak is the data sheet's, or measured.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from statistics import median
 from typing import Any
 
 WARM_UP = 3
-"""Steps in which memory is allocated and kernels are chosen: they do not count."""
+"""Steps that allocate memory and select kernels: not counted."""
 REQUIRED_RATIO = 0.97
 """Of one process on a CPU; on a card it is printed, and 1 is returned if it is missed."""
 SIDES = ("bare", "ours", "two stages")
@@ -36,12 +35,12 @@ PUBLISHED = """torchtitan publishes for Llama 3.1 8B in bfloat16, FSDP2 on 8 H10
 5,762 tokens/s per card, with torch.compile 6,667, "33% to 39% MFU". Another card, another
 parallelism, selective checkpointing (December 2024, pytorch/torchtitan,
 benchmarks/llama3_h100_202412_torchtitan.md)."""
-NO_CARD = "gpu: needs a CUDA device, and torch finds none; --cpu --small tries the script without"
+NO_CARD = "gpu: torch finds no CUDA device. Fix: --cpu --small tries the program without one"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model shape, its batch, and what is kept for the backward pass."""
+    """A model shape, its batch and its activation checkpointing."""
 
     settings: tuple[str, ...]
     vocabulary: int
@@ -79,7 +78,7 @@ def main() -> int:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """One side, in this process: seconds of each step, and what belongs to them."""
+    """Measure one side in this process: seconds of each step, and its details."""
     import torch
 
     from jupyter_mntrain.recipe.parse import parse_recipe
@@ -139,7 +138,7 @@ def _batches(case: Case, steps: int) -> list[Any]:
 
 
 def _ours(recipe: Any, config: Any, world: Any, batches: list[Any], stages: int) -> Iterator[float]:
-    """The trainer's own step, but for data, checkpoints and reports; the loss of each."""
+    """The trainer's own steps without data loading, checkpoints and reports; their losses."""
     from jupyter_mntrain.recipe.layout import Grid, Layout
     from jupyter_mntrain.train.model.stages import build_modules
     from jupyter_mntrain.train.optimizer.optimizer import Optimiser
@@ -194,7 +193,7 @@ def _bare(
 
 
 Runs = dict[str, list[dict[str, Any]]]
-"""What each side's processes said."""
+"""Results of the processes of each side."""
 
 
 def _measured(name: str, arguments: argparse.Namespace) -> Runs:
@@ -239,11 +238,13 @@ def _in_turn(name: str, side: str, arguments: argparse.Namespace) -> dict[str, A
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", choices=list(CASES), action="append", help="else both")
-    parser.add_argument("--repeats", type=int, default=3, help="of each side, in turn")
-    parser.add_argument("--steps", type=int, default=8, help=f"beside {WARM_UP} before")
-    parser.add_argument("--cpu", action="store_true", help="without a card; with --small only")
-    parser.add_argument("--small", action="store_true", help="a tiny model, to try the script")
+    parser.add_argument(
+        "--model", choices=list(CASES), action="append", help="repeatable; default: both"
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each side, alternating")
+    parser.add_argument("--steps", type=int, default=8, help=f"after {WARM_UP} warm-up steps")
+    parser.add_argument("--cpu", action="store_true", help="without a GPU; requires --small")
+    parser.add_argument("--small", action="store_true", help="a tiny model, to try the program")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
 """Heartbeats on a busy machine: no false alarm in ten minutes, and a frozen agent lost in 6 s.
 
-Two agents and a driver share the machine with one process per core that computes without a pause.
+Two agents and a driver share the machine with one busy process per core.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BURN = "while True: sum(range(100_000))"
 
 
 def alarms(cluster: Cluster, minutes: float) -> list[str]:
-    """What was said of nodes that were there all the time."""
+    """Liveness changes of nodes that were up all the time."""
     told: list[str] = []
     before = {node.name: node.liveness for node in cluster.nodes()}
     end = time.monotonic() + 60 * minutes
@@ -39,7 +39,7 @@ def alarms(cluster: Cluster, minutes: float) -> list[str]:
 
 
 def lost_after_s(cluster: Cluster, agent: subprocess.Popen[bytes], name: str) -> float:
-    """From a SIGSTOP until the driver calls the node lost."""
+    """Seconds from SIGSTOP until the driver reports the node as lost."""
 
     def is_now(liveness: str) -> bool:
         return any(node.name == name and node.liveness == liveness for node in cluster.nodes())

@@ -1,4 +1,4 @@
-"""``import jupyter_mntrain`` in fresh interpreters: at most 0.3 s, and without torch."""
+"""``import jupyter_mntrain`` in fresh interpreters: at most 0.3 s, without torch."""
 
 from __future__ import annotations
 

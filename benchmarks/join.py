@@ -1,7 +1,7 @@
-"""How long `mntrain agent join TOKEN` takes, from the start of the command to "has joined": ≤ 2 s.
+"""Joining: from the start of `mntrain agent join TOKEN` to "has joined", ≤ 2 s.
 
-One watching cluster, as in a notebook; each repeat is a new node with a new token. Importing the
-agent, which every command pays, is told beside it.
+One watching cluster, as in a notebook; each repeat is a new node with a new token. Also prints the
+time to import the agent, which is part of every command.
 """
 
 from __future__ import annotations

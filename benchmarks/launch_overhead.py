@@ -1,7 +1,7 @@
-"""What our launch adds to bare torchrun with the same script: paired, alternating, medians.
+"""Launch overhead over bare torchrun with the same script: alternating pairs, medians.
 
-The script writes the time at which it runs; both ways start two nodes of one rank each on loopback
-addresses with the same static rendezvous. Must add at most 1.0 s.
+The script writes the time at which it starts. Both sides start two nodes with one rank each on
+loopback addresses with the same static rendezvous. A launch may add at most 1.0 s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ with open(sys.argv[1] + "/" + os.environ["RANK"], "w") as file:
 
 
 def first_lines(folder: Path) -> float:
-    """When the last of both ranks ran its first line, Unix seconds."""
+    """Unix time at which the slower rank ran its first line."""
     files = [folder / "0", folder / "1"]
     until(lambda: all(f.exists() and f.read_text() for f in files), "both ranks to run")
     return max(float(file.read_text()) for file in files)
@@ -78,7 +78,7 @@ def main() -> int:
     arguments = parser.parse_args()
     pairs = []
     with two_agents() as (cluster, _), tempfile.TemporaryDirectory() as root:
-        # One of each first: the page cache is filled for whoever comes second.
+        # One warm-up pair: the first run fills the page cache.
         for number in range(-1, arguments.repeats):
             folders = [Path(root) / f"{way}{number}" for way in ("ours", "bare")]
             for folder in folders:

@@ -1,4 +1,4 @@
-"""What a live view of 64 ranks costs the kernel it runs in: its drawing thread ≤ 2 % of a core."""
+"""Live view of 64 ranks: its drawing thread costs the kernel ≤ 2 % of a core."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jupyter_mntrain.notebook.updater import Updater
 
 LIMIT_SHARE = 0.02
 WARM_UP_S = 20.0
-"""The first frames also load matplotlib and lay out the text."""
+"""The first frames also load matplotlib and fonts."""
 
 
 class Page:
-    """Takes frames as a page would, and counts them."""
+    """Accepts frames like a page, and counts them."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def threads() -> dict[str, float]:
-    """Processor seconds of each of this process's threads, by name."""
+    """CPU seconds of each thread of this process, by name."""
     spent = {one.id: one.user_time + one.system_time for one in psutil.Process().threads()}
     return {
         thread.name: spent[thread.native_id]

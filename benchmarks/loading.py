@@ -1,19 +1,19 @@
-"""What it takes to load a stage of a large model: memory of each rank, and seconds.
+"""Loading a stage of a large model: memory and time of each rank.
 
     python -m benchmarks.loading [--gb 8] [--stages 2] [--dtype bfloat16] [--directory DIR]
 
 Writes a synthetic Hugging Face checkpoint (Llama, bfloat16, sharded safetensors with an index),
-has each rank load its own stage as the trainer does, then write to every weight, as a first step
-would, and deletes the checkpoint. Held in float32, 8 GB of files take 16 GB of memory. A rank's
-peak is counted twice:
+has each rank load its own stage as the trainer does, then write to every weight as a first step
+would, and deletes the checkpoint. In float32, 8 GB of files take 16 GB of memory. A rank's peak is
+measured in two ways:
 
-- *own* memory (RssAnon): what nobody can take away from it. Files that are mapped cost nothing here
-  until they are written to.
-- *resident* memory (VmHWM): all of it, with the mapped pages of files (RssFile), which the kernel
-  takes back when it needs room.
+- *own* memory (RssAnon), which the kernel cannot reclaim. Mapped files cost nothing here until they
+  are written to.
+- *resident* memory (VmHWM): everything, including mapped file pages (RssFile), which the kernel
+  reclaims when memory is short.
 
-Both are to stay below 1.15 x the stage's bytes beyond what the interpreter with torch and
-transformers has taken before.
+Both must stay below 1.15 x the stage's bytes, in addition to the interpreter with torch and
+transformers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHAPE = {
     "vocab_size": 32000,
     "tie_word_embeddings": False,
 }
-"""Of a model of 8 billion parameters, but with a smaller vocabulary: fewer layers do for 8 GB."""
+"""The shape of an 8B model with a smaller vocabulary, so that fewer layers make 8 GB."""
 
 
 def main() -> int:
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def write_checkpoint(directory: Path, gb: float) -> int:
-    """About so large, in bytes, a tensor at a time; its size."""
+    """Write a checkpoint of about this size, one tensor at a time; its size in bytes."""
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, LlamaConfig
@@ -84,7 +84,7 @@ def write_checkpoint(directory: Path, gb: float) -> int:
     index = {}
     for number, tensors in enumerate(shards, start=1):
         file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        # Tensors that share memory are refused: a copy of one shard at a time.
+        # safetensors refuses tensors that share memory, so one shard is copied at a time.
         save_file({name: one.clone() for name, one in tensors.items()}, directory / file)
         index |= dict.fromkeys(tensors, file)
     size = sum(2 * one.numel() for one in parameters.values())
@@ -94,7 +94,7 @@ def write_checkpoint(directory: Path, gb: float) -> int:
 
 
 class Peaks:
-    """The most this process has had of each kind of memory, in bytes, sampled by a thread."""
+    """Peak of each kind of memory of this process, in bytes, sampled by a thread."""
 
     def __init__(self) -> None:
         self.most = dict.fromkeys(("RssAnon", "RssFile", "VmRSS", "VmHWM"), 0)
@@ -118,14 +118,14 @@ class Peaks:
 
 
 def memory() -> dict[str, int]:
-    """Of this process, in bytes, by the kernel's names."""
+    """Memory of this process in bytes, by the kernel's names."""
     lines = Path("/proc/self/status").read_text().splitlines()
     pairs = (line.split(":") for line in lines if line.endswith(" kB"))
     return {name: 1024 * int(value.split()[0]) for name, value in pairs}
 
 
 def _load(arguments: argparse.Namespace) -> dict[str, float]:
-    """One rank's figures: baseline, peaks while loading and with the first writes, in bytes."""
+    """One rank's memory in bytes: baseline, peak while loading, peak after the first writes."""
     import torch
 
     from jupyter_mntrain.recipe.layout import lay_out
@@ -139,7 +139,7 @@ def _load(arguments: argparse.Namespace) -> dict[str, float]:
     config = read_config(recipe.model)
     layout = lay_out(recipe, arguments.stages, config.num_hidden_layers)
     with join_world("cpu", 600) as world:
-        torch.distributed.barrier()  # all load at once, as they do in a job
+        torch.distributed.barrier()  # all load at once, as in a job
         before = memory()
         loading = Peaks()
         begun = time.perf_counter()
@@ -209,11 +209,13 @@ def _report(ranks: list[dict[str, float]], arguments: argparse.Namespace) -> int
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--gb", type=float, default=8.0, help="of the checkpoint")
-    parser.add_argument("--stages", type=int, default=2, help="and ranks")
+    parser.add_argument("--gb", type=float, default=8.0, help="size of the checkpoint")
+    parser.add_argument("--stages", type=int, default=2, help="stages, one per rank")
     dtypes = ("bfloat16", "float32")
-    parser.add_argument("--dtype", choices=dtypes, default=dtypes[0], help="held in memory")
-    parser.add_argument("--directory", type=Path, help="where it is written for the time being")
+    parser.add_argument(
+        "--dtype", choices=dtypes, default=dtypes[0], help="of the weights in memory"
+    )
+    parser.add_argument("--directory", type=Path, help="for the temporary checkpoint")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @contextlib.contextmanager
 def own_configuration(directory: Path) -> Iterator[None]:
-    """Where clusters are made meanwhile: the user's own are left alone."""
+    """A separate place for clusters, so that the user's own stay untouched."""
     before = os.environ.get("XDG_CONFIG_HOME")
     os.environ["XDG_CONFIG_HOME"] = str(directory / "config")
     try:
@@ -37,7 +37,7 @@ def own_configuration(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
-    """A watching cluster with two nodes that are up, and the agents' processes."""
+    """A cluster with two nodes that are up, and the agents' processes."""
     name = f"bench-{secrets.token_hex(3)}"
     agents: list[subprocess.Popen[bytes]] = []
     addresses = [f"{address}:{PORT}" for address in ADDRESSES]
@@ -67,7 +67,7 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
 
 @contextlib.contextmanager
 def replay(ranks: int, nodes: int = 8) -> Iterator[str]:
-    """A replayed job of a cluster this user drives meanwhile; addresses of its agents."""
+    """A replayed job of a cluster that this user drives; addresses of its agents."""
     authority()
     command = [sys.executable, "-m", "tests.replay", "--nodes", str(nodes), "--ranks", str(ranks)]
     command += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", nodes))]

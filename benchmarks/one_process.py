@@ -1,4 +1,4 @@
-"""The built-in trainer in one process beside a bare loop over the same transformers model.
+"""Built-in trainer in one process against a bare loop over the same transformers model.
 
     python -m benchmarks.one_process [--repeats 5] [--steps 6] [--threads 1] [--json FILE]
 
@@ -23,25 +23,25 @@ from statistics import median
 from jupyter_mntrain.recipe.parse import Recipe, parse_recipe
 
 WARM_UP = 2
-"""First steps allocate: they do not count."""
+"""The first steps allocate memory: not counted."""
 REQUIRED_RATIO = 0.97
 TOLERANCE = 1e-4
-"""Of the losses, relative: the same work was done."""
+"""Largest relative difference of the losses: both sides do the same work."""
 
 BATCH, LENGTH = 8, 256
 MICROBATCHES = (1, 8)
-"""The whole batch at once, as a person writes it, and the recipe's default."""
+"""The whole batch at once, as in a hand-written loop, and the recipe's default."""
 SETTINGS = (
     *("model.preset=llama-8m", f"data.sequence_length={LENGTH}", "data.vocabulary_size=2048"),
     *(f"train.batch_size={BATCH}", "train.device=cpu", "report.to=[]", "output.at_end=false"),
-    # What a bare loop does: one rate for all steps, and no decay to leave the norms out of.
+    # Like the bare loop: a constant learning rate, and no weight decay that would skip norms.
     *("optimizer.warmup_steps=0", "optimizer.min_ratio=1.0", "optimizer.weight_decay=0"),
 )
 
 
 def main() -> int:
     arguments = _arguments()
-    # Before torch starts its threads.
+    # Must precede the start of torch's threads.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     found = {}
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _measured(microbatches: int, arguments: argparse.Namespace) -> float:
-    """The ratio for so many microbatches; prints every run."""
+    """The median ratio for this number of microbatches; prints every run."""
     steps = arguments.steps + WARM_UP
     settings = (f"pipeline.microbatches={microbatches}", f"train.steps={steps}")
     recipe = parse_recipe("", [*SETTINGS, *settings])
@@ -82,7 +82,7 @@ def _measured(microbatches: int, arguments: argparse.Namespace) -> float:
 
 
 def _ours(recipe: Recipe) -> tuple[Sequence[float], Sequence[float]]:
-    """Seconds and losses of all steps, as the whole trainer makes them."""
+    """Seconds and losses of all steps of the whole trainer."""
     from jupyter_mntrain.train import train
 
     with contextlib.redirect_stdout(io.StringIO()):
@@ -91,7 +91,7 @@ def _ours(recipe: Recipe) -> tuple[Sequence[float], Sequence[float]]:
 
 
 class Bare:
-    """What a person writes who wants nothing but steps; ours gives it weights and batches."""
+    """Seconds and losses of the bare loop, with the weights and batches of the trainer."""
 
     def __init__(self, recipe: Recipe) -> None:
         from jupyter_mntrain.train.prepare import prepare
@@ -141,10 +141,14 @@ def _refuse_other_work(bare: Sequence[float], ours: Sequence[float]) -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="of each, in turn")
-    parser.add_argument("--steps", type=int, default=6, help=f"of each, beside {WARM_UP} before")
-    parser.add_argument("--threads", type=int, default=1, help="and cores, for both")
-    parser.add_argument("--microbatches", type=int, action="append", help=f"else {MICROBATCHES}")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each side, alternating")
+    parser.add_argument(
+        "--steps", type=int, default=6, help=f"per run, after {WARM_UP} warm-up steps"
+    )
+    parser.add_argument("--threads", type=int, default=1, help="threads and cores of each side")
+    parser.add_argument(
+        "--microbatches", type=int, action="append", help=f"repeatable; default: {MICROBATCHES}"
+    )
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
-"""What a person writes by hand for two machines: torchrun, Schedule1F1B, a Llama cut in two.
+"""Hand-written pipeline script for two machines: torchrun, Schedule1F1B, a Llama in two stages.
 
-Prints the seconds of each step on rank 0, as JSON, one per line. Knows nothing of mntrain.
+Prints the seconds of each step on rank 0, as JSON, one per line. Does not use mntrain.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What a killed rank costs: from the kill until training is where it was, less the steps since the
-checkpoint, which have to be made again: at most 15 s.
+"""Restart: seconds from the kill of a rank until training has caught up, at most 15 s.
+
+The steps since the checkpoint, which have to be repeated, are not counted.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def step_of(job: Job) -> int:
 
 
 def cost_s(cluster: Cluster) -> tuple[float, float]:
-    """(seconds until it is where it was, seconds of those that are steps made again)."""
+    """(seconds until the step reached before, seconds of the repeated steps among them)."""
     spec = JobSpec(
         entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
         files={"recipe.toml": RECIPE},
@@ -78,9 +79,9 @@ def main() -> int:
     with two_agents() as (cluster, _):
         costs = [cost_s(cluster) for _ in range(arguments.repeats)]
     for took, again in costs:
-        print(f"back after {took:.2f} s, {again:.2f} s of them steps made again")
+        print(f"caught up after {took:.2f} s, {again:.2f} s of them repeated steps")
     lost = [took - again for took, again in costs]
-    print(f"lost beside them: {median(lost):.2f} s (most {max(lost):.2f} s)")
+    print(f"lost otherwise: {median(lost):.2f} s (most {max(lost):.2f} s)")
     if arguments.json:
         arguments.json.write_text(json.dumps({"took_and_again_s": costs}))
     return int(max(lost) > LIMIT_S)

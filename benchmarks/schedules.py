@@ -1,8 +1,8 @@
-"""Eager 1F1B beside 1F1B on a link that takes time: two simulated hosts, 1 Gbit/s, real training.
+"""Eager 1F1B against 1F1B on a real link: two simulated hosts, 1 Gbit/s, real training.
 
-Needs root, as the simulated cluster does. Both schedules run in turn on the same two cores; what is
-compared is the median step after the links are known. The ideal is the time of a step if nothing
-had to be sent: what the slower stage computes, and the bubble.
+Needs root, for the simulated cluster. Both schedules alternate on the same two cores; their median
+steps after the links have been measured are compared. The ideal is the step time with infinitely
+fast links: the slower stage's compute time and the bubble.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.netlab import DATA, Host, own_lab
 
 STEPS, WARM_UP = 14, 5
 REQUIRED = 0.92
-"""Of the ideal."""
+"""Share of the ideal step time."""
 PORT = 29600
 RECIPE = """
 [model]

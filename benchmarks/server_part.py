@@ -1,6 +1,6 @@
-"""What our part of a Jupyter server costs: three pages watch a job of 64 ranks on eight nodes.
+"""Jupyter server extension: its cost while three pages watch 64 ranks on eight nodes.
 
-CPU ≤ 5 % of a core; how long a row takes from a rank's clock to a page is told beside it.
+CPU ≤ 5 % of a core. Also prints the latency from a rank's clock to a page.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 async def measure(server: LiveServer, seconds: float) -> dict[str, float]:
-    """Without pages and nothing opened; opened, without pages; with pages."""
+    """CPU shares: cluster not connected; connected, without pages; with pages."""
     await asyncio.sleep(SETTLE_S)
     unopened = await share(server.pid, seconds / 2)
     await asyncio.to_thread(wait_for_job, server)
@@ -78,13 +78,13 @@ async def measure(server: LiveServer, seconds: float) -> dict[str, float]:
 
 
 def wait_for_job(server: LiveServer) -> None:
-    """The first who asks has the cluster opened; its nodes answer a moment later."""
+    """Wait for the nodes: the first request connects to the cluster."""
     while server.ask("GET", f"/jobs/{JOB}").status_code != 200:
         time.sleep(0.1)
 
 
 async def share(pid: int, seconds: float) -> float:
-    """Of one core, over so many seconds."""
+    """CPU share of one core over this many seconds."""
     process = psutil.Process(pid)
     before, began = sum(process.cpu_times()[:2]), time.monotonic()
     await asyncio.sleep(seconds)
@@ -92,7 +92,7 @@ async def share(pid: int, seconds: float) -> float:
 
 
 async def read(page: Page, late: list[float]) -> None:
-    """Take what comes; note the age of the newest row of the job."""
+    """Receive messages and record the age of the job's newest row."""
     while True:
         series = (await page.next("series"))["series"]
         times = series.get("job", {}).get("time_s", ())

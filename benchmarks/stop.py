@@ -1,4 +1,4 @@
-"""How long a stop takes until no process of the job is left: 20 stops, p95 ≤ 3 s; a decoy lives."""
+"""Stop: seconds until no process of the job is left. 20 stops, p95 ≤ 3 s; a decoy survives."""
 
 from __future__ import annotations
 

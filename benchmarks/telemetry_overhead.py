@@ -1,17 +1,16 @@
-"""What telemetry costs: paired steps with and without it, within one process.
+"""Telemetry overhead: paired steps with and without telemetry in one process.
 
     python -m benchmarks.telemetry_overhead [--json FILE] [--pairs 600]
 
-"With" is all of it: timing every forward, backward and loss, counting bytes, reading memory, and
-writing the line. "Without" is the same step bare, on the same weights and the same kind of batch.
-The process is pinned to one core with one thread. The order within a pair alternates (ABBA), so
-that drift cancels. Other processes only ever make a step slower, so the fastest steps of each
-block of neighbouring pairs are compared; the interval is over the blocks. The step has many
-microbatches and few tokens, the worst case: the cost is per step and microbatch, and a real step
-is many times as long.
+"With" includes everything: timing each forward, backward and loss, counting bytes, reading memory
+and writing the line. "Without" is the same step bare, on the same weights and the same kind of
+batch. The process is pinned to one core with one thread. The order within a pair alternates (ABBA),
+so that drift cancels. Other processes only make steps slower, so the fastest steps of each block of
+neighboring pairs are compared; the interval is over the blocks. The step is a worst case with many
+microbatches and few tokens: the cost is per step and microbatch, and real steps are much longer.
 
-Beside it, "direct": the same telemetry calls around nothing, timed after a bare step, with caches
-as cold as in earnest. It tells the cost also on a machine too busy for the paired comparison.
+"direct" times the same telemetry calls without work in between, after a bare step, so that caches
+are realistically cold. It is valid even on a machine too busy for the paired comparison.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def _pairs(
         wall: dict[bool, float] = {}
         cpu: dict[bool, float] = {}
         for offset, is_on in enumerate((False, True) if pair % 2 else (True, False)):
-            measure(is_on=is_on)  # attaching happens once per run: not part of a step
+            measure(is_on=is_on)  # attaching happens once per run and is not part of a step
             begin, busy = time.perf_counter(), time.process_time()
             (measured if is_on else bare)(2 * pair + offset)
             wall[is_on] = time.perf_counter() - begin
@@ -170,7 +169,7 @@ def _report(timed: Sequence[Pair], arguments: argparse.Namespace) -> int:
 
 
 def _shares(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Overhead in each block: its fastest steps with, over its fastest without."""
+    """Overhead of each block: its fastest steps with telemetry over its fastest without."""
 
     def fastest(seconds: Iterable[float]) -> float:
         return statistics.fmean(sorted(seconds)[:FASTEST])

@@ -1,10 +1,10 @@
-"""Two pipeline stages on two cores against one process on one core.
+"""Throughput of two pipeline stages on two cores against one process on one core.
 
     python -m benchmarks.throughput [--json FILE] [--repeats 3] [--steps 6]
 
-Same recipe, same data, same seed; every process is pinned to one core with one thread. Runs
-alternate, so that a machine that gets slower slows both; the ratio is taken within each pair of
-neighbouring runs. The bound to reach is 1.6; the schedule itself allows 2 x M / (M + 1).
+Same recipe, data and seed; every process is pinned to one core with one thread. Runs alternate, so
+that a machine that slows down slows both sides; the ratio is taken within each pair of neighboring
+runs. The required ratio is 1.6; the schedule itself allows 2 x M / (M + 1).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REQUIRED_RATIO = 1.6
 Rates = dict[str, float]
 
 WARMUP_STEPS = 2
-"""First steps allocate and connect; they are left out, as in every median the product shows."""
+"""The first steps allocate and connect: not counted."""
 
 MICROBATCHES = 16
 RECIPE = f"""
@@ -55,7 +55,7 @@ def main() -> int:
         _measure(recipe, directory / "warm", [cores[0]], 1)  # fills the data cache
         pairs = [
             (
-                # The one process takes turns on the cores, which need not be equally fast.
+                # The single process alternates between the cores, which may differ in speed.
                 _measure(recipe, directory / f"one-{n}", [cores[n % 2]], arguments.steps),
                 _measure(recipe, directory / f"two-{n}", cores[:2], arguments.steps),
             )
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def worker(recipe: str, cores: list[int], steps: int) -> None:
-    """One rank: pinned before torch is imported, so that its threads inherit it."""
+    """Run one rank, pinned before torch is imported so that its threads inherit the affinity."""
     os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0"))]})
     from jupyter_mntrain.train.__main__ import main as train
 
@@ -73,7 +73,7 @@ def worker(recipe: str, cores: list[int], steps: int) -> None:
 
 
 def _measure(recipe: Path, metrics: Path, cores: list[int], steps: int) -> Rates:
-    """Tokens per second and computing share, from the trainer's own samples."""
+    """Throughput and computing share, from the trainer's own samples."""
     from jupyter_mntrain.model.records.metrics import RankStep, sample_decoder
 
     this = ["-m", "benchmarks.throughput", "--worker", str(recipe)]
