@@ -30,7 +30,7 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, write_private
-from jupyter_mntrain.trust.member_register import Member, Register
+from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 
 CLUSTERS = ("default", "test", "lab", "ui", "bad", "books", "lessons")
 CLUSTERS += ("fuzz", "replay", "served", "ours")
@@ -88,7 +88,7 @@ def become_driver(directory: Path, *, of: Authority | None = None) -> None:
     signing = of or authority()
     directory.mkdir(parents=True, exist_ok=True)
     credentials = make_credentials(directory, DRIVER, of=signing)
-    own = Member(
+    own = RegisteredMember(
         role="driver",
         name=DRIVER.name,
         title=DRIVER.name,

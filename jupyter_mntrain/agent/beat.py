@@ -9,13 +9,13 @@ from typing import Any
 import psutil
 
 from jupyter_mntrain.agent.jobs.book import JobBook
-from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.model.records.metrics import LinkSample
 from jupyter_mntrain.model.records.node import Beat, Gpu, InterfaceRate
 
 
-class Sampler:
+class BeatSampler:
     """Takes counter differences; call :meth:`sample` every beat.
 
     Args:
@@ -25,7 +25,7 @@ class Sampler:
     def __init__(
         self,
         *,
-        hub: Hub,
+        hub: Listeners,
         jobs: JobBook,
         capacities: CapacityBook,
         read_gpus: Callable[[], tuple[Gpu, ...]],

@@ -15,7 +15,7 @@ FAREWELL_S = 1.0
 """For listeners to be told that the agent ends; none of them is waited for longer."""
 
 
-class Hub:
+class Listeners:
     """Hands every message to every listener's own bounded queue."""
 
     def __init__(self) -> None:

@@ -14,14 +14,14 @@ from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.beat import Sampler
+from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
-from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
@@ -30,9 +30,9 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.agent.membership.announcer import Announcer, announced_on
-from jupyter_mntrain.agent.membership.joining import Candidate, Waiting, seek_admission
+from jupyter_mntrain.agent.membership.joining import AwaitedAdmission, Candidate, seek_admission
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
-from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
@@ -115,7 +115,7 @@ async def _join(
     addresses = options.reach.addresses(interfaces)
     log.info("waiting to be admitted, on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name)
-    where = Waiting(
+    where = AwaitedAdmission(
         sockets=sockets,
         addresses=addresses,
         sources=announced_on(interfaces, options.reach),
@@ -165,7 +165,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     server.add_sockets(sockets)
     _greet(node)
 
-    sampler = Sampler(
+    sampler = BeatSampler(
         hub=node.hub,
         jobs=node.jobs,
         capacities=node.capacities,
@@ -188,15 +188,15 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     node.jobs.close()
 
 
-def _node(options: Options) -> Node:
-    hub, leases = Hub(), LeaseBook(clock=time.monotonic)
+def _node(options: Options) -> LocalNode:
+    hub, leases = Listeners(), LeaseBook(clock=time.monotonic)
     found = membership.find(options.state)
     credentials = Credentials(options.state)
     node_id = _own_id(options, credentials)
     capacities = CapacityBook(options.state / "capacities.json", options.capacities)
     told = options.settings
     inventory = InventoryReader(told.python, capacities)
-    return Node(
+    return LocalNode(
         node_id=node_id,
         name=told.name,
         cluster=found.cluster if found else "",
@@ -245,7 +245,7 @@ def _bind(reach: Reach) -> list[socket.socket]:
     return sockets
 
 
-def _greet(node: Node) -> None:
+def _greet(node: LocalNode) -> None:
     interfaces = read_interfaces({})
     where = ", ".join(node.reach.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
@@ -270,7 +270,7 @@ async def _every(interval_s: float, work: Callable[[], object]) -> None:
             trouble = repr(error)
 
 
-async def _follow_interfaces(node: Node, announcer: Announcer) -> None:
+async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
     """Announce, and announce anew when interfaces come and go."""
     previous: object = None
     record = ServiceRecord(

@@ -11,7 +11,7 @@ from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.limits import Streams
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
-from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.ports import LAST_PORT
@@ -35,7 +35,7 @@ NEAR_PORTS = 50
 
 
 @dataclass
-class Node:
+class LocalNode:
     """Everything a request may ask of this agent.
 
     Args:
@@ -52,7 +52,7 @@ class Node:
     capacities: CapacityBook
     leases: LeaseBook
     jobs: JobBook
-    hub: Hub
+    hub: Listeners
     audit: Audit
     streams: Streams = field(default_factory=Streams)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))

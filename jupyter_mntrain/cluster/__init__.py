@@ -3,7 +3,7 @@
 from jupyter_mntrain.cluster.cluster import Cluster
 from jupyter_mntrain.cluster.discovery.discovery import (
     Discovery,
-    Found,
+    FoundAgent,
     MdnsDiscovery,
     StaticDiscovery,
 )
@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.node_view import Liveness, NodeView
 __all__ = [
     "Cluster",
     "Discovery",
-    "Found",
+    "FoundAgent",
     "Job",
     "JobHistory",
     "JobSummary",

@@ -16,7 +16,7 @@ from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
 from jupyter_mntrain.cluster.launch.measure import LinkMeasurement, measure_pairs
 from jupyter_mntrain.cluster.progress import SILENT, Progress
-from jupyter_mntrain.cluster.session import Driver
+from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
@@ -29,7 +29,7 @@ from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
-from jupyter_mntrain.trust.member_register import Member
+from jupyter_mntrain.trust.member_register import RegisteredMember
 from jupyter_mntrain.trust.token import write_token
 
 SETTLE_S = 2.5
@@ -77,7 +77,7 @@ class Cluster:
         self._clock = clock
         typed = [parse_address(address) for address in addresses]
         remembered = self._peers.addresses(name)
-        self._driver = Driver(
+        self._driver = DriverSession(
             name,
             discovery=discovery or MdnsDiscovery(),
             addresses=[*((a, "typed") for a in typed), *((a, "remembered") for a in remembered)],
@@ -186,11 +186,11 @@ class Cluster:
             raise RuntimeError("the cluster that was made cannot be found")
         return write_token(identity.invite(role, uses=uses, expires_in_s=expires_in_s))
 
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[RegisteredMember]:
         """Everybody who ever joined, as known to the driver that made the cluster."""
         return self.identity.members() if self.identity else ()
 
-    def revoke(self, name: str) -> Member:
+    def revoke(self, name: str) -> RegisteredMember:
         """Nobody believes a driver or a node any more: reachable nodes know when this returns.
 
         Nodes that are silent now are told by whichever driver sees them first.

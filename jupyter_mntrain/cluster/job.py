@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.progress import SILENT, Progress
-from jupyter_mntrain.cluster.session import Driver
+from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.summary import JobSummary, summarise
 from jupyter_mntrain.model.errors import MntrainError, SpecError
@@ -23,7 +23,7 @@ class Job:
     Every method may be called from any thread.
     """
 
-    def __init__(self, driver: Driver, job_id: JobId) -> None:
+    def __init__(self, driver: DriverSession, job_id: JobId) -> None:
         self._driver = driver
         self._follower: JournalFollower | None = None
         self.id = job_id

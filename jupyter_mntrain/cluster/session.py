@@ -11,7 +11,7 @@ from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.cluster_view import LiveView
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
 
 
-class Driver:
+class DriverSession:
     """Runs until :meth:`close`. Its methods may be called from any thread.
 
     Args:
@@ -42,7 +42,7 @@ class Driver:
         self.clock = clock
         self.begun = clock.monotonic()
         self.loop = LoopThread(f"mntrain-{cluster}")
-        self.live = LiveView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
+        self.live = ClusterView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
         self._followers: dict[JobId, JournalFollower] = {}
         self.loop.run(self.live.start(list(addresses), seen))
 

@@ -102,7 +102,7 @@ class JobHistory:
 
 
 @dataclass(slots=True)
-class _Rank:
+class _RankLines:
     start: RankStart | None = None
     steps: list[RankStep] = field(default_factory=list)
     end: RankEnd | None = None
@@ -112,8 +112,8 @@ class _Rank:
 
 
 @dataclass(slots=True)
-class _Attempt:
-    ranks: dict[Rank, _Rank] = field(default_factory=dict)
+class _AttemptLines:
+    ranks: dict[Rank, _RankLines] = field(default_factory=dict)
     links: dict[str, list[LinkSample]] = field(default_factory=dict)
 
 
@@ -122,7 +122,7 @@ class HistoryBuilder:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._attempts: dict[int, _Attempt] = {}
+        self._attempts: dict[int, _AttemptLines] = {}
         self._last_seq: dict[NodeId, int] = {}
 
     def last_seq(self, node_id: NodeId) -> int:
@@ -135,28 +135,28 @@ class HistoryBuilder:
             if line.seq <= self.last_seq(node_id):
                 return False
             self._last_seq[node_id] = line.seq
-            self._store(self._attempts.setdefault(line.attempt, _Attempt()), node, line)
+            self._store(self._attempts.setdefault(line.attempt, _AttemptLines()), node, line)
             return True
 
     @staticmethod
-    def _store(attempt: _Attempt, node: str, line: JournalLine) -> None:
+    def _store(attempt: _AttemptLines, node: str, line: JournalLine) -> None:
         match line.body:
             case RankStart(rank=rank) as start:
-                attempt.ranks.setdefault(rank, _Rank()).start = start
+                attempt.ranks.setdefault(rank, _RankLines()).start = start
             case RankStep(rank=rank) as step:
-                series = attempt.ranks.setdefault(rank, _Rank())
+                series = attempt.ranks.setdefault(rank, _RankLines())
                 series.steps.append(step)
                 series.progress = None
             case RankEvaluation(rank=rank) as evaluation:
-                series = attempt.ranks.setdefault(rank, _Rank())
+                series = attempt.ranks.setdefault(rank, _RankLines())
                 series.evaluations.append(evaluation)
                 series.progress = None
             case RankText(rank=rank) as text:
-                attempt.ranks.setdefault(rank, _Rank()).texts.append(text)
+                attempt.ranks.setdefault(rank, _RankLines()).texts.append(text)
             case RankProgress(rank=rank) as progress:
-                attempt.ranks.setdefault(rank, _Rank()).progress = progress
+                attempt.ranks.setdefault(rank, _RankLines()).progress = progress
             case RankEnd(rank=rank) as end:
-                attempt.ranks.setdefault(rank, _Rank()).end = end
+                attempt.ranks.setdefault(rank, _RankLines()).end = end
             case LinkSample() as sample:
                 attempt.links.setdefault(node, []).append(sample)
             case PartChange():
@@ -165,7 +165,7 @@ class HistoryBuilder:
     def snapshot(self, view: JobView, *, is_complete: bool) -> JobHistory:
         """Everything taken so far of the attempt that ``view`` shows; O(ranks + nodes)."""
         with self._lock:
-            attempt = self._attempts.get(view.attempt.number, _Attempt())
+            attempt = self._attempts.get(view.attempt.number, _AttemptLines())
             return JobHistory(
                 view=view,
                 ranks={

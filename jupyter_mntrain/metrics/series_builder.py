@@ -62,7 +62,7 @@ EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
 
 @dataclass(slots=True)
-class _Rank:
+class _RankTable:
     node: str
     own_node: range
     table: Table = field(default_factory=lambda: Table(RANK_COLUMNS))
@@ -93,7 +93,7 @@ class SeriesBuilder:
     def _begin(self, attempt: int) -> None:
         self._attempt = attempt
         self.seq = 0
-        self._ranks: dict[Rank, _Rank] = {}
+        self._ranks: dict[Rank, _RankTable] = {}
         self._job = Table(JOB_COLUMNS)
         self._job_steps = 0
         self._evaluations = Table(EVALUATION_COLUMNS)
@@ -114,7 +114,7 @@ class SeriesBuilder:
                 series = history.ranks.get(Rank(rank))
                 if series is not None:
                     known = self._ranks.setdefault(
-                        Rank(rank), _Rank(placement.node, placement.ranks)
+                        Rank(rank), _RankTable(placement.node, placement.ranks)
                     )
                     known.start = series.start
         capacities = self._extend_links(history)
@@ -195,7 +195,7 @@ class SeriesBuilder:
                 capacities[placement.node] = link.capacity.bytes_per_s
         return capacities
 
-    def _extend_rank(self, known: _Rank, series: RankSeries, capacity: float | None) -> None:
+    def _extend_rank(self, known: _RankTable, series: RankSeries, capacity: float | None) -> None:
         bubble = self._schedule_bubble(known.start)
         for step in series.steps[known.taken :]:
             self.seq += 1
@@ -292,7 +292,7 @@ def _written(one: RankText) -> WrittenText:
 
 
 def _rank_row(
-    step: RankStep, known: _Rank, capacity: float | None, bubble: float
+    step: RankStep, known: _RankTable, capacity: float | None, bubble: float
 ) -> dict[str, float | None]:
     row: dict[str, float | None] = {
         "time_s": step.time_s,
@@ -359,7 +359,7 @@ def _job_row(ranks: Sequence[RankSeries], index: int) -> dict[str, float | None]
     }
 
 
-def _rank_columns(rank: Rank, known: _Rank, columns: dict[str, Column]) -> RankColumns:
+def _rank_columns(rank: Rank, known: _RankTable, columns: dict[str, Column]) -> RankColumns:
     plain = RankColumns(rank=rank, node=known.node, **columns)  # type: ignore[arg-type]
     if known.start is None:
         return plain

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from jupyter_mntrain.notebook.liveview import Output
+from jupyter_mntrain.notebook.liveview import LiveOutput
 
 Tqdm = Callable[..., Any]
 
@@ -38,7 +38,7 @@ class NotebookBar:
         tqdm: ``tqdm.auto.tqdm``, or the one of another face.
     """
 
-    def __init__(self, output: Output, tqdm: Tqdm) -> None:
+    def __init__(self, output: LiveOutput, tqdm: Tqdm) -> None:
         self._output = output
         self._tqdm = tqdm
         self._is_shown = False

@@ -46,7 +46,7 @@ MOST_OUTPUTS = 2
 """Of one job: the cell that launched it and the one that attached to it."""
 
 
-class Output(Protocol):
+class LiveOutput(Protocol):
     """A place on the page that can be replaced: ``IPython.display.DisplayHandle`` is one."""
 
     def display(self, obj: Any, **kwargs: Any) -> None: ...
@@ -69,14 +69,14 @@ class LiveView(View):
         self._has_picture = False
         self._series = SeriesBuilder(JobId(job.id), SAVED_STREAM)
         self._lock = threading.Lock()
-        self._outputs: list[Output] = []
+        self._outputs: list[LiveOutput] = []
         self._last: tuple[Bundle, dict[str, Any]] | None = None
         self._problem: str | None = None
         self._ended_s: float | None = None
         self.done = threading.Event()
         """Set once the last frame is on the page."""
 
-    def attach(self, output: Output) -> None:
+    def attach(self, output: LiveOutput) -> None:
         """Show it there, too. The oldest output of too many says where the view has gone."""
         with self._lock:
             bundle, metadata = self._last or ({"text/plain": self._first_words()}, {})

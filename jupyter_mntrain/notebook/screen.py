@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.display import Bundle, text_bundle
-from jupyter_mntrain.notebook.liveview import LiveView, Output
+from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.progress_bars import PatientBar
 from jupyter_mntrain.show.screen import Screen
@@ -27,7 +27,7 @@ LOOK_EVERY_S = 0.2
 class PlacedOutput:
     """A place on the page that is there already."""
 
-    def __init__(self, place: Output) -> None:
+    def __init__(self, place: LiveOutput) -> None:
         self._place = place
 
     def display(self, obj: Any, **kwargs: Any) -> None:
@@ -53,7 +53,7 @@ class NotebookScreen(Screen):
         self,
         updater: Updater,
         show: Callable[[Bundle], None],
-        new_output: Callable[[], Output],
+        new_output: Callable[[], LiveOutput],
     ) -> None:
         self._updater = updater
         self._show = show
@@ -97,10 +97,10 @@ class NotebookScreen(Screen):
             pass
         view.publish()
 
-    def _show_at(self, job: Job, output: Output) -> None:
+    def _show_at(self, job: Job, output: LiveOutput) -> None:
         self._view(job, output)
 
-    def _view(self, job: Job, output: Output | None = None) -> LiveView:
+    def _view(self, job: Job, output: LiveOutput | None = None) -> LiveView:
         view = self._views.get(job.id)
         if view is None or view.done.is_set():
             # A job that has ended is drawn anew: its outputs of before keep their last picture.

@@ -13,29 +13,27 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.server.cluster_opening import Opening
-from jupyter_mntrain.server.handlers import events
-from jupyter_mntrain.server.handlers import job_routes as jobs
-from jupyter_mntrain.server.handlers import node_routes as nodes
+from jupyter_mntrain.server.handlers import events, job_routes, node_routes
 
 PREFIX = "mntrain/v1"
 
 JOB = r"/(?P<job_id>[^/]+)"
 ROUTES: tuple[tuple[str, type], ...] = (
-    (r"/status", nodes.Status),
-    (r"/nodes", nodes.Nodes),
-    (r"/nodes/(?P<key>[^/]+)", nodes.Node),
-    (r"/invitations", nodes.Invitations),
-    (r"/links/measure", nodes.Measure),
-    (r"/jobs", jobs.Jobs),
-    (rf"/jobs{JOB}", jobs.Job),
-    (rf"/jobs{JOB}/metrics", jobs.Metrics),
-    (rf"/jobs{JOB}/logs", jobs.Logs),
-    (rf"/jobs{JOB}/spec", jobs.Spec),
-    (rf"/jobs{JOB}/stop", jobs.Stop),
-    (rf"/jobs{JOB}/save", jobs.Save),
-    (rf"/jobs{JOB}/kill", jobs.Kill),
+    (r"/status", node_routes.StatusResource),
+    (r"/nodes", node_routes.NodesResource),
+    (r"/nodes/(?P<key>[^/]+)", node_routes.NodeResource),
+    (r"/invitations", node_routes.InvitationsResource),
+    (r"/links/measure", node_routes.MeasureResource),
+    (r"/jobs", job_routes.JobsResource),
+    (rf"/jobs{JOB}", job_routes.JobResource),
+    (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),
+    (rf"/jobs{JOB}/logs", job_routes.LogsResource),
+    (rf"/jobs{JOB}/spec", job_routes.SpecResource),
+    (rf"/jobs{JOB}/stop", job_routes.StopResource),
+    (rf"/jobs{JOB}/save", job_routes.SaveResource),
+    (rf"/jobs{JOB}/kill", job_routes.KillResource),
     (r"/events", events.Events),
-    (r"/.*", nodes.Nowhere),
+    (r"/.*", node_routes.NowhereResource),
 )
 
 

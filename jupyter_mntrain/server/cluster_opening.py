@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.server.updates import Hub
+from jupyter_mntrain.server.updates import PageUpdates
 
 MOST_AT_ONCE = 3
 """Requests of one kind that wait for nodes at once. More wait for their turn, and no other kind
@@ -33,11 +33,11 @@ class Opening:
     def __init__(self, connect: Callable[[], Cluster], version: str) -> None:
         self._connect = connect
         self._version = version
-        self._opened: asyncio.Task[Hub] | None = None
+        self._opened: asyncio.Task[PageUpdates] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
-    async def hub(self) -> Hub:
+    async def hub(self) -> PageUpdates:
         """The hub; made now, if there is none.
 
         Raises:
@@ -61,6 +61,6 @@ class Opening:
             await asyncio.get_running_loop().run_in_executor(self.pool, hub.cluster.close)
         self.pool.shutdown(wait=False)
 
-    async def _open(self) -> Hub:
+    async def _open(self) -> PageUpdates:
         cluster = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
-        return Hub(cluster, self._version)
+        return PageUpdates(cluster, self._version)

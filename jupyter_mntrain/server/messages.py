@@ -22,7 +22,7 @@ WS      /events?stream=&since=               → ServerMessage; takes PageMessag
 ======  ===================================  ====================================================
 
 A refusal is 4xx or 5xx with :class:`Problem`. The WebSocket begins with a :class:`Snapshot`, or,
-when ``stream`` and ``since`` are still known, with :class:`Resumed` and what was missed.
+when ``stream`` and ``since`` are still known, with :class:`StreamResumed` and what was missed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
     jobs: tuple[JobEntry, ...]
 
 
-class Resumed(Record, frozen=True, tag_field="kind", tag="resumed"):
+class StreamResumed(Record, frozen=True, tag_field="kind", tag="resumed"):
     """Nothing was lost: the missed messages follow."""
 
     stream: str
@@ -184,7 +184,7 @@ class Refused(Record, frozen=True, tag_field="kind", tag="problem"):
 
 ServerMessage = (
     Snapshot
-    | Resumed
+    | StreamResumed
     | NodeSet
     | NodeBeat
     | NodeGone

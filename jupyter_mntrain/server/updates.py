@@ -26,10 +26,10 @@ from jupyter_mntrain.server.messages import (
     NodeBeat,
     NodeGone,
     NodeSet,
-    Resumed,
     ServerStatus,
     Snapshot,
     StatusSet,
+    StreamResumed,
 )
 from jupyter_mntrain.server.series_feed import JobFeed, Send
 
@@ -54,7 +54,7 @@ MOST_KEPT = 4000
 encode = msgspec.json.Encoder().encode
 
 
-class Hub:
+class PageUpdates:
     """The state of the cluster as pages have it, and the pages that want to hear of changes.
 
     Everything here runs on the Jupyter server's loop and never waits for a node.
@@ -142,7 +142,7 @@ class Hub:
         first = self._kept[0][0] if self._kept else self._seq + 1
         if stream == self.stream and first - 1 <= since <= self._seq:
             missed = [message for seq, message in self._kept if seq > since]
-            return [encode(Resumed(stream=self.stream, seq=self._seq)), *missed]
+            return [encode(StreamResumed(stream=self.stream, seq=self._seq)), *missed]
         return [encode(self._snapshot())]
 
     def _snapshot(self) -> Snapshot:

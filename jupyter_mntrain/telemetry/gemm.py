@@ -7,7 +7,7 @@ import time
 import torch
 
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 
 MEASURE_S = 0.5
 """Long enough for a CPU to reach its sustained clock, short enough to go unnoticed at start."""
@@ -17,7 +17,7 @@ _SIZES = {"cpu": 1024, "cuda": 4096}
 
 
 def device_peak(
-    device: torch.device, dtype: torch.dtype, progress: Progress = unwatched
+    device: torch.device, dtype: torch.dtype, progress: ProgressWriter = unwatched
 ) -> Peak | None:
     """Peak FLOPs per second of ``device``, from the table or measured; ``None`` if neither works.
 

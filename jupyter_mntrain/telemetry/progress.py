@@ -12,7 +12,7 @@ EVERY_S = 0.2
 """Between two lines about the same thing: an eye sees no more, and a journal keeps every line."""
 
 
-class Progress(Protocol):
+class ProgressWriter(Protocol):
     """Takes how far a piece of work is; :meth:`Recorder.progress` is one."""
 
     def __call__(
@@ -32,7 +32,7 @@ class Tally:
     """
 
     def __init__(
-        self, progress: Progress, what: str, total: float | None = None, unit: str = ""
+        self, progress: ProgressWriter, what: str, total: float | None = None, unit: str = ""
     ) -> None:
         self._progress = progress
         self._what = what
@@ -77,7 +77,7 @@ class Pace:
 
 
 def tracked(
-    items: Iterable[T], progress: Progress, what: str, total: float | None, unit: str
+    items: Iterable[T], progress: ProgressWriter, what: str, total: float | None, unit: str
 ) -> Iterator[T]:
     """The items, each counted once the next one is asked for."""
     tally = Tally(progress, what, total, unit)

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress
+from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
@@ -66,7 +66,9 @@ def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> 
     return found
 
 
-def load_newest(world: World, directory: Path, job: str, progress: Progress) -> tuple[int, Any]:
+def load_newest(
+    world: World, directory: Path, job: str, progress: ProgressWriter
+) -> tuple[int, Any]:
     """Steps that are done, and on rank 0 the model.
 
     Raises:

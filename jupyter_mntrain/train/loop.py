@@ -18,14 +18,14 @@ from jupyter_mntrain.telemetry.gemm import device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, Output, describe
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimiser
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
-from jupyter_mntrain.train.pipeline.sampling import Sampler, ends_of
+from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
@@ -98,7 +98,7 @@ class Trainer:
             recipe, ready.config, ready.layout, groups, ready.modules, self.meter
         )
         self.pipeline.measure()
-        self.sampler = Sampler(
+        self.sampler = TextSampler(
             recipe,
             self.pipeline.forwards,
             ready.prompts,
@@ -109,7 +109,7 @@ class Trainer:
         self.optimiser = Optimiser(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
         # Where the model goes at the end: nothing of that should go wrong only then.
-        self.output = Output(recipe, world, ready.config, ready.tokens, say=_say)
+        self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=_say)
         self.output.refuse()
 
         # Where an earlier attempt of this job stood, or the beginning.

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
@@ -51,7 +51,7 @@ class Prepared:
     """Of what must be the same on all ranks."""
 
 
-def prepare(recipe: Recipe, world: World, progress: Progress = unwatched) -> Prepared:
+def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) -> Prepared:
     """Read the data, build this rank's stages, and compare with the other ranks.
 
     Args:
@@ -138,7 +138,7 @@ def _refuse_attention(attention: str, device: torch.device) -> None:
         raise RecipeError(f"{shown}: torch does not train it on a CPU", fix='use "sdpa"')
 
 
-def _read(recipe: Recipe, progress: Progress) -> tuple[Any, Corpus, Tokens]:
+def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:
     # The model first: it is quickly wrong, and reading the corpus takes a second.
     config = None if recipe.model.path is None else read_config(recipe.model)
     corpus = read_corpus(recipe.data, progress)

@@ -38,7 +38,7 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
 from jupyter_mntrain.trust.joining import Admission, Application
 from jupyter_mntrain.trust.kept_file import KeptFile
-from jupyter_mntrain.trust.member_register import Invite, Member, Register
+from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
 from jupyter_mntrain.trust.token import Token, new_token
 
 AUTHORITY_KEY = "authority.key"
@@ -148,25 +148,25 @@ class Identity:
         with self._file.locked():
             register = self._file.read()
             open_ones = tuple(i for i in register.invites if now_s < i.token.expires_s)
-            invites = (*open_ones, Invite(token=token, uses=uses))
+            invites = (*open_ones, IssuedInvitation(token=token, uses=uses))
             self._file.write(msgspec.structs.replace(register, invites=invites))
         return token
 
-    def invites(self) -> Sequence[Invite]:
+    def invites(self) -> Sequence[IssuedInvitation]:
         return self._file.read().invites if self.may_invite else ()
 
-    def open_invites(self) -> Sequence[Invite]:
+    def open_invites(self) -> Sequence[IssuedInvitation]:
         """Those by which somebody can still join."""
         now_s = self._clock()
         return [i for i in self.invites() if now_s < i.token.expires_s and len(i.joined) < i.uses]
 
-    def invitation(self, token_id: str) -> Invite | None:
+    def invitation(self, token_id: str) -> IssuedInvitation | None:
         """What was given out under this id, if it can still be used by somebody."""
         now_s = self._clock()
         found = next((i for i in self.invites() if i.token.id == token_id), None)
         return found if found and now_s < found.token.expires_s else None
 
-    def admit(self, invite: Invite, application: Application) -> Admission:
+    def admit(self, invite: IssuedInvitation, application: Application) -> Admission:
         """Sign whoever has proved to hold the token, or say why not.
 
         Who is signed has joined when it has its certificate: see :meth:`note_joined`.
@@ -186,7 +186,7 @@ class Identity:
             )
             taken = dict.fromkeys([*known.taken, subject.uri])
             invites = [i for i in register.invites if i.token != invite.token]
-            member = Member(
+            member = RegisteredMember(
                 role=subject.role,
                 name=subject.name,
                 title=application.name,
@@ -209,7 +209,7 @@ class Identity:
             revocations=self.credentials.revocations_pem(),
         )
 
-    def note_joined(self, invite: Invite, subject: Subject) -> None:
+    def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
         """It has been given what :meth:`admit` signed."""
         with self._file.locked():
             register = self._file.read()
@@ -221,11 +221,11 @@ class Identity:
             )
             self._file.write(msgspec.structs.replace(register, invites=invites))
 
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[RegisteredMember]:
         """Everybody who ever joined; empty where another driver made the cluster."""
         return self._file.read().members if self.may_invite else ()
 
-    def revoke(self, name: str) -> Member:
+    def revoke(self, name: str) -> RegisteredMember:
         """Nobody believes a member's certificate any more, from when they hear of it.
 
         Args:
@@ -263,7 +263,7 @@ class Identity:
             return False
         now = self._now()
 
-        def renewed(member: Member) -> Member:
+        def renewed(member: RegisteredMember) -> RegisteredMember:
             certificate = load_certificate(member.certificate)
             if member.is_revoked or not due_for_renewal(certificate, now):
                 return member
@@ -326,7 +326,7 @@ class Identity:
         return due_for_renewal(self.credentials.certificate, self._now())
 
     def _refusal(
-        self, register: Register, invite: Invite, application: Application
+        self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
         if not invite.admits(subject, self._clock()):
@@ -386,7 +386,7 @@ def _make(directory: Path, file: KeptFile[Register], cluster: str, now_s: float)
     authority = Authority.make(cluster, now)
     key, subject = new_key(), Subject(role="driver", name=own_driver_name())
     certificate = pem_of(authority.issue(request(key, subject), subject, now=now))
-    own = Member(
+    own = RegisteredMember(
         role="driver",
         name=subject.name,
         title=subject.name,
@@ -405,7 +405,7 @@ def _make(directory: Path, file: KeptFile[Register], cluster: str, now_s: float)
     )
 
 
-def _find(register: Register, name: str) -> Member:
+def _find(register: Register, name: str) -> RegisteredMember:
     named = [m for m in register.members if name in (m.name, m.title) and not m.is_revoked]
     if len(named) == 1:
         return named[0]

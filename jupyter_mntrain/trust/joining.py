@@ -39,7 +39,7 @@ JOIN_PATH = "/v1/join"
 """POST: Greeting → Sealed(Application). PUT: Sealed(Admission) → {}."""
 
 
-class RefusalError(TrustError):
+class JoinRefusedError(TrustError):
     """The driver that invited does not admit: it has proved who it is, so nobody else will."""
 
 
@@ -163,11 +163,11 @@ def check_admission(admission: Admission, token: Token, application: Application
     """That what was given is of the token's cluster, and for us.
 
     Raises:
-        RefusalError: nothing was, and why.
+        JoinRefusedError: nothing was, and why.
         TrustError: it is not.
     """
     if admission.refusal is not None:
-        raise RefusalError(admission.refusal, fix=admission.fix)
+        raise JoinRefusedError(admission.refusal, fix=admission.fix)
     authority = load_certificate(admission.authority)
     if not token.is_of(fingerprint(authority)):
         raise TrustError("the authority is not the one that the token names")

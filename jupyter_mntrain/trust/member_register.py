@@ -7,7 +7,7 @@ from jupyter_mntrain.trust.certificates import Role, Subject, load_certificate
 from jupyter_mntrain.trust.token import Token
 
 
-class Invite(Record, frozen=True):
+class IssuedInvitation(Record, frozen=True):
     """An invitation that was given out.
 
     Args:
@@ -29,7 +29,7 @@ class Invite(Record, frozen=True):
         return subject.uri in self.taken or len(self.taken) < self.uses
 
 
-class Member(Record, frozen=True):
+class RegisteredMember(Record, frozen=True):
     """A node or a driver of the cluster.
 
     Args:
@@ -69,11 +69,11 @@ class Register(Record, frozen=True):
         number: of the list of them; grows with it.
     """
 
-    invites: tuple[Invite, ...] = ()
-    members: tuple[Member, ...] = ()
+    invites: tuple[IssuedInvitation, ...] = ()
+    members: tuple[RegisteredMember, ...] = ()
     revoked: tuple[str, ...] = ()
     number: int = 1
 
-    def member(self, subject: Subject) -> Member | None:
+    def member(self, subject: Subject) -> RegisteredMember | None:
         """Who goes by this name now; not those who were revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from typing import Final
 
-from jupyter_mntrain.verbs.launching.export import Export
-from jupyter_mntrain.verbs.launching.generate import Generate
-from jupyter_mntrain.verbs.launching.launch import DryRun, Launch
-from jupyter_mntrain.verbs.launching.recipes import Recipes
-from jupyter_mntrain.verbs.nodes.drivers import Driver
-from jupyter_mntrain.verbs.nodes.measure import Measure
-from jupyter_mntrain.verbs.nodes.members import Invite, Members, Revoke
-from jupyter_mntrain.verbs.nodes.nodes import Add, Forget, Nodes
-from jupyter_mntrain.verbs.panel.open_panel import OpenPanel
+from jupyter_mntrain.verbs.launching.export import ExportVerb
+from jupyter_mntrain.verbs.launching.generate import GenerateVerb
+from jupyter_mntrain.verbs.launching.launch import DryRunVerb, LaunchVerb
+from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
+from jupyter_mntrain.verbs.nodes.drivers import DriverVerb
+from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
+from jupyter_mntrain.verbs.nodes.members import InviteVerb, MembersVerb, RevokeVerb
+from jupyter_mntrain.verbs.nodes.nodes import AddVerb, ForgetVerb, NodesVerb
+from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.verb import Verb
-from jupyter_mntrain.verbs.watching.jobs import Jobs, Status
-from jupyter_mntrain.verbs.watching.stop import Kill, Save, Stop
-from jupyter_mntrain.verbs.watching.watch import Attach, Logs, Plot, Stacks
+from jupyter_mntrain.verbs.watching.jobs import JobsVerb, StatusVerb
+from jupyter_mntrain.verbs.watching.stop import KillVerb, SaveVerb, StopVerb
+from jupyter_mntrain.verbs.watching.watch import AttachVerb, LogsVerb, PlotVerb, StacksVerb
 
 _VERBS: tuple[Verb, ...] = (
-    Nodes(),
-    Add(),
-    Forget(),
-    Invite(),
-    Members(),
-    Revoke(),
-    Driver(),
-    Measure(),
-    OpenPanel(),
-    Recipes(),
-    DryRun(),
-    Launch(),
-    Jobs(),
-    Status(),
-    Attach(),
-    Plot(),
-    Logs(),
-    Stacks(),
-    Export(),
-    Generate(),
-    Save(),
-    Stop(),
-    Kill(),
+    NodesVerb(),
+    AddVerb(),
+    ForgetVerb(),
+    InviteVerb(),
+    MembersVerb(),
+    RevokeVerb(),
+    DriverVerb(),
+    MeasureVerb(),
+    OpenPanelVerb(),
+    RecipesVerb(),
+    DryRunVerb(),
+    LaunchVerb(),
+    JobsVerb(),
+    StatusVerb(),
+    AttachVerb(),
+    PlotVerb(),
+    LogsVerb(),
+    StacksVerb(),
+    ExportVerb(),
+    GenerateVerb(),
+    SaveVerb(),
+    StopVerb(),
+    KillVerb(),
 )
 
 TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in _VERBS}

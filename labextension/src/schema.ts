@@ -29,7 +29,7 @@ export interface Everything {
   JobNumbers?: JobNumbers;
   Diagnosis?: Diagnosis;
   Restart?: Restart;
-  Resumed?: Resumed;
+  StreamResumed?: StreamResumed;
   NodeSet?: NodeSet;
   NodeBeat?: NodeBeat;
   NodeGone?: NodeGone;
@@ -570,9 +570,9 @@ export interface Restart {
  * Nothing was lost: the missed messages follow.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Resumed".
+ * via the `definition` "StreamResumed".
  */
-export interface Resumed {
+export interface StreamResumed {
   kind: "resumed";
   stream: string;
   seq: number;

@@ -5,7 +5,7 @@ import type {
   NodeEntry,
   ServerStatus,
   Snapshot,
-  Resumed,
+  StreamResumed,
   NodeSet,
   NodeBeat,
   NodeGone,
@@ -18,7 +18,7 @@ import type {
 
 export type ServerMessage =
   | Snapshot
-  | Resumed
+  | StreamResumed
   | NodeSet
   | NodeBeat
   | NodeGone

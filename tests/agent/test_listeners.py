@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from jupyter_mntrain.agent.listeners import BACKLOG, Hub
+from jupyter_mntrain.agent.listeners import BACKLOG, Listeners
 from jupyter_mntrain.model.api import Goodbye
 
 pytestmark = pytest.mark.anyio
@@ -12,7 +12,7 @@ MESSAGE = Goodbye(reason="test")
 
 
 async def test_everybody_hears_what_comes_after_they_began_to_listen():
-    hub = Hub()
+    hub = Listeners()
     hub.publish(MESSAGE)
     with hub.listen() as one, hub.listen() as two:
         hub.publish(MESSAGE)
@@ -23,7 +23,7 @@ async def test_everybody_hears_what_comes_after_they_began_to_listen():
 
 
 async def test_who_does_not_keep_up_is_let_go_and_buffered_for_no_further():
-    hub = Hub()
+    hub = Listeners()
     with hub.listen() as slow:
         for _ in range(3 * BACKLOG):
             hub.publish(MESSAGE)
@@ -34,7 +34,7 @@ async def test_who_does_not_keep_up_is_let_go_and_buffered_for_no_further():
 
 
 async def test_closing_waits_until_the_last_word_was_taken():
-    hub, is_listening = Hub(), asyncio.Event()
+    hub, is_listening = Listeners(), asyncio.Event()
     told = []
 
     async def listen():
@@ -52,6 +52,6 @@ async def test_closing_waits_until_the_last_word_was_taken():
 
 
 async def test_closing_does_not_wait_for_who_takes_nothing():
-    hub = Hub()
+    hub = Listeners()
     with hub.listen():
         await asyncio.wait_for(hub.close(), 30)

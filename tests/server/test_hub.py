@@ -20,7 +20,7 @@ from jupyter_mntrain.server import updates as hub_module
 from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.handlers import events
 from jupyter_mntrain.server.series_feed import JobFeed
-from jupyter_mntrain.server.updates import Hub
+from jupyter_mntrain.server.updates import PageUpdates
 from tests.cluster.conftest import Elsewhere, until
 from tests.server.conftest import CLUSTER, put_job
 
@@ -86,7 +86,7 @@ async def test_an_opening_that_failed_is_tried_again(
     opening = new_opening(next_outcome)
     with pytest.raises(SpecError):
         await opening.hub()
-    assert isinstance(await opening.hub(), Hub)
+    assert isinstance(await opening.hub(), PageUpdates)
 
 
 async def test_requests_of_one_kind_keep_no_other_kind_waiting(

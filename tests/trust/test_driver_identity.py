@@ -20,7 +20,7 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory, room_for
 from jupyter_mntrain.trust.joining import Admission, Application
-from jupyter_mntrain.trust.member_register import Member
+from jupyter_mntrain.trust.member_register import RegisteredMember
 from jupyter_mntrain.trust.proof import new_nonce
 from jupyter_mntrain.trust.token import Token
 
@@ -56,7 +56,7 @@ def join(identity: Identity, token: Token, subject: Subject = NODE) -> Admission
     return identity.admit(invite, asked)
 
 
-def member(identity: Identity, subject: Subject = NODE) -> Member:
+def member(identity: Identity, subject: Subject = NODE) -> RegisteredMember:
     return next(m for m in identity.members() if m.subject == subject)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
@@ -59,7 +59,7 @@ class Restarter:
         peers: asks the other participants.
     """
 
-    def __init__(self, node: Node, peers: PeerClient) -> None:
+    def __init__(self, node: LocalNode, peers: PeerClient) -> None:
         self._node = node
         self._peers = peers
 

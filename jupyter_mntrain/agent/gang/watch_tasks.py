@@ -9,7 +9,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.lifecycle.restarts import may_succeed
 
 log = logging.getLogger("mntrain.agent")
@@ -18,7 +18,7 @@ log = logging.getLogger("mntrain.agent")
 class Watches:
     """One task per attempt; asking twice starts one."""
 
-    def __init__(self, node: Node, peers: PeerClient) -> None:
+    def __init__(self, node: LocalNode, peers: PeerClient) -> None:
         self._peers = peers
         self._restarter = Restarter(node, peers)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}

@@ -12,42 +12,42 @@ from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge
 from jupyter_mntrain.agent.http.job_routes import (
-    Attempts,
-    JobJournal,
-    JobLog,
-    Jobs,
-    JobSave,
-    JobStacks,
-    JobStop,
-    Queue,
+    AttemptsHandler,
+    JobJournalHandler,
+    JobLogHandler,
+    JobSaveHandler,
+    JobsHandler,
+    JobStacksHandler,
+    JobStopHandler,
+    QueueHandler,
 )
-from jupyter_mntrain.agent.http.lease_routes import LeaseItem, Leases, Port
-from jupyter_mntrain.agent.http.node_routes import NodeItem, NodeStream
+from jupyter_mntrain.agent.http.lease_routes import LeaseHandler, LeasesHandler, PortHandler
+from jupyter_mntrain.agent.http.node_routes import NodeHandler, NodeStreamHandler
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
-from jupyter_mntrain.agent.http.trust_routes import Trust
-from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.http.trust_routes import TrustHandler
+from jupyter_mntrain.agent.node import LocalNode
 
 _JOB = r"/v1/jobs/(?P<job_id>[^/]+)"
 _ATTEMPT = r"(?P<attempt>[1-9][0-9]{0,5})"
 
 
 ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
-    (r"/v1/node", NodeItem),
-    (r"/v1/stream", NodeStream),
-    (r"/v1/leases", Leases),
-    (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseItem),
-    (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", Port),
-    (r"/v1/jobs", Jobs),
-    (_JOB, Queue),
-    (rf"{_JOB}/attempts/{_ATTEMPT}", Attempts),
-    (rf"{_JOB}/stop", JobStop),
-    (rf"{_JOB}/journal", JobJournal),
-    (rf"{_JOB}/log", JobLog),
-    (rf"{_JOB}/save", JobSave),
-    (rf"{_JOB}/stacks", JobStacks),
+    (r"/v1/node", NodeHandler),
+    (r"/v1/stream", NodeStreamHandler),
+    (r"/v1/leases", LeasesHandler),
+    (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseHandler),
+    (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", PortHandler),
+    (r"/v1/jobs", JobsHandler),
+    (_JOB, QueueHandler),
+    (rf"{_JOB}/attempts/{_ATTEMPT}", AttemptsHandler),
+    (rf"{_JOB}/stop", JobStopHandler),
+    (rf"{_JOB}/journal", JobJournalHandler),
+    (rf"{_JOB}/log", JobLogHandler),
+    (rf"{_JOB}/save", JobSaveHandler),
+    (rf"{_JOB}/stacks", JobStacksHandler),
     (r"/v1/probe/listen", ProbeListenHandler),
     (r"/v1/probe/send", ProbeSendHandler),
-    (r"/v1/trust", Trust),
+    (r"/v1/trust", TrustHandler),
 )
 
 
@@ -69,7 +69,7 @@ class AgentApplication(Application):
         return super().find_handler(request, **kwargs)
 
 
-def application(node: Node, watches: Watches) -> Application:
+def application(node: LocalNode, watches: Watches) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watches": watches}
     return AgentApplication([URLSpec(path, handler, own) for path, handler in ROUTES], own)

@@ -16,7 +16,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
-from jupyter_mntrain.agent.node import Node
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, is_job_id
@@ -40,7 +40,7 @@ class AgentHandler(RequestHandler):
     has_hung_up = False
     caller: Subject
 
-    def initialize(self, node: Node, watches: Watches) -> None:
+    def initialize(self, node: LocalNode, watches: Watches) -> None:
         self.node = node
         self.watches = watches
 

@@ -30,7 +30,7 @@ GONE_CHECK_S = 5.0
 """How often a follower of a silent journal is looked after: it may have hung up."""
 
 
-class Jobs(AgentHandler):
+class JobsHandler(AgentHandler):
     def get(self) -> None:
         self.answer([job.record for job in self.node.jobs.all()])
 
@@ -59,12 +59,12 @@ class _SharedJob(AgentHandler):
         return known
 
 
-class JobItem(_SharedJob):
+class JobHandler(_SharedJob):
     def get(self, job_id: str) -> None:
         self.answer(self.node.jobs.get(self.shared(job_id)).record)
 
 
-class Queue(JobItem):
+class QueueHandler(JobHandler):
     """``PUT``: a driver leaves a job here; ``GET`` as of any other."""
 
     def put(self, job_id: str) -> None:
@@ -79,7 +79,7 @@ class Queue(JobItem):
         self.answer(job.record)
 
 
-class Attempts(RestartHandler):
+class AttemptsHandler(RestartHandler):
     def put(self, job_id: str, attempt: str) -> None:
         if self.caller.role == "node":
             self.refuse_foreign(self.job_id(job_id))
@@ -94,7 +94,7 @@ class Attempts(RestartHandler):
         self.answer(job.record)
 
 
-class JobStop(_SharedJob):
+class JobStopHandler(_SharedJob):
     def post(self, job_id: str) -> None:
         known = self.shared(job_id)
         request = self.body_as(StopRequest)
@@ -108,7 +108,7 @@ class JobStop(_SharedJob):
         self.answer(record)
 
 
-class JobJournal(AgentHandler):
+class JobJournalHandler(AgentHandler):
     """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
@@ -137,7 +137,7 @@ class JobJournal(AgentHandler):
                     await asyncio.wait_for(grown.wait(), GONE_CHECK_S)
 
 
-class JobLog(AgentHandler):
+class JobLogHandler(AgentHandler):
     async def get(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
         offset = self.number_argument("offset", 0)
@@ -156,7 +156,7 @@ class JobLog(AgentHandler):
         self.write(content)
 
 
-class JobSave(AgentHandler):
+class JobSaveHandler(AgentHandler):
     def post(self, job_id: str) -> None:
         request = self.body_as(SaveRequest)
         job = self.node.jobs.get(self.job_id(job_id))
@@ -165,7 +165,7 @@ class JobSave(AgentHandler):
         self.answer(job.record)
 
 
-class JobStacks(AgentHandler):
+class JobStacksHandler(AgentHandler):
     """What every rank here is at, now."""
 
     async def post(self, job_id: str) -> None:

@@ -6,12 +6,12 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
 
 
-class Leases(RestartHandler):
+class LeasesHandler(RestartHandler):
     def post(self) -> None:
         self.answer(self.node.lease(self.lease_request()))
 
 
-class LeaseItem(RestartHandler):
+class LeaseHandler(RestartHandler):
     def delete(self, job_id: str, attempt: str) -> None:
         """Give back what was not started; what runs is ended by stop."""
         if self.caller.role == "node":
@@ -21,7 +21,7 @@ class LeaseItem(RestartHandler):
         self.answer({})
 
 
-class Port(AgentHandler):
+class PortHandler(AgentHandler):
     def get(self, port: str) -> None:
         interface = self.get_query_argument("interface", "") or None
         self.answer(self.node.port_status(int(port), interface))

@@ -9,12 +9,12 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.model.api import Hello
 
 
-class NodeItem(AgentHandler):
+class NodeHandler(AgentHandler):
     def get(self) -> None:
         self.answer(self.node.info())
 
 
-class NodeStream(AgentHandler):
+class NodeStreamHandler(AgentHandler):
     async def get(self) -> None:
         with self.streaming():
             await self._stream()

@@ -6,7 +6,7 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.model.api import TrustNews
 
 
-class Trust(AgentHandler):
+class TrustHandler(AgentHandler):
     def get(self) -> None:
         self.answer(self.node.trust.news())
 

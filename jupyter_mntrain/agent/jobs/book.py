@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.listeners import Hub
+from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.agent.machine.ports import PortHolder
@@ -48,7 +48,7 @@ class JobBook:
         node: str,
         python: str,
         leases: LeaseBook,
-        hub: Hub,
+        hub: Listeners,
         gpus: GpuReader,
     ) -> None:
         self.directory = directory

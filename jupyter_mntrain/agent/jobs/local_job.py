@@ -37,7 +37,7 @@ from jupyter_mntrain.model.lifecycle.state import (
     RankDone,
     RankStepped,
     RankUp,
-    Saved,
+    SavedEvent,
     StopAsked,
     apply,
 )
@@ -311,7 +311,7 @@ class LocalJob:
                 self.change(RankStepped(rank=sample.rank, step=sample.step))
                 self._watchdog.stepped(sample.rank, sample.step, sample.step_s, now_s)
             elif isinstance(sample, RankSaved):
-                self.change(Saved(step=sample.step))
+                self.change(SavedEvent(step=sample.step))
                 self._watchdog.got_on(now_s)
             elif isinstance(sample, RankEnd) and sample.ok:
                 self.change(RankDone(rank=sample.rank, time_s=sample.time_s))

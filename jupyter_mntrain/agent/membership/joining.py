@@ -42,7 +42,7 @@ from jupyter_mntrain.trust.joining import (
     Admission,
     Application,
     Greeting,
-    RefusalError,
+    JoinRefusedError,
     Sealed,
     check_admission,
     seal,
@@ -159,12 +159,12 @@ class JoinServer:
             return
         try:
             self._outcome.set_result(self._candidate.admitted(sealed))
-        except RefusalError as error:
+        except JoinRefusedError as error:
             self._outcome.set_exception(error)
 
 
 @dataclass(frozen=True)
-class Waiting:
+class AwaitedAdmission:
     """Where somebody waits to be admitted, and how others hear of it.
 
     Args:
@@ -182,7 +182,9 @@ class Waiting:
     hint: Callable[[], object]
 
 
-async def seek_admission(candidate: Candidate, announcer: Announcer, where: Waiting) -> Admission:
+async def seek_admission(
+    candidate: Candidate, announcer: Announcer, where: AwaitedAdmission
+) -> Admission:
     """Wait until a driver has come and admitted us.
 
     Raises:

@@ -27,11 +27,13 @@ from jupyter_mntrain.trust.joining import (
     seal,
     unseal_application,
 )
-from jupyter_mntrain.trust.member_register import Invite
+from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.trust.proof import new_nonce
 
 
-async def admit(address: str, identity: Identity, invites: Sequence[Invite]) -> Application:
+async def admit(
+    address: str, identity: Identity, invites: Sequence[IssuedInvitation]
+) -> Application:
     """Admit whoever waits at ``address`` with one of these invitations.
 
     Raises:
@@ -56,8 +58,8 @@ async def admit(address: str, identity: Identity, invites: Sequence[Invite]) -> 
 
 
 def _recognise(
-    sealed: Sealed, invites: Sequence[Invite], seen: bytes, nonce: bytes
-) -> tuple[Invite, Application]:
+    sealed: Sealed, invites: Sequence[IssuedInvitation], seen: bytes, nonce: bytes
+) -> tuple[IssuedInvitation, Application]:
     problem = TrustError("nobody is invited", fix="invite: mntrain invite")
     for invite in invites:
         try:

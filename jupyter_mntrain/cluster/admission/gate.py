@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.admission.admit import admit
 from jupyter_mntrain.cluster.admission.trust_relay import Trustee
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Dialler
-from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId
@@ -42,11 +42,11 @@ class Gate:
         cluster: str,
         *,
         now: Callable[[], float],
-        on_member: Callable[[Found], None],
+        on_member: Callable[[FoundAgent], None],
         on_open: Callable[[], None],
     ) -> None:
         self.cluster = cluster
-        self.strangers: dict[str, Found] = {}
+        self.strangers: dict[str, FoundAgent] = {}
         """Announced here, by instance, and of other clusters: never asked."""
         self.problem: MntrainError | None = None
         """Why this user's keys cannot be used, if they are there."""
@@ -55,7 +55,7 @@ class Gate:
         self._on_open = on_open
         self._dialler: Dialler | None = None
         self._trustee: Trustee | None = None
-        self._early: list[Found] = []
+        self._early: list[FoundAgent] = []
         """Found before the gate was open."""
         self._admissions: dict[str, asyncio.Task[None]] = {}
         """By instance."""
@@ -102,7 +102,7 @@ class Gate:
             )
         return AgentClient(self._dialler, address, node_id=node_id, node=node)
 
-    def take(self, found: Found) -> None:
+    def take(self, found: FoundAgent) -> None:
         """Tell apart members, candidates and strangers among the agents that are announced."""
         identity = self.identity
         if identity is None:
@@ -152,7 +152,7 @@ class Gate:
                 client = self.client(view.address, view.info.node_id, view.name)
                 await self._trustee.settle(view.info, client)
 
-    async def _admit(self, found: Found) -> None:
+    async def _admit(self, found: FoundAgent) -> None:
         # It may not listen yet, or be too busy to answer; another process of ours may be quicker.
         for pause_s in ADMIT_PAUSES_S:
             for address in found.addresses:

@@ -30,7 +30,7 @@ INTERFACES_EVERY_S = 5.0
 """A laptop that joins a network is browsing on it this much later."""
 
 
-class Found(Record, frozen=True):
+class FoundAgent(Record, frozen=True):
     """An agent that may be there. Everything in it is untrusted until the agent is asked.
 
     Args:
@@ -58,7 +58,7 @@ class Discovery(ABC):
     """A way to find agents."""
 
     @abstractmethod
-    async def start(self, on_found: Callable[[Found], None]) -> None:
+    async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
         """Begin, and return at once.
 
         ``on_found`` is called on this event loop for every agent found, again when it announces
@@ -83,9 +83,9 @@ class StaticDiscovery(Discovery):
     def __init__(self, addresses: Iterable[str] = ()) -> None:
         self._addresses = tuple(addresses)
 
-    async def start(self, on_found: Callable[[Found], None]) -> None:
+    async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
         for address in self._addresses:
-            on_found(Found(addresses=(address,)))
+            on_found(FoundAgent(addresses=(address,)))
 
     async def close(self) -> None:
         pass
@@ -104,7 +104,7 @@ class MdnsDiscovery(Discovery):
         self._browser: AsyncServiceBrowser | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, on_found: Callable[[Found], None]) -> None:
+    async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
         from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
         # Explicit addresses: the library's "default" interface needs a default route, and "all"
@@ -142,7 +142,11 @@ class MdnsDiscovery(Discovery):
         )
 
     async def _resolve(
-        self, zeroconf: Zeroconf, service_type: str, name: str, on_found: Callable[[Found], None]
+        self,
+        zeroconf: Zeroconf,
+        service_type: str,
+        name: str,
+        on_found: Callable[[FoundAgent], None],
     ) -> None:
         from zeroconf.asyncio import AsyncServiceInfo
 
@@ -167,7 +171,7 @@ class MdnsDiscovery(Discovery):
         task.add_done_callback(self._tasks.discard)
 
 
-def read_announcement(info: ServiceInfo) -> Found | None:
+def read_announcement(info: ServiceInfo) -> FoundAgent | None:
     """What an announcement says; ``None`` if it is not a usable one. Anyone can send anything."""
     from zeroconf import IPVersion
 
@@ -184,7 +188,7 @@ def read_announcement(info: ServiceInfo) -> Found | None:
     hosts = [host for host in hosts if not host.startswith("127.")] or hosts
     if not hosts or not info.port:
         return None
-    return Found(
+    return FoundAgent(
         addresses=tuple(f"{host}:{info.port}" for host in hosts),
         cluster=record.cluster,
         node_id=NodeId(record.node_id),

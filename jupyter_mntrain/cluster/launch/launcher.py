@@ -15,7 +15,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.retry import ANY_SILENCE, persist
 from jupyter_mntrain.cluster.progress import SILENT, Count, Progress
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.cluster_view import LiveView
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
 from jupyter_mntrain.model.api import (
     LEASE_EXPIRY_S,
@@ -74,7 +74,7 @@ class AgentLauncher(Launcher):
         submitted_by: for people: who and where.
     """
 
-    def __init__(self, live: LiveView, *, clock: Clock, submitted_by: str = "") -> None:
+    def __init__(self, live: ClusterView, *, clock: Clock, submitted_by: str = "") -> None:
         self._live = live
         self._clock = clock
         self._submitted_by = submitted_by

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError, Silence
@@ -128,7 +128,7 @@ class AgentWatch:
         """Nothing was heard because nobody listened."""
         self._last_word = min(self._clock.monotonic(), self._last_word + seconds)
 
-    def expect(self, found: Found) -> None:
+    def expect(self, found: FoundAgent) -> None:
         """It was announced (again): try at once, also its new addresses."""
         self.addresses = tuple(dict.fromkeys([*found.addresses, *self.addresses]))
         self.node_id = found.node_id or self.node_id

@@ -1,7 +1,7 @@
 """All nodes and jobs of a cluster as they are now: one watch per agent, merged.
 
-Everything here runs on one event loop, but :attr:`LiveView.nodes` and :attr:`LiveView.jobs`, which
-are immutable and may be read from any thread.
+Everything here runs on one event loop, but :attr:`ClusterView.nodes` and
+:attr:`ClusterView.jobs`, which are immutable and may be read from any thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from jupyter_mntrain.cluster.admission.gate import MOST_ANNOUNCED, Gate
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.discovery.discovery import Discovery, Found
+from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch, Clock
 from jupyter_mntrain.cluster.view.change_bell import Changes
@@ -35,7 +35,7 @@ TRUST_EVERY_S = 1.0
 """Between looks for invitations and revocations: by this driver's other processes, or others."""
 
 
-class LiveView:
+class ClusterView:
     """Watches every agent it is told of or that discovery finds.
 
     Args:
@@ -109,7 +109,7 @@ class LiveView:
 
     def expect(self, placement: Placement) -> None:
         """Watch a participant, also one that discovery has not found (yet)."""
-        found = Found(addresses=placement.agent, node_id=placement.node_id)
+        found = FoundAgent(addresses=placement.agent, node_id=placement.node_id)
         if not any(_is_same(watch, found) for watch in self._watches):
             self._begin(found.addresses, "job", node_id=placement.node_id)
 
@@ -240,7 +240,7 @@ class LiveView:
         for watch in self._watches:
             watch.try_now()
 
-    def _on_member(self, found: Found) -> None:
+    def _on_member(self, found: FoundAgent) -> None:
         for watch in self._watches:
             if _is_same(watch, found):
                 watch.expect(found)
@@ -258,7 +258,7 @@ class LiveView:
             await asyncio.sleep(TRUST_EVERY_S)
 
 
-def _is_same(watch: AgentWatch, found: Found) -> bool:
+def _is_same(watch: AgentWatch, found: FoundAgent) -> bool:
     """Whether an agent that was found is the one that is watched already.
 
     Two that live at once under one node id are not: a copied disk, or a shared home. Each is

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_mntrain.model.failure.sites import Waiting, doing_there, why_all_wait
+from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.records.job import Diagnosis, PartStatus, RankStack, Stall
 
 Seen = tuple[PartStatus, Stall, RankStack]
@@ -112,8 +112,8 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
     return Diagnosis(summary=summary, fix=fix, since_s=since_s)
 
 
-def _waiting(part: PartStatus, stack: RankStack) -> Waiting:
-    return Waiting(stack.rank, part.node, stack.site or "exchange", stack.where)
+def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
+    return WaitingRank(stack.rank, part.node, stack.site or "exchange", stack.where)
 
 
 def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:

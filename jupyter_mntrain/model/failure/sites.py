@@ -137,7 +137,7 @@ def site_of(frames: Sequence[Frame], innermost_line: str = "") -> Site | None:
     return "gpu" if is_sync or _GPU_CALL.search(innermost_line) else None
 
 
-class Waiting(NamedTuple):
+class WaitingRank(NamedTuple):
     """A rank that waits for others."""
 
     rank: Rank
@@ -147,13 +147,13 @@ class Waiting(NamedTuple):
     """The line of its own that it waits in."""
 
 
-def doing_there(one: Waiting) -> str:
+def doing_there(one: WaitingRank) -> str:
     """Like ``rank 1 on node2 is in a barrier, in save (train.py:12)``."""
     at = f", in {one.where}" if one.where else ""
     return f"rank {one.rank} on {one.node} {MEANINGS[one.site].is_in}{at}"
 
 
-def why_all_wait(ranks: Sequence[Waiting]) -> tuple[str, str]:
+def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
     """Of ranks that all wait for each other while data gets through between them: what is wrong,
     and what to do.
     """
@@ -188,5 +188,5 @@ _BY_BLAME: tuple[Site, ...] = (
 """Whose explanation says most, where ranks sit in different places."""
 
 
-def _same(one: Waiting, other: Waiting) -> bool:
+def _same(one: WaitingRank, other: WaitingRank) -> bool:
     return (one.site, one.where) == (other.site, other.where)

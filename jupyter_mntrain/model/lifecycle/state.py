@@ -49,7 +49,7 @@ class RankDone(Record, frozen=True, tag=True):
     time_s: float
 
 
-class Saved(Record, frozen=True, tag=True):
+class SavedEvent(Record, frozen=True, tag=True):
     """A checkpoint of ``step`` steps is whole."""
 
     step: int
@@ -108,7 +108,7 @@ PartEvent = (
     Launched
     | RankUp
     | RankStepped
-    | Saved
+    | SavedEvent
     | RankDown
     | RankDone
     | StopAsked
@@ -143,7 +143,7 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _advance(_started(part, time_s), "starting")
         case RankUp() | RankStepped() | RankDown() | RankDone():
             return _apply_to_rank(part, event)
-        case Saved(step=step):
+        case SavedEvent(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
             return _stop(part, event)

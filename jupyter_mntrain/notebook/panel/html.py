@@ -6,7 +6,7 @@ from html import escape
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS
-from jupyter_mntrain.verbs.panel import Check, Row
+from jupyter_mntrain.verbs.panel import Check, FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
@@ -26,7 +26,7 @@ def second(words: str) -> str:
     return f'<span class="mnt-second">{escape(words)}</span>' if words else ""
 
 
-def state(row: Row) -> str:
+def state(row: FormRow) -> str:
     symbol = icon(LIVENESS_ICONS.get(row.liveness, "?"), LIVENESS_COLOURS.get(row.liveness, "off"))
     word = row.state or "up"
     hardware = f' <span class="mnt-second">{escape(row.hardware)}</span>' if row.hardware else ""

@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
-from jupyter_mntrain.verbs.panel import Check, Choices, NodeChoice, Row
+from jupyter_mntrain.verbs.panel import Check, Choices, FormRow, NodeChoice
 
 Change = Callable[[Callable[[Choices], Choices]], None]
 """Has the choices changed, in the panel's own thread."""
@@ -66,7 +66,7 @@ class NodeRow:
         listen(self.interface, lambda value: self._choose(interface=value or None))
         listen(self.head, self._make_head)
 
-    def show(self, row: Row) -> None:
+    def show(self, row: FormRow) -> None:
         can = row.can_be_used
         put(self.use, value=row.is_used, disabled=not can and not row.is_used)
         put(self.state, value=pieces.state(row))

@@ -22,7 +22,7 @@ from jupyter_mntrain.model.errors import (
 )
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.cluster_opening import Opening
-from jupyter_mntrain.server.updates import Hub
+from jupyter_mntrain.server.updates import PageUpdates
 
 log = logging.getLogger("mntrain.server")
 T = TypeVar("T")
@@ -46,7 +46,7 @@ CODES = {
 }
 
 
-class RefusalError(HTTPError):
+class RequestRefusedError(HTTPError):
     """An HTTP error whose body is a :class:`Problem`."""
 
     def __init__(self, status: int, problem: Problem) -> None:
@@ -62,7 +62,7 @@ class HubHandler(JupyterHandler):
     def initialize(self, opening: Opening) -> None:
         self._opening = opening
 
-    async def hub(self) -> Hub:
+    async def hub(self) -> PageUpdates:
         """The watcher, which the first who asks opens."""
         return await self._opening.hub()
 
@@ -110,7 +110,7 @@ class MntrainHandler(HubHandler, APIHandler):
         """A number in the query.
 
         Raises:
-            RefusalError: 400 with the range.
+            RequestRefusedError: 400 with the range.
         """
         text = self.get_query_argument(name, "")
         if not text:
@@ -130,14 +130,14 @@ class MntrainHandler(HubHandler, APIHandler):
         self.finish(msgspec.json.encode(content))
 
 
-def refusal(status: int, code: str, message: str, hint: str | None = None) -> RefusalError:
-    return RefusalError(status, Problem(code=code, message=message, hint=hint))
+def refusal(status: int, code: str, message: str, hint: str | None = None) -> RequestRefusedError:
+    return RequestRefusedError(status, Problem(code=code, message=message, hint=hint))
 
 
 def as_problem(error: BaseException | None, status: int) -> tuple[Problem, int]:
     """What to answer, and with which status."""
     match error:
-        case RefusalError(problem=problem):
+        case RequestRefusedError(problem=problem):
             return problem, status
         case MntrainError():
             status = next((s for kind, s in STATUS.items() if isinstance(error, kind)), 400)

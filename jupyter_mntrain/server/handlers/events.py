@@ -24,7 +24,7 @@ from jupyter_mntrain.server.messages import (
     Watch,
     page_decoder,
 )
-from jupyter_mntrain.server.updates import Hub, encode
+from jupyter_mntrain.server.updates import PageUpdates, encode
 
 MOST_WAITING = 2000
 """Messages for one page that does not read: then they are thrown away, and it gets everything
@@ -79,7 +79,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             self._queue(encode(Refused(problem=problem)))
 
     def on_close(self) -> None:
-        hub: Hub | None = getattr(self, "_hub", None)
+        hub: PageUpdates | None = getattr(self, "_hub", None)
         if hub is not None:
             hub.forget(self._queue)
             for job_id in list(self._watched):

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
 from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
-from jupyter_mntrain.server.updates import Hub
+from jupyter_mntrain.server.updates import PageUpdates
 
 MOST_POINTS = 100_000
 DEFAULT_TAIL, MOST_TAIL = 500, 5_000
@@ -26,10 +26,10 @@ SEARCHED = 20_000
 """Lines of each node that a search looks through."""
 
 
-class JobHandler(MntrainHandler):
+class OneJobResource(MntrainHandler):
     """A route of one job."""
 
-    async def entry(self, text: str) -> tuple[Hub, JobEntry]:
+    async def entry(self, text: str) -> tuple[PageUpdates, JobEntry]:
         hub, job_id = await self.hub(), self.job_id(text)
         entry = hub.job(job_id)
         if entry is None:
@@ -49,7 +49,7 @@ class JobHandler(MntrainHandler):
         self.answer(hub.job(entry.job_id) or entry, 202)
 
 
-class Jobs(MntrainHandler):
+class JobsResource(MntrainHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
@@ -66,7 +66,7 @@ class Jobs(MntrainHandler):
         assert entry is not None  # noqa: S101  # launch() has put it into the live view
         self.answer(entry, 201)
 
-    def _spec(self, hub: Hub, body: LaunchJob) -> JobSpec:
+    def _spec(self, hub: PageUpdates, body: LaunchJob) -> JobSpec:
         match body:
             case LaunchJob(job_id=None, spec=str(text)):
                 try:
@@ -81,14 +81,14 @@ class Jobs(MntrainHandler):
                 )
 
 
-class Job(JobHandler):
+class JobResource(OneJobResource):
     @authenticated
     @authorized
     async def get(self, job_id: str) -> None:
         self.answer((await self.entry(job_id))[1])
 
 
-class Metrics(JobHandler):
+class MetricsResource(OneJobResource):
     @authenticated
     @authorized
     async def get(self, job_id: str) -> None:
@@ -100,7 +100,7 @@ class Metrics(JobHandler):
         self.answer(feed.series(stream, since, points or None))
 
 
-class Logs(JobHandler):
+class LogsResource(OneJobResource):
     @authenticated
     @authorized
     async def get(self, job_id: str) -> None:
@@ -116,7 +116,7 @@ class Logs(JobHandler):
         self.answer(JobLog(lines=tuple(found[-tail:]), is_cut=len(found) > tail))
 
 
-class Spec(JobHandler):
+class SpecResource(OneJobResource):
     @authenticated
     @authorized
     async def get(self, job_id: str) -> None:
@@ -128,7 +128,7 @@ class Spec(JobHandler):
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
 
 
-class Stop(JobHandler):
+class StopResource(OneJobResource):
     @authenticated
     @authorized
     async def post(self, job_id: str) -> None:
@@ -139,7 +139,7 @@ class Stop(JobHandler):
         await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))
 
 
-class Save(JobHandler):
+class SaveResource(OneJobResource):
     @authenticated
     @authorized
     async def post(self, job_id: str) -> None:
@@ -148,7 +148,7 @@ class Save(JobHandler):
         await self.end(job_id, lambda job: job.save(is_last=is_last, reason=reason))
 
 
-class Kill(JobHandler):
+class KillResource(OneJobResource):
     @authenticated
     @authorized
     async def post(self, job_id: str) -> None:

@@ -12,7 +12,7 @@ from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, Measure
 from jupyter_mntrain.trust.token import read_token
 
 
-class Nowhere(MntrainHandler):
+class NowhereResource(MntrainHandler):
     """Any other route: an answer of ours instead of Jupyter's page."""
 
     @authenticated
@@ -23,14 +23,14 @@ class Nowhere(MntrainHandler):
     post = put = delete = patch = get
 
 
-class Status(MntrainHandler):
+class StatusResource(MntrainHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
         self.answer((await self.hub()).status)
 
 
-class Nodes(MntrainHandler):
+class NodesResource(MntrainHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
@@ -47,7 +47,7 @@ class Nodes(MntrainHandler):
         self.answer(added, 201)
 
 
-class Node(MntrainHandler):
+class NodeResource(MntrainHandler):
     @authenticated
     @authorized
     async def delete(self, key: str) -> None:
@@ -61,7 +61,7 @@ class Node(MntrainHandler):
         self.finish()
 
 
-class Invitations(MntrainHandler):
+class InvitationsResource(MntrainHandler):
     @authenticated
     @authorized
     async def post(self) -> None:
@@ -75,7 +75,7 @@ class Invitations(MntrainHandler):
         self.answer(Invitation(command=command, uses=body.uses, expires_s=expires_s), 201)
 
 
-class Measure(MntrainHandler):
+class MeasureResource(MntrainHandler):
     @authenticated
     @authorized
     async def post(self) -> None:

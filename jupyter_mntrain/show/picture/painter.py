@@ -20,7 +20,7 @@ from jupyter_mntrain.show.picture.canvas import FONT, POINTS_PER_PX, Canvas, lin
 from jupyter_mntrain.show.picture.chart import Chart, Curve
 from jupyter_mntrain.show.picture.header import Header
 from jupyter_mntrain.show.picture.samples import (
-    Written,
+    NewestText,
     block_height,
     lay_out,
     newest_texts,
@@ -64,7 +64,7 @@ class Painter:
         self._canvas = Canvas()
         self._axes: dict[str, Axes] = {}
         self._shown: list[RankText] = []
-        self._samples: list[Written] = []
+        self._samples: list[NewestText] = []
 
     @property
     def figure(self) -> Figure:
@@ -105,7 +105,7 @@ class Painter:
         self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
         return self._canvas.png()
 
-    def _lay_out(self, samples: Sequence[RankText]) -> list[Written]:
+    def _lay_out(self, samples: Sequence[RankText]) -> list[NewestText]:
         """Only when there are others: measuring takes longer than drawing."""
         shown = newest_texts(samples)
         if shown != self._shown:

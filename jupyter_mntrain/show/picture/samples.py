@@ -24,7 +24,7 @@ GAP_PX = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NewestText:
     """One sample as it is drawn: each text fits on its line."""
 
     prompt: str
@@ -41,18 +41,18 @@ def newest_texts(texts: Sequence[RankText]) -> list[RankText]:
     return list(last.values())[-MOST_PROMPTS:]
 
 
-def lay_out(canvas: Canvas, texts: Sequence[RankText]) -> list[Written]:
+def lay_out(canvas: Canvas, texts: Sequence[RankText]) -> list[NewestText]:
     """Wrapped, and cut where nobody would read on."""
     return [_written(canvas, one) for one in texts]
 
 
-def block_height(samples: Sequence[Written]) -> float:
+def block_height(samples: Sequence[NewestText]) -> float:
     """Pixels; none without samples."""
     rows = sum(1 + len(one.lines) for one in samples)
     return TITLE_PX + rows * LINE_PX + len(samples) * GAP_PX if samples else 0
 
 
-def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[Written], top: float) -> None:
+def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], top: float) -> None:
     """All of it, from ``top`` on."""
     if not samples:
         return
@@ -68,7 +68,7 @@ def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[Written], top:
         y += GAP_PX
 
 
-def _written(canvas: Canvas, one: RankText) -> Written:
+def _written(canvas: Canvas, one: RankText) -> NewestText:
     room = WIDTH_PX - 2 * EDGE_PX
     step = f"step {formats.count(one.step)}"
     prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)
@@ -78,4 +78,4 @@ def _written(canvas: Canvas, one: RankText) -> Written:
     if len(lines) > MOST_LINES:
         cut = canvas.shortened(f"{lines[MOST_LINES - 1]}…", room, MEDIUM)
         lines = [*lines[: MOST_LINES - 1], cut]
-    return Written(canvas.shortened(prompt, beside, MEDIUM, bold=True), step, tuple(lines))
+    return NewestText(canvas.shortened(prompt, beside, MEDIUM, bold=True), step, tuple(lines))

@@ -25,7 +25,7 @@ from jupyter_mntrain.model.environment import ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
 from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.data.tokens import Tokens
@@ -51,7 +51,7 @@ class Part(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
-class Output:
+class ModelExport:
     """Writes the model once, at the end.
 
     Args:
@@ -103,7 +103,7 @@ class Output:
         self,
         parameters: Mapping[str, torch.Tensor],
         step: int,
-        progress: Progress,
+        progress: ProgressWriter,
     ) -> Path | None:
         """Write it, on all ranks together; where it is then, ``None`` if nowhere.
 
@@ -137,7 +137,7 @@ class Output:
         directory: Path,
         parameters: Mapping[str, torch.Tensor],
         step: int,
-        progress: Progress,
+        progress: ProgressWriter,
     ) -> None:
         folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)
@@ -158,7 +158,7 @@ class Output:
         return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
 
     def _write_shards(
-        self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: Progress
+        self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: ProgressWriter
     ) -> Part:
         """This rank's. Every rank calls it: the files are numbered through."""
         most = int(self._recipe.output.shard_gb * 1e9)
@@ -210,7 +210,7 @@ class Output:
         encoded = msgspec.json.format(msgspec.json.encode(contents))
         (folder / CONTENTS).write_bytes(encoded)
 
-    def _gather(self, folder: Path, parts: Sequence[Part], progress: Progress) -> Part:
+    def _gather(self, folder: Path, parts: Sequence[Part], progress: ProgressWriter) -> Part:
         """All files on the head's node. Every rank calls it."""
         problems: list[str | None] = []
         others = [(rank, one) for rank, part in enumerate(parts) if rank for one in part.files]

@@ -20,7 +20,12 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
-from jupyter_mntrain.train.checkpoint.resuming import Found, find_newest, load, name_of_rows
+from jupyter_mntrain.train.checkpoint.resuming import (
+    FoundCheckpoint,
+    find_newest,
+    load,
+    name_of_rows,
+)
 from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.optimizer.optimizer import Optimiser
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -192,7 +197,7 @@ class Checkpointing:
         fix = "make the directory writable, or set another checkpoint.directory"
         agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
 
-    def _refuse_other(self, found: Found) -> None:
+    def _refuse_other(self, found: FoundCheckpoint) -> None:
         for name, digest in self._digests.items():
             if found.manifest.digests.get(name) != digest:
                 what = {"model": "another model", "batches": "other data or batches"}[name]
@@ -202,7 +207,7 @@ class Checkpointing:
                     fix="set another checkpoint.directory, or go back to the recipe it is of",
                 )
 
-    def _restore(self, found: Found, optimiser: Optimiser) -> None:
+    def _restore(self, found: FoundCheckpoint, optimiser: Optimiser) -> None:
         assert self._directory is not None  # noqa: S101
         state = self._state(optimiser)
         random = _random_state(self._world) if found.manifest.world_size == self._world.size else {}

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.world import World
@@ -41,7 +41,7 @@ class Held(Record, frozen=True):
     shards: tuple[int, ...]
 
 
-class Found(Record, frozen=True):
+class FoundCheckpoint(Record, frozen=True):
     """A checkpoint that is whole, and which rank of this run reads each of its shards."""
 
     manifest: Manifest
@@ -64,7 +64,7 @@ class _Piece(Record, frozen=True):
 
 def find_newest(
     world: World, directory: CheckpointDirectory, *, finishes: bool = True
-) -> Found | None:
+) -> FoundCheckpoint | None:
     """What all ranks agree to go on from; ``None`` where they begin at the beginning.
 
     Args:
@@ -89,7 +89,7 @@ def find_newest(
     return found
 
 
-def choose(everybody: Sequence[Sequence[Held]]) -> Found | None:
+def choose(everybody: Sequence[Sequence[Held]]) -> FoundCheckpoint | None:
     """The newest checkpoint whose shards are all there. Pure.
 
     Args:
@@ -98,7 +98,9 @@ def choose(everybody: Sequence[Sequence[Held]]) -> Found | None:
     for manifest in _newest_first(everybody):
         readers = _readers(manifest, everybody)
         if len(readers) == manifest.world_size:
-            return Found(manifest, tuple(readers[shard] for shard in range(manifest.world_size)))
+            return FoundCheckpoint(
+                manifest, tuple(readers[shard] for shard in range(manifest.world_size))
+            )
     return None
 
 
@@ -144,10 +146,10 @@ def name_of_rows(name: str, begin: int, end: int) -> str:
 def load(
     world: World,
     directory: CheckpointDirectory,
-    found: Found,
+    found: FoundCheckpoint,
     wanted: Sequence[str],
     *,
-    progress: Progress = unwatched,
+    progress: ProgressWriter = unwatched,
 ) -> dict[str, torch.Tensor]:
     """The named tensors of a checkpoint, on the CPU; read here or sent by whoever can read them.
 
@@ -242,7 +244,7 @@ def _request(index: Mapping[str, list[_Piece]], wanted: str) -> _Request | None:
 
 def _hand_over(
     world: World,
-    found: Found,
+    found: FoundCheckpoint,
     piece: _Piece,
     request: _Request,
     receiver: int,

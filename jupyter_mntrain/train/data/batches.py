@@ -76,7 +76,7 @@ class Batch:
         return Batch(inputs, labels, self.positions.to(device), self.tokens)
 
 
-class Row(NamedTuple):
+class PackedRow(NamedTuple):
     """One sequence; see :class:`Batch`."""
 
     inputs: Ids
@@ -90,7 +90,7 @@ class Rows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def row(self, place: int) -> Row: ...
+    def row(self, place: int) -> PackedRow: ...
 
     @property
     def seen_tokens(self) -> float:
@@ -114,10 +114,10 @@ class WrappedRows:
     def seen_tokens(self) -> float:
         return self._length
 
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> PackedRow:
         begin = place * self._length
         inputs, labels = _pair(self._tokens, begin, self._length)
-        return Row(inputs, labels, self._positions, self._length)
+        return PackedRow(inputs, labels, self._positions, self._length)
 
 
 class PackedRows:
@@ -147,7 +147,7 @@ class PackedRows:
         total = float(self._lengths.sum())
         return float(np.square(self._lengths.astype(np.float64)).sum()) / total if total else 0.0
 
-    def row(self, place: int) -> Row:
+    def row(self, place: int) -> PackedRow:
         inputs, positions = np.zeros((2, self._length), dtype=np.int64)
         labels = np.full(self._length, NOT_COUNTED, dtype=np.int64)
         filled = 0
@@ -159,7 +159,7 @@ class PackedRows:
             filled += size
         # Padding is a document of its own.
         positions[filled:] = np.arange(self._length - filled)
-        return Row(inputs, labels, positions, filled)
+        return PackedRow(inputs, labels, positions, filled)
 
 
 class Batches:
@@ -283,7 +283,7 @@ def _pieces(tokens: Tokens, length: int) -> tuple[Ids, Ids]:
     return piece_begins.astype(np.int64), sizes.astype(np.int64)
 
 
-def _stacked(rows: Sequence[Row]) -> Batch:
+def _stacked(rows: Sequence[PackedRow]) -> Batch:
     inputs, labels, positions = (
         torch.from_numpy(np.stack([row[part] for row in rows]).astype(np.int64))
         for part in range(3)

@@ -41,7 +41,7 @@ _ROLES = {
 ANSWERS = "assistant"
 
 
-class Written(NamedTuple):
+class RenderedChat(NamedTuple):
     """A document as text.
 
     Args:
@@ -105,12 +105,12 @@ class ChatWriter:
         self.template = template or tokenizer.chat_template or CHATML
         self._marks = answers_only
 
-    def write(self, messages: Sequence[Message], where: str) -> Written:
+    def write(self, messages: Sequence[Message], where: str) -> RenderedChat:
         """Raises:
         RecipeError: the template takes no such conversation.
         """
         text = self._rendered(messages, where)
-        return Written(text, self._answers(messages, text, where) if self._marks else None)
+        return RenderedChat(text, self._answers(messages, text, where) if self._marks else None)
 
     def asks(self, prompt: str, where: str) -> str:
         """What stands before the answer to a user's first words.

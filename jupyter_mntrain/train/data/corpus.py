@@ -14,9 +14,9 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, DataSection
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import Message, messages_of
-from jupyter_mntrain.train.data.records import DATA_FILES, TEXT_FILES, Row, is_text, read_rows
+from jupyter_mntrain.train.data.records import DATA_FILES, TEXT_FILES, SourceRow, is_text, read_rows
 
 Document = str | Sequence[Message]
 """A text, or a conversation."""
@@ -36,11 +36,11 @@ _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 class Documents(Protocol):
     """Reads the documents again, in the same order each time."""
 
-    def __call__(self, *, progress: Progress = ..., what: str = ...) -> Iterator[Found]:
+    def __call__(self, *, progress: ProgressWriter = ..., what: str = ...) -> Iterator[FoundFiles]:
         """All of them; ``progress`` hears under the name ``what`` of the bytes read."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundFiles(msgspec.Struct, frozen=True):
     """A document, and the file and line it is from."""
 
     document: Document
@@ -55,7 +55,7 @@ class Corpus(Record, frozen=True):
     documents: Documents
 
 
-def read_corpus(section: DataSection, progress: Progress = unwatched) -> Corpus:
+def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> Corpus:
     """Find and hash the recipe's data.
 
     Raises:
@@ -106,7 +106,7 @@ def _library_files(root: Path) -> list[Path]:
 
 
 def _corpus(
-    name: str, root: Path, files: list[Path], section: DataSection, progress: Progress
+    name: str, root: Path, files: list[Path], section: DataSection, progress: ProgressWriter
 ) -> Corpus:
     digest = hashlib.sha256()
     kept: list[Path] = []
@@ -153,21 +153,21 @@ def _documents(
     files: list[Path],
     section: DataSection,
     *,
-    progress: Progress = unwatched,
+    progress: ProgressWriter = unwatched,
     what: str = "reading the text",
-) -> Iterator[Found]:
+) -> Iterator[FoundFiles]:
     tally = Tally(progress, what, _size_bytes(files), "B")
     for path in files:
         left = float(path.stat().st_size)
         for row in read_rows(path, section.text_field):
-            yield Found(_document(row, section), row.where)
+            yield FoundFiles(_document(row, section), row.where)
             tally.add(row.size_bytes)
             left -= row.size_bytes
         tally.add(left)  # empty lines
     tally.end()
 
 
-def _document(row: Row, section: DataSection) -> Document:
+def _document(row: SourceRow, section: DataSection) -> Document:
     if section.format == "chat":
         return messages_of(row.fields, row.where)
     text = row.fields.get(section.text_field)

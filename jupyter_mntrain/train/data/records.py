@@ -14,7 +14,7 @@ _TABLES = frozenset({".parquet", ".arrow"})
 DATA_FILES = TEXT_FILES | _TABLES | {".jsonl", ".json"}
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One record of a file.
 
     Args:
@@ -27,7 +27,7 @@ class Row(NamedTuple):
     size_bytes: float
 
 
-def read_rows(path: Path, text_field: str) -> Iterator[Row]:
+def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
     """All records of a file, in their order.
 
     Args:
@@ -38,9 +38,9 @@ def read_rows(path: Path, text_field: str) -> Iterator[Row]:
     """
     if path.suffix in TEXT_FILES:
         size = path.stat().st_size
-        yield Row({text_field: path.read_text(encoding="utf-8")}, str(path), size)
+        yield SourceRow({text_field: path.read_text(encoding="utf-8")}, str(path), size)
         return
-    readers: dict[str, Callable[[Path], Iterator[Row]]] = {".jsonl": _lines, ".json": _list}
+    readers: dict[str, Callable[[Path], Iterator[SourceRow]]] = {".jsonl": _lines, ".json": _list}
     yield from readers.get(path.suffix, _table)(path)
 
 
@@ -49,22 +49,22 @@ def is_text(path: Path) -> bool:
     return path.suffix not in _TABLES
 
 
-def _lines(path: Path) -> Iterator[Row]:
+def _lines(path: Path) -> Iterator[SourceRow]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             where, size = f"{path} line {number}", len(line.encode())
             if line.strip():
-                yield Row(_object(_decoded(line, where), where), where, size)
+                yield SourceRow(_object(_decoded(line, where), where), where, size)
 
 
-def _list(path: Path) -> Iterator[Row]:
+def _list(path: Path) -> Iterator[SourceRow]:
     content = path.read_text(encoding="utf-8")
     values = _decoded(content, str(path))
     if not isinstance(values, list):
         raise RecipeError(f"{path} is no list of objects", fix="write [{…}, {…}], or .jsonl")
     for number, value in enumerate(values, start=1):
         where = f"{path} entry {number}"
-        yield Row(_object(value, where), where, path.stat().st_size / len(values))
+        yield SourceRow(_object(value, where), where, path.stat().st_size / len(values))
 
 
 def _decoded(text: str, where: str) -> Any:
@@ -80,7 +80,7 @@ def _object(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _table(path: Path) -> Iterator[Row]:
+def _table(path: Path) -> Iterator[SourceRow]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -100,6 +100,6 @@ def _table(path: Path) -> Iterator[Row]:
         for batch in batches:
             for fields in batch.to_pylist():
                 number += 1
-                yield Row(fields, f"{path} row {number}", size / max(1, rows))
+                yield SourceRow(fields, f"{path} row {number}", size / max(1, rows))
     except pa.ArrowInvalid as error:
         raise RecipeError(f"{path} cannot be read: {error}", fix="copy the file again") from None

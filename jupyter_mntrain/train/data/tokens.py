@@ -20,9 +20,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import DataSection
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
-from jupyter_mntrain.train.data.chat import ChatWriter, Written, template_of
-from jupyter_mntrain.train.data.corpus import Corpus, Found
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
+from jupyter_mntrain.train.data.corpus import Corpus, FoundFiles
 
 IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
 """Files of the cache, in the machine's own byte order: it is this machine's."""
@@ -67,7 +67,7 @@ def trained_tokens(
     section: DataSection,
     *,
     cache: Path | None = None,
-    progress: Progress = unwatched,
+    progress: ProgressWriter = unwatched,
 ) -> Tokens:
     """Train a tokenizer on the corpus and encode it, or take both from the cache.
 
@@ -103,7 +103,7 @@ def model_tokens(
     end_of_text: int | None,
     *,
     cache: Path | None = None,
-    progress: Progress = unwatched,
+    progress: ProgressWriter = unwatched,
 ) -> Tokens:
     """Encode the corpus with the tokenizer of a Hugging Face directory.
 
@@ -142,7 +142,7 @@ def _encoded(
     tokenizer: PreTrainedTokenizerBase,
     end_of_text: int | None,
     cache: Path,
-    progress: Progress,
+    progress: ProgressWriter,
 ) -> Tokens:
     fast: Tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     # Padding or truncation kept in a tokenizer.json would silently change the text.
@@ -167,9 +167,9 @@ def _encoded(
     return Tokens(ids, ends, answers, digest, tokenizer, template)
 
 
-def _written(found: Found, writer: ChatWriter) -> Written:
+def _written(found: FoundFiles, writer: ChatWriter) -> RenderedChat:
     if isinstance(found.document, str):
-        return Written(found.document)
+        return RenderedChat(found.document)
     return writer.write(found.document, found.where)
 
 
@@ -182,7 +182,7 @@ class _Encoder:
         self._folder = folder
         self._end = 0
 
-    def run(self, documents: Iterable[Written]) -> None:
+    def run(self, documents: Iterable[RenderedChat]) -> None:
         self._folder.mkdir()
         stream = iter(documents)
         with (
@@ -218,7 +218,7 @@ def _cache_directory() -> Path:
 
 
 @contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
+def _locked(path: Path, progress: ProgressWriter) -> Iterator[None]:
     """Alone with a file of the cache; another rank of this node may be making it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_suffix(".lock"))

@@ -10,7 +10,7 @@ from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.activations import keep_less
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
@@ -31,7 +31,7 @@ def build_modules(
     layout: Layout,
     rank: int,
     device: torch.device,
-    progress: Progress = unwatched,
+    progress: ProgressWriter = unwatched,
 ) -> dict[int, StageModule]:
     """The stages of one rank by index, with only their own tensors made or read.
 

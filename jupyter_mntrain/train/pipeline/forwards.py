@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import StageModule
 from jupyter_mntrain.train.model.losses import Loss
@@ -54,7 +54,7 @@ class Forwards:
         self._evaluator: Any = None
         self._sampler: Any = None
 
-    def evaluate(self, batch: Batch, progress: Progress = unwatched) -> float:
+    def evaluate(self, batch: Batch, progress: ProgressWriter = unwatched) -> float:
         """The sum of the losses of some sequences, on the ranks of last stages; zero elsewhere.
 
         Every rank calls it with the same batch, of which each pipeline takes its share.

@@ -12,7 +12,7 @@ import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import Progress, Tally, unwatched
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.pipeline.forwards import Forwards
@@ -65,7 +65,7 @@ def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str)
         raise RecipeError(f"{cause} more than data.sequence_length = {length}", fix=fix)
 
 
-class Sampler:
+class TextSampler:
     """Has the model go on from each prompt. Changes neither weights nor any random state.
 
     Args:
@@ -93,7 +93,7 @@ class Sampler:
         at_once = recipe.microbatch_size * recipe.data.sequence_length // self._width
         self._rows = max(1, min(len(prompts), at_once))
 
-    def write(self, progress: Progress = unwatched) -> tuple[str, ...]:
+    def write(self, progress: ProgressWriter = unwatched) -> tuple[str, ...]:
         """A text for each prompt, on every rank. Every rank calls it.
 
         Args:

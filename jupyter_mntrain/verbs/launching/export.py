@@ -33,7 +33,7 @@ class Verbatim:
         yield Segment(self._text)
 
 
-class Export(Verb):
+class ExportVerb(Verb):
     name = "export"
     help = "a job as a file: recipe, script, nodes, options; launch takes it"
 

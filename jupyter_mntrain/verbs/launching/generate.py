@@ -26,7 +26,7 @@ READ_WITHIN_S = 10.0
 """What a job wrote, once it has ended."""
 
 
-class Generate(Verb):
+class GenerateVerb(Verb):
     name = "generate"
     help = "what the newest checkpoint of a job makes of a text, also while it runs"
 

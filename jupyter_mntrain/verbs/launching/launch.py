@@ -20,7 +20,7 @@ from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
-from jupyter_mntrain.verbs.launching.stored_job import Saved, find_saved, refuse_gone
+from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -45,7 +45,7 @@ MOST_RESTARTS = 1000
 HIGHEST_PRIORITY = 1000
 
 
-class Launch(Verb):
+class LaunchVerb(Verb):
     name = "launch"
     help = "start a recipe, a script or an exported job on all participants, or on none"
     takes_cell = True
@@ -95,7 +95,7 @@ class Launch(Verb):
         return Outcome(hint, started_data(job, notes), job=job)
 
 
-class DryRun(Verb):
+class DryRunVerb(Verb):
     name = "dry-run"
     help = "the exact command and environment of every node, nothing is started"
     takes_cell = True
@@ -285,7 +285,7 @@ def submitter(context: Context) -> str:
 
 
 def _workload(
-    context: Context, args: Namespace, saved: Saved | None, extra: dict[str, str]
+    context: Context, args: Namespace, saved: StoredJob | None, extra: dict[str, str]
 ) -> Workload:
     if saved is not None:
         return from_spec(

@@ -19,7 +19,7 @@ from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
-class Recipes(Verb):
+class RecipesVerb(Verb):
     name = "recipes"
     help = "recipes that come with mntrain, what they are for and the GPU memory each needs"
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _JOB = re.compile(r"j-\w+|[0-9a-f]{2,8}")
 
 
-class Saved(Record, frozen=True):
+class StoredJob(Record, frozen=True):
     """What was written down.
 
     Args:
@@ -38,7 +38,7 @@ class Saved(Record, frozen=True):
     directory: Path
 
 
-def find_saved(context: Context, args: Namespace) -> Saved | None:
+def find_saved(context: Context, args: Namespace) -> StoredJob | None:
     """The job file or the job that is named; ``None`` if it is a recipe or a script.
 
     Raises:
@@ -50,7 +50,7 @@ def find_saved(context: Context, args: Namespace) -> Saved | None:
             return None
         # Its first line is the magic: line numbers in errors are the cell's own.
         spec = read_spec("\n" + context.cell, name="cell")
-        return Saved(spec, "the cell as a job file", context.directory)
+        return StoredJob(spec, "the cell as a job file", context.directory)
     if not args.target:
         return None
     path = context.directory / Path(args.target).expanduser()
@@ -97,16 +97,16 @@ def _answering(cluster: Cluster) -> set[str]:
     }
 
 
-def _from_file(path: Path) -> Saved | None:
+def _from_file(path: Path) -> StoredJob | None:
     text = read_text(path)
     if is_spec(text):
-        return Saved(read_spec(text, name=path.name), f"job file {path.name}", path.parent)
+        return StoredJob(read_spec(text, name=path.name), f"job file {path.name}", path.parent)
     if path.suffix == ".toml":
         _refuse_neither(text, path.name)
     return None
 
 
-def _from_job(context: Context, args: Namespace) -> Saved:
+def _from_job(context: Context, args: Namespace) -> StoredJob:
     cluster = context.cluster(args)
     try:
         with context.screen.progress() as progress:
@@ -116,7 +116,7 @@ def _from_job(context: Context, args: Namespace) -> Saved:
             f"{args.target}: neither a file here nor a job that a reachable node knows",
             fix=f"see {context.program} jobs; a lost node keeps its jobs to itself",
         ) from None
-    return Saved(job.view().spec, f"job {job.id} again", context.directory)
+    return StoredJob(job.view().spec, f"job {job.id} again", context.directory)
 
 
 def _refuse_neither(text: str, name: str) -> None:

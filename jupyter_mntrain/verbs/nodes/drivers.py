@@ -29,7 +29,7 @@ JOIN_PORT = 8766
 ACTIONS = ("invite", "join", "revoke")
 
 
-class Driver(Verb):
+class DriverVerb(Verb):
     name = "driver"
     help = "another machine that launches and watches: invite, join TOKEN, revoke NAME"
 
@@ -100,7 +100,7 @@ def _join(context: Context, args: Namespace) -> Outcome:
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
     from jupyter_mntrain.agent.membership.announcer import Announcer
-    from jupyter_mntrain.agent.membership.joining import Waiting, seek_admission
+    from jupyter_mntrain.agent.membership.joining import AwaitedAdmission, seek_admission
     from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
 
     sources = browsing_addresses()
@@ -119,7 +119,7 @@ async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
 
     announcer = Announcer()
     with tempfile.TemporaryDirectory() as directory, _listening(port) as listening:
-        where = Waiting(
+        where = AwaitedAdmission(
             sockets=[listening],
             addresses=addresses,
             sources=hosts,

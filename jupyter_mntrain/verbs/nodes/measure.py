@@ -16,7 +16,7 @@ from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
-class Measure(Verb):
+class MeasureVerb(Verb):
     name = "measure"
     help = "bandwidth of every link, both directions, about a second each"
 

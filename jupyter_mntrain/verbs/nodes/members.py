@@ -115,7 +115,7 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
     return seen
 
 
-class Invite(Verb):
+class InviteVerb(Verb):
     name = "invite"
     help = "a token that lets a machine join the cluster as a node"
 
@@ -126,7 +126,7 @@ class Invite(Verb):
         return invite(context, args, "node")
 
 
-class Members(Verb):
+class MembersVerb(Verb):
     name = "members"
     help = "who belongs to the cluster, and until when"
 
@@ -168,7 +168,7 @@ class Members(Verb):
         return Outcome(table, data)
 
 
-class Revoke(Verb):
+class RevokeVerb(Verb):
     name = "revoke"
     help = "a node or driver that must not be believed any more"
 

@@ -15,7 +15,7 @@ from jupyter_mntrain.verbs.reach import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
-class Nodes(Verb):
+class NodesVerb(Verb):
     name = "nodes"
     help = "every node with its state, GPUs, interfaces and versions"
 
@@ -47,7 +47,7 @@ class Nodes(Verb):
         return Outcome(table, node_data(nodes))
 
 
-class Add(Verb):
+class AddVerb(Verb):
     name = "add"
     help = "a node that multicast does not reach; it is remembered"
 
@@ -60,7 +60,7 @@ class Add(Verb):
         return Outcome(text, {"name": node.name, **msgspec.to_builtins(node)})
 
 
-class Forget(Verb):
+class ForgetVerb(Verb):
     name = "forget"
     help = "a node that was added"
 

@@ -1,8 +1,8 @@
 """The submit panel without its widgets: choices, checks, what is remembered, the text form."""
 
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
-from jupyter_mntrain.verbs.panel.form import Check, Fix, Form, Row
-from jupyter_mntrain.verbs.panel.open_panel import OpenPanel
+from jupyter_mntrain.verbs.panel.form import Check, Fix, Form, FormRow
+from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.targets import Target
 
@@ -11,9 +11,9 @@ __all__ = [
     "Choices",
     "Fix",
     "Form",
+    "FormRow",
     "NodeChoice",
-    "OpenPanel",
+    "OpenPanelVerb",
     "Panel",
-    "Row",
     "Target",
 ]

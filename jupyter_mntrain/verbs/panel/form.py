@@ -52,7 +52,7 @@ class Check(Record, frozen=True):
     fix: Fix | None = None
 
 
-class Row(Record, frozen=True):
+class FormRow(Record, frozen=True):
     """One node.
 
     Args:
@@ -95,7 +95,7 @@ class Form(Record, frozen=True):
         summary: what a launch starts.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[FormRow, ...]
     settings: tuple[Check, ...]
     members: tuple[str, ...] = ()
     head: str | None = None
@@ -107,7 +107,7 @@ class Form(Record, frozen=True):
     summary: str = ""
 
     @property
-    def head_row(self) -> Row | None:
+    def head_row(self) -> FormRow | None:
         return next((row for row in self.rows if row.is_head and row.takes_part), None)
 
 
@@ -185,7 +185,7 @@ def fresh(view: NodeView) -> NodeInfo:
 class _Findings:
     """Checks as they are made, by the row they concern."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[FormRow]) -> None:
         self.settings: list[Check] = []
         self.first_error: str | None = None
         self._passed: dict[str, int] = {}
@@ -215,10 +215,10 @@ class _Findings:
         (self._of[name] if name else self.settings).append(check)
         self._note(name, check)
 
-    def rows(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+    def rows(self, rows: Sequence[FormRow]) -> tuple[FormRow, ...]:
         return tuple(msgspec.structs.replace(row, checks=self._checks(row)) for row in rows)
 
-    def _checks(self, row: Row) -> tuple[Check, ...]:
+    def _checks(self, row: FormRow) -> tuple[Check, ...]:
         found = self._of[row.name]
         passed = self._passed.get(row.name, 0)
         if row.takes_part and passed and not found:
@@ -235,13 +235,13 @@ def _is_usable(view: NodeView) -> bool:
     return view.liveness == "up" and not view.is_conflict
 
 
-def _row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> Row:
+def _row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> FormRow:
     info = fresh(view) if view.info else None
     name = reference(info, usable) if info and _is_usable(view) else view.name
     choice = choices.node(name)
     can_be_used = info is not None and _is_usable(view)
     is_used = _is_used(name, choices, info, usable) if can_be_used else choice.is_used is True
-    return Row(
+    return FormRow(
         name=name,
         liveness=view.liveness,
         state="" if can_be_used else view.liveness,
@@ -284,10 +284,10 @@ def _silent(
     return (Check(level="error" if is_used else "warning", text=f"{words}.{later}", fix=fix),)
 
 
-def _gone(choices: Choices, there: set[str]) -> list[Row]:
+def _gone(choices: Choices, there: set[str]) -> list[FormRow]:
     """Nodes that were chosen the last time and that nobody has heard of now."""
     return [
-        Row(
+        FormRow(
             name=name,
             liveness="lost",
             state="not found",
@@ -321,8 +321,8 @@ def _without(choices: Choices, name: str) -> Choices:
 
 
 def _members(
-    used: Sequence[Row], choices: Choices, usable: Sequence[NodeInfo], findings: _Findings
-) -> list[tuple[Row, str]]:
+    used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: _Findings
+) -> list[tuple[FormRow, str]]:
     """Rows with their ``--member``, those of them that can be had."""
     members = []
     for row in used:
@@ -346,7 +346,7 @@ def _members(
     return members
 
 
-def _fewer(choices: Choices, row: Row, usable: Sequence[NodeInfo]) -> Fix | None:
+def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | None:
     info = next((one for one in usable if reference(one, usable) == row.name), None)
     idle = len(idle_gpus(info)) if info else 0
     if not info or not info.inventory.gpus:
@@ -360,8 +360,8 @@ def _fewer(choices: Choices, row: Row, usable: Sequence[NodeInfo]) -> Fix | None
 
 
 def _place(
-    members: Sequence[tuple[Row, str]],
-    head: Row | None,
+    members: Sequence[tuple[FormRow, str]],
+    head: FormRow | None,
     choices: Choices,
     usable: Sequence[NodeInfo],
     findings: _Findings,
@@ -396,7 +396,7 @@ def _place(
 
 
 def _check_versions(
-    used: Sequence[Row], choices: Choices, usable: Sequence[NodeInfo], findings: _Findings
+    used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: _Findings
 ) -> None:
     names = {row.name for row in used}
     infos = [info for info in usable if reference(info, usable) in names]
@@ -416,7 +416,7 @@ def _check_versions(
 
 
 def _check_port(
-    head: Row, choices: Choices, port: PortStatus | MntrainError | None, findings: _Findings
+    head: FormRow, choices: Choices, port: PortStatus | MntrainError | None, findings: _Findings
 ) -> None:
     try:
         wanted = port_number(choices)
@@ -493,7 +493,7 @@ def _speed(interface: Interface) -> str | None:
     return None
 
 
-def _with_auto(rows: Sequence[Row], placements: Sequence[Placement]) -> list[Row]:
+def _with_auto(rows: Sequence[FormRow], placements: Sequence[Placement]) -> list[FormRow]:
     """The automatic choice says what it is."""
     chosen = {name: p.interface for p in placements for name in (p.node, p.node_id)}
     named = []
@@ -519,7 +519,7 @@ def _capacities(
     return {p.node: interfaces[p.node_id, p.interface].capacity for p in placements}
 
 
-def _nobody(rows: Sequence[Row]) -> str:
+def _nobody(rows: Sequence[FormRow]) -> str:
     if not rows:
         return "No node answers. Invite one: %mntrain invite. It has joined? mntrain agent run."
     if any(row.can_be_used for row in rows):
@@ -527,7 +527,7 @@ def _nobody(rows: Sequence[Row]) -> str:
     return "No node can be used now."
 
 
-def _summary(ranks: int, used: Sequence[Row], findings: _Findings) -> str:
+def _summary(ranks: int, used: Sequence[FormRow], findings: _Findings) -> str:
     words = f"{formats.plural(ranks, 'rank')} on {formats.plural(len(used), 'node')}."
     places = findings.warnings
     if places:

@@ -14,7 +14,7 @@ from jupyter_mntrain.verbs.reach import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
-class OpenPanel(Verb):
+class OpenPanelVerb(Verb):
     name = "panel"
     help = "choose nodes, GPUs and networks by clicking, with every check, and launch"
     takes_arguments = True

@@ -10,7 +10,7 @@ from rich.text import Text
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.tables._plain import folding, plain_table
-from jupyter_mntrain.verbs.panel.form import Check, Form, Row
+from jupyter_mntrain.verbs.panel.form import Check, Form, FormRow
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.panel.panel import Panel
@@ -41,7 +41,7 @@ def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
     return Group(*lines, table, folding([Text(), *checks, *_ending(panel, form)]))
 
 
-def _node(row: Row) -> Text:
+def _node(row: FormRow) -> Text:
     icon = LIVENESS_ICONS.get(row.liveness, "?")
     return Text.assemble(
         (f"{icon} ", LIVENESS_STYLES.get(row.liveness, "")),

@@ -16,7 +16,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import status_outcome
 
 
-class Jobs(Verb):
+class JobsVerb(Verb):
     name = "jobs"
     help = "all jobs that reachable nodes know, newest first"
 
@@ -31,7 +31,7 @@ class Jobs(Verb):
         return Outcome(table, [_data(job) for job in jobs])
 
 
-class Status(Verb):
+class StatusVerb(Verb):
     name = "status"
     help = "one job: the cause if it failed, numbers per rank and link"
 

@@ -29,7 +29,7 @@ SAVED_WITHIN_S = 600.0
 DEFAULT_GRACE_S = 2.0
 
 
-class Stop(Verb):
+class StopVerb(Verb):
     name = "stop"
     help = "end a job everywhere; ranks get a moment to finish"
 
@@ -63,7 +63,7 @@ class Stop(Verb):
         return _ended(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
 
 
-class Save(Verb):
+class SaveVerb(Verb):
     name = "save"
     help = "save a checkpoint after the step that all ranks are at; the job goes on"
 
@@ -84,7 +84,7 @@ class Save(Verb):
         return Outcome(text.append(f"saved at step {saved}"), data, job=job)
 
 
-class Kill(Verb):
+class KillVerb(Verb):
     name = "kill"
     help = "end a job everywhere, at once"
 

@@ -29,7 +29,7 @@ DEFAULT_TAIL = 50
 THEMES = ("auto", "light", "dark")
 
 
-class Attach(Verb):
+class AttachVerb(Verb):
     name = "attach"
     help = "show a job live, with its whole history"
 
@@ -47,7 +47,7 @@ class Attach(Verb):
         return Outcome(data=status_outcome(context, args, job).data if args.json else None, job=job)
 
 
-class Plot(Verb):
+class PlotVerb(Verb):
     name = "plot"
     help = "the picture of a job as it is now"
 
@@ -82,7 +82,7 @@ class Plot(Verb):
         )
 
 
-class Stacks(Verb):
+class StacksVerb(Verb):
     name = "stacks"
     help = "what every rank is at, line by line, now: for jobs that hang"
 
@@ -118,7 +118,7 @@ def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[Ren
     return [text, *(Text(thread, "dim") for thread in shown)]
 
 
-class Logs(Verb):
+class LogsVerb(Verb):
     name = "logs"
     help = "what the ranks print, merged over nodes"
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from jupyter_mntrain.cluster.admission.gate import MOST_ANNOUNCED, Gate
-from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.driver_identity import Identity
 
@@ -18,7 +18,7 @@ class Watching:
     """A gate, and what it has let through."""
 
     def __init__(self, cluster: str) -> None:
-        self.members: list[Found] = []
+        self.members: list[FoundAgent] = []
         self.opened = 0
         self.gate = Gate(
             cluster, now=time.time, on_member=self.members.append, on_open=self._opened
@@ -28,9 +28,9 @@ class Watching:
         self.opened += 1
 
 
-def found(number: int = 0, **fields: str) -> Found:
+def found(number: int = 0, **fields: str) -> FoundAgent:
     address = f"10.{number >> 8}.{number & 255}.1:8765"
-    return Found(addresses=(address,), instance=f"i{number}", name=f"n{number}", **fields)  # type: ignore[arg-type]
+    return FoundAgent(addresses=(address,), instance=f"i{number}", name=f"n{number}", **fields)  # type: ignore[arg-type]
 
 
 async def test_members_are_told_from_strangers_by_their_authority_not_by_their_name() -> None:
@@ -70,7 +70,7 @@ async def test_a_flood_of_announcements_is_not_remembered() -> None:
         watching.gate.take(found(number, authority="ab" * 8, cluster="x"))
     assert len(watching.gate.strangers) == MOST_ANNOUNCED
     # Whoever is known already is still followed.
-    moved = Found(addresses=("10.9.9.9:1",), instance="i0", name="n0", authority="ab" * 8)
+    moved = FoundAgent(addresses=("10.9.9.9:1",), instance="i0", name="n0", authority="ab" * 8)
     watching.gate.take(moved)
     assert watching.gate.strangers["i0"] == moved
     Identity.make("new")

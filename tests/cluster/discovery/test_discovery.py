@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain.cluster.discovery.discovery import (
-    Found,
+    FoundAgent,
     MdnsDiscovery,
     StaticDiscovery,
     read_announcement,
@@ -41,12 +41,12 @@ def announcement(*addresses: str, port: int = 8765, **text: str) -> object:
     )
 
 
-def read(*addresses: str, **fields: object) -> Found | None:
+def read(*addresses: str, **fields: object) -> FoundAgent | None:
     return read_announcement(announcement(*addresses, **fields))  # type: ignore[arg-type]
 
 
 def test_an_announcement_is_where_who_and_which_cluster() -> None:
-    assert read("10.0.0.9", "10.0.0.1", authority="c0ffee", instance="1234") == Found(
+    assert read("10.0.0.9", "10.0.0.1", authority="c0ffee", instance="1234") == FoundAgent(
         addresses=("10.0.0.1:8765", "10.0.0.9:8765"),
         cluster="lab",
         node_id="ab" * 16,
@@ -116,7 +116,7 @@ def test_where_no_kernel_tells_what_is_what_names_must_do(interfaces: None, tmp_
 
 @pytest.mark.anyio
 async def test_static_discovery_finds_what_it_is_told() -> None:
-    found: list[Found] = []
+    found: list[FoundAgent] = []
     discovery = StaticDiscovery(["10.0.0.1:1", "10.0.0.2:1"])
     await discovery.start(found.append)
     assert [one.addresses for one in found] == [("10.0.0.1:1",), ("10.0.0.2:1",)]
@@ -136,10 +136,10 @@ async def test_an_announced_agent_is_found_by_multicast(loopback_addresses: Iter
     cluster = f"test-{secrets.token_hex(4)}"
     info = announcement(next(loopback_addresses), cluster=cluster)
     before, after = MdnsDiscovery(lambda: ["127.0.0.1"]), MdnsDiscovery(lambda: ["127.0.0.1"])
-    heard: dict[str, list[Found]] = {"before": [], "after": []}
+    heard: dict[str, list[FoundAgent]] = {"before": [], "after": []}
     announcer = AsyncZeroconf(interfaces=["127.0.0.1"])
 
-    def ours(who: str) -> list[Found]:
+    def ours(who: str) -> list[FoundAgent]:
         return [one for one in heard[who] if one.cluster == cluster]
 
     try:

@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.cluster.history import follower as journal_module
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
-from jupyter_mntrain.cluster.view.cluster_view import LiveView
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -27,7 +27,7 @@ JOB = JobId("j-0000cafe")
 class Running:
     """A job of two ranks on two nodes, and a follower of it."""
 
-    def __init__(self, agents: list[FakeAgent], live: LiveView) -> None:
+    def __init__(self, agents: list[FakeAgent], live: ClusterView) -> None:
         self.one, self.two = agents
         self.live = live
         self.changes = 0
@@ -65,7 +65,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def running(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Running]:
     agents = [await agent_here(name, beat_every_s=0.3) for name in ("node1", "node2")]
-    live = LiveView("default", discovery=None, clock=time)
+    live = ClusterView("default", discovery=None, clock=time)
     await live.start([(agent.where, "typed") for agent in agents])
     await until(lambda: [view.liveness for view in live.nodes] == ["up", "up"])
     participants = (Participant(node="node1"), Participant(node="node2"))

@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster.agents import retry as persist_module
 from jupyter_mntrain.cluster.agents import transport as transport_module
 from jupyter_mntrain.cluster.launch import launcher as launcher_module
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
-from jupyter_mntrain.cluster.view.cluster_view import LiveView
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -31,7 +31,7 @@ class Lab:
 
     def __init__(self, agents: list[FakeAgent]) -> None:
         self.agents = agents
-        self.live = LiveView("default", discovery=None, clock=time)
+        self.live = ClusterView("default", discovery=None, clock=time)
         self.launcher = AgentLauncher(self.live, clock=time, submitted_by="test")
 
     async def begin(self) -> None:

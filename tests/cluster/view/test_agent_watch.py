@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Dialler
-from jupyter_mntrain.cluster.discovery.discovery import Found
+from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view import agent_watch as watch_module
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
@@ -237,7 +237,7 @@ async def test_a_new_announcement_brings_a_new_address(
     watch = watched.begin(old.where)
     await up(watch)
     await old.die()
-    watch.expect(Found(addresses=(new.where,), node_id=NodeId("same")))
+    watch.expect(FoundAgent(addresses=(new.where,), node_id=NodeId("same")))
     await until(lambda: watch.view.address == new.where and watch.view.info == new.info)
 
 

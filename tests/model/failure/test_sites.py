@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.failure.sites import Frame, Site, Waiting, site_of, why_all_wait
+from jupyter_mntrain.model.failure.sites import Frame, Site, WaitingRank, site_of, why_all_wait
 from jupyter_mntrain.model.ids import Rank
 
 OWN: Frame = ("/home/kim/train.py", 12, "step")
@@ -37,8 +37,8 @@ def test_the_site(frames: list[Frame], line: str, site: Site | None) -> None:
     assert site_of(frames, line) == site
 
 
-def at(rank: int, site: Site, where: str = "") -> Waiting:
-    return Waiting(Rank(rank), f"n{rank}", site, where)
+def at(rank: int, site: Site, where: str = "") -> WaitingRank:
+    return WaitingRank(Rank(rank), f"n{rank}", site, where)
 
 
 def test_of_many_ranks_the_odd_one_out_is_named_first() -> None:

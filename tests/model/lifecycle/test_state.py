@@ -19,7 +19,7 @@ from jupyter_mntrain.model.lifecycle.state import (
     RankStepped,
     RankUp,
     Resumed,
-    Saved,
+    SavedEvent,
     Stalled,
     StopAsked,
     apply,
@@ -61,8 +61,8 @@ EVENTS: tuple[PartEvent, ...] = (
     StopAsked(reason="it stalled", cause=CAUSE),
     EndWished(reason="enough, after saving"),
     RankDone(rank=Rank(0), time_s=3.0),
-    Saved(step=2),
-    Saved(step=4),
+    SavedEvent(step=2),
+    SavedEvent(step=4),
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, cause=CAUSE),
     Exited(time_s=9.0, exit_code=None),
@@ -162,7 +162,7 @@ def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> 
 
 
 def test_the_newest_checkpoint_counts() -> None:
-    assert after(Saved(step=4), Saved(step=2)).saved_step == 4
+    assert after(SavedEvent(step=4), SavedEvent(step=2)).saved_step == 4
 
 
 def test_steps_never_go_back() -> None:

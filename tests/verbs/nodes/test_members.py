@@ -16,7 +16,7 @@ from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
 from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
 from jupyter_mntrain.trust.joining import Application
-from jupyter_mntrain.trust.member_register import Invite
+from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.trust.proof import new_nonce
 from jupyter_mntrain.trust.token import PREFIX, Token, read_token
 from jupyter_mntrain.verbs.context import Context
@@ -41,7 +41,7 @@ def identity() -> Identity:
     return Identity.make("mine")
 
 
-def admit(identity: Identity, token: Token, name: str) -> tuple[Invite, Subject]:
+def admit(identity: Identity, token: Token, name: str) -> tuple[IssuedInvitation, Subject]:
     subject = Subject(role=token.role, name=name if token.role == "driver" else "ab" * 16)
     asked = Application(
         nonce=new_nonce(), subject=subject, name=name, request=request(new_key(), subject)
@@ -134,7 +134,7 @@ def test_members_are_shown_and_revoked_by_name(run, identity):
 
 
 def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monkeypatch):
-    admitted: list[tuple[Invite, Subject]] = []
+    admitted: list[tuple[IssuedInvitation, Subject]] = []
     happened: list[str] = []
 
     def meanwhile(seconds: float) -> None:

@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.plan import parse_member
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.verbs import run_words
-from jupyter_mntrain.verbs.panel import Choices, Form, NodeChoice, Panel, Row
+from jupyter_mntrain.verbs.panel import Choices, Form, FormRow, NodeChoice, Panel
 from jupyter_mntrain.verbs.panel.choices import launch_words, member_text
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
 from tests.verbs.samples import GIGABIT
@@ -73,7 +73,7 @@ def choose(panel: Panel, **fields: Any) -> Form:
     return panel.form()
 
 
-def row(form: Form, name: str) -> Row:
+def row(form: Form, name: str) -> FormRow:
     return next(one for one in form.rows if one.name == name)
 
 
