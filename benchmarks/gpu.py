@@ -141,7 +141,7 @@ def _ours(recipe: Any, config: Any, world: Any, batches: list[Any], stages: int)
     """The trainer's own steps without data loading, checkpoints and reports; their losses."""
     from jupyter_mntrain.recipe.layout import Grid, Layout
     from jupyter_mntrain.train.model.stages import build_modules
-    from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+    from jupyter_mntrain.train.optimizer.optimizer import Optimizer
     from jupyter_mntrain.train.pipeline.pipeline import Pipeline
     from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
     from jupyter_mntrain.train.world import Groups
@@ -154,13 +154,13 @@ def _ours(recipe: Any, config: Any, world: Any, batches: list[Any], stages: int)
     meter = StageMeter(stopwatch)
     pipeline = Pipeline(recipe, config, layout, Groups(0, Grid(1), world), modules, meter)
     pipeline.measure()
-    optimiser = Optimiser(recipe, pipeline.parameters(), pipeline.counted_once())
+    optimizer = Optimizer(recipe, pipeline.parameters(), pipeline.counted_once())
     for batch in batches:
         meter.reset()
         loss = pipeline.forward_backward(batch)
         pipeline.share_gradients()
-        loss, norm, _ = optimiser.total(loss, optimiser.gradient_square())
-        optimiser.update(norm)
+        loss, norm, _ = optimizer.total(loss, optimizer.gradient_square())
+        optimizer.update(norm)
         stopwatch.wait(stopwatch.mark())
         meter.compute_s()
         yield loss.item()

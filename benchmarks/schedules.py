@@ -65,7 +65,7 @@ def run(hosts: list[Host], schedule: str, batch: int, directory: Path) -> tuple[
     took = median(step.step_s for step in ranks[0])
     slowest = max(median(step.compute_s or 0.0 for step in steps) for steps in ranks)
     others = min(median(step.compute_s or 0.0 for step in steps) for steps in ranks)
-    rest = median(step.optimiser_s or 0.0 for step in ranks[0])
+    rest = median(step.optimizer_s or 0.0 for step in ranks[0])
     return took, slowest + others / 8 + rest
 
 

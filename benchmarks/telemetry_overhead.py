@@ -75,9 +75,9 @@ def main() -> int:
         def bare(step: int) -> None:
             loss = trainer.pipeline.forward_backward(trainer.batches.batch(step))
             trainer.pipeline.share_gradients()
-            square = trainer.optimiser.gradient_square()
-            loss, norm, _ = trainer.optimiser.total(loss, square)
-            trainer.optimiser.update(norm)
+            square = trainer.optimizer.gradient_square()
+            loss, norm, _ = trainer.optimizer.total(loss, square)
+            trainer.optimizer.update(norm)
             loss.item()
 
         def measured(step: int) -> None:

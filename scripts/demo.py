@@ -260,11 +260,11 @@ def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
         "mfu_per_rank": {str(rank.rank): rank.mfu for rank in summary.ranks},
-        "link_utilisation": [
+        "link_utilization": [
             {
                 "link": f"{link.node} {link.interface}",
                 "direction": link.direction,
-                "utilisation": link.utilisation,
+                "utilization": link.utilization,
                 "bytes_per_s": link.bytes_per_s,
                 "capacity": msgspec.to_builtins(link.capacity),
                 "basis": link.basis,

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.summary import JobSummary, summarise
+from jupyter_mntrain.metrics.summary import JobSummary, summarize
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
@@ -77,7 +77,7 @@ class Job:
 
     def summary(self) -> JobSummary:
         """The job in one table, from what has been read so far. Begins to watch."""
-        return summarise(self.history(), now_s=self._driver.clock.time())
+        return summarize(self.history(), now_s=self._driver.clock.time())
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
         """Wait until every part has ended; the view then, or after ``timeout_s`` seconds.
@@ -168,7 +168,7 @@ class Job:
         """Have all ranks save a checkpoint after the step they are at. Returns when they were told.
 
         Args:
-            is_last: end the job after it, as cancelled.
+            is_last: end the job after it, as canceled.
 
         Raises:
             NodeError: the head does not answer.

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 INTERRUPT_S = 10.0
-"""After Ctrl-C, how long cancelled work may take to undo what it had begun."""
+"""After Ctrl-C, how long canceled work may take to undo what it had begun."""
 
 UNBEGUN_S = 0.2
 """For work that was handed over when Ctrl-C came to notice that it is not wanted any more."""
@@ -97,18 +97,18 @@ class LoopThread:
 
 
 class _Call(Generic[T]):
-    """One piece of work on its way through the loop; can be cancelled before it has begun."""
+    """One piece of work on its way through the loop; can be canceled before it has begun."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.has_ended = threading.Event()
         self._work = work
         self._task: asyncio.Task[Any] | None = None
-        self._is_cancelled = False
+        self._is_canceled = False
 
     async def run(self) -> T:
         self._task = asyncio.current_task()
         try:
-            if self._is_cancelled:
+            if self._is_canceled:
                 self._work.close()
                 raise asyncio.CancelledError
             return await self._work
@@ -117,7 +117,7 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         """In the loop's own thread."""
-        self._is_cancelled = True
+        self._is_canceled = True
         if self._task is not None:
             self._task.cancel()
         else:

@@ -13,7 +13,7 @@ CHUNK = 1024
 """The newest rows, one to two of these, stay as they were written."""
 
 MOST_OLDER = 2048
-"""Of the rows before: when there are more, neighbours are joined. All of them span the same
+"""Of the rows before: when there are more, neighbors are joined. All of them span the same
 number of steps, so the beginning of a long job is drawn as finely as its middle."""
 
 DIGITS = 5
@@ -71,7 +71,7 @@ class Table:
         return {name: _page_column(name, self._newest[name][begin:]) for name in self._names}
 
     def whole(self, points: int) -> dict[str, Column]:
-        """All rows, neighbours joined until there are at most ``points``."""
+        """All rows, neighbors joined until there are at most ``points``."""
         # Older rows stand for more steps each: joined first, so that all points span the same.
         steps = len(self._older["time_s"]) * self._size + len(self._numbers)
         size = max(1, -(-steps // points))
@@ -106,7 +106,7 @@ class Table:
 
 
 def _joined(name: str, column: Sequence[float], size: int) -> list[float]:
-    """One value for every ``size`` neighbours; the last of them may be fewer."""
+    """One value for every ``size`` neighbors; the last of them may be fewer."""
     if size == 1 or not len(column):
         return list(column)
     if name in KEEP_LAST:

@@ -26,7 +26,7 @@ class LinkSummary(Record, frozen=True):
             to the last step (``basis`` "interface"), or the payload that the node's ranks
             exchanged with other nodes, median per step (``basis`` "ranks": several nodes share
             the counters of a loopback interface).
-        utilisation: of the measured or given capacity, 0..1; ``None`` if there is none. What a
+        utilization: of the measured or given capacity, 0..1; ``None`` if there is none. What a
             network card calls itself is not a capacity: virtual cards say nonsense.
     """
 
@@ -34,24 +34,24 @@ class LinkSummary(Record, frozen=True):
     interface: str
     direction: Direction
     bytes_per_s: float | None
-    utilisation: float | None
+    utilization: float | None
     capacity: Capacity | None
     basis: Basis
 
 
-def summarise_links(history: JobHistory, *, warm_up_steps: int) -> tuple[LinkSummary, ...]:
+def summarize_links(history: JobHistory, *, warm_up_steps: int) -> tuple[LinkSummary, ...]:
     """Both directions of every participant, in node-rank order; none for a single node."""
     placements = history.view.attempt.placements
     if len(placements) < 2:
         return ()
     return tuple(
-        _summarise(history, placement, direction, warm_up_steps)
+        _summarize(history, placement, direction, warm_up_steps)
         for placement in placements
         for direction in ("sent", "received")
     )
 
 
-def _summarise(
+def _summarize(
     history: JobHistory, placement: Placement, direction: Direction, warm_up_steps: int
 ) -> LinkSummary:
     samples = history.links.get(placement.node, ())
@@ -69,8 +69,8 @@ def _summarise(
         interface=placement.interface,
         direction=direction,
         bytes_per_s=rate,
-        utilisation=(
-            formulas.link_utilisation(rate, capacity.bytes_per_s)
+        utilization=(
+            formulas.link_utilization(rate, capacity.bytes_per_s)
             if rate is not None and capacity is not None and usable
             else None
         ),

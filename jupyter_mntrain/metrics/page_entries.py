@@ -55,7 +55,7 @@ class JobNumbers(Record, frozen=True):
     """Where a job stands, over its last few steps; ``None`` = not known.
 
     Args:
-        step: optimiser steps that every rank has finished.
+        step: optimizer steps that every rank has finished.
         step_s: seconds a step takes now.
         remaining_s: at this pace; ``None`` when the number of steps is not known.
         mfu: of the job, 0..1.

@@ -16,10 +16,10 @@ Column = tuple[float | None, ...]
 
 
 class RankColumns(Record, frozen=True):
-    """One rank, a row per optimiser step (or per few, where they were thinned).
+    """One rank, a row per optimizer step (or per few, where they were thinned).
 
     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
-    the optimiser; ``send`` is what the link needs at its measured capacity for the bytes this
+    the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
     rank sent to other nodes; ``bubble`` is the schedule's own idle share; ``wait`` is the rest.
     """
 

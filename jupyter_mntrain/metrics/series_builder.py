@@ -272,13 +272,13 @@ class SeriesBuilder:
 
     def _peers(self, link: LinkRows) -> Iterator[str]:
         """Names of the nodes this node's ranks talk to, each once."""
-        neighbours = {
+        neighbors = {
             Rank(peer)
             for rank, known in self._ranks.items()
             if rank in link.placement.ranks and known.start
-            for peer in known.start.neighbours
+            for peer in known.start.neighbors
         }
-        nodes = {self._ranks[rank].node: None for rank in sorted(neighbours) if rank in self._ranks}
+        nodes = {self._ranks[rank].node: None for rank in sorted(neighbors) if rank in self._ranks}
         nodes.pop(link.placement.node, None)
         yield from nodes
 
@@ -313,7 +313,7 @@ def _rank_row(
     shares = formulas.step_shares(
         step.step_s,
         step.compute_s,
-        optimiser_s=step.optimiser_s or 0.0,
+        optimizer_s=step.optimizer_s or 0.0,
         transfer_s=sent / capacity if capacity else None,
         bubble=bubble,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
-from jupyter_mntrain.metrics.link_summary import LinkSummary, summarise_links
+from jupyter_mntrain.metrics.link_summary import LinkSummary, summarize_links
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -29,7 +29,7 @@ class RankSummary(Record, frozen=True):
     """One rank. Rates are medians over its steps after the first two; ``None`` = not known.
 
     Args:
-        step: last optimiser step finished, from 1.
+        step: last optimizer step finished, from 1.
         tokens_per_s: tokens of a step over its whole duration.
         pace_tokens_per_s: tokens of a step over the time this rank computed: what it could do if
             it never waited. The slowest pace is the bottleneck.
@@ -58,7 +58,7 @@ class JobSummary(Record, frozen=True):
     """A whole job. ``None`` = not known, never a guess; shares are 0..1.
 
     Args:
-        steps: optimiser steps that every rank has finished.
+        steps: optimizer steps that every rank has finished.
         elapsed_s: since the first part started, until the last one ended.
         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
         mfu: model FLOPs of all ranks over the sum of their devices' own peaks.
@@ -91,7 +91,7 @@ class JobSummary(Record, frozen=True):
     """Of the newest checkpoint that is whole."""
 
 
-def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
+def summarize(history: JobHistory, *, now_s: float) -> JobSummary:
     """The table of a job's newest attempt.
 
     Args:
@@ -119,11 +119,11 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
         last_loss=losses[-1] if losses else None,
         evaluation_loss=history.evaluations[-1].loss if history.evaluations else None,
         ranks=tuple(
-            _summarise_rank(part, rank, series[rank])
+            _summarize_rank(part, rank, series[rank])
             for part in view.parts
             for rank in _ranks_of(part)
         ),
-        links=summarise_links(history, warm_up_steps=WARM_UP_STEPS),
+        links=summarize_links(history, warm_up_steps=WARM_UP_STEPS),
         cause=view.cause,
         cause_node=view.cause_node,
         stall=view.stall,
@@ -134,7 +134,7 @@ def summarise(history: JobHistory, *, now_s: float) -> JobSummary:
     )
 
 
-def _summarise_rank(part: PartStatus, rank: Rank, series: RankSeries | None) -> RankSummary:
+def _summarize_rank(part: PartStatus, rank: Rank, series: RankSeries | None) -> RankSummary:
     state = next(status.state for status in part.ranks if status.rank == rank)
     if series is None:
         return RankSummary(rank=rank, node=part.node, state=state)

@@ -12,4 +12,4 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UserRecord(Record, frozen=True, forbid_unknown_fields=True):
-    """A record that people write by hand: a misspelt field is an error, never ignored."""
+    """A record that people write by hand: a misspelled field is an error, never ignored."""

@@ -6,7 +6,7 @@ MntrainError
 ├── RefusedError       a participant refused a lease or a start (exit code 4)
 │   └── PortTakenError somebody else has the port that was asked for
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
-├── RecipeError        a recipe field is misspelt, missing or out of range (exit code 2)
+├── RecipeError        a recipe field is misspelled, missing or out of range (exit code 2)
 ├── MissingLibraryError  what was asked for needs a library that is not installed (exit code 2)
 └── TrustError         a certificate, a token or a proof is not what it should be (exit code 6)
 """

@@ -23,7 +23,7 @@ Bundle = dict[str, Any]
 
 
 def text_bundle(renderable: RenderableType) -> Bundle:
-    """A table as HTML, whose colours follow the page, and as plain text."""
+    """A table as HTML, whose colors follow the page, and as plain text."""
     console = _recorder()
     console.print(renderable, soft_wrap=True)
     html = console.export_html(inline_styles=True, code_format=HTML, clear=False)
@@ -31,7 +31,7 @@ def text_bundle(renderable: RenderableType) -> Bundle:
 
 
 def plain_text(renderable: RenderableType) -> str:
-    """The same without colours."""
+    """The same without colors."""
     console = _recorder()
     console.print(renderable, soft_wrap=True)
     return console.export_text().rstrip()

@@ -1,4 +1,4 @@
-"""What a pipeline sends between nodes in one optimiser step. Pure."""
+"""What a pipeline sends between nodes in one optimizer step. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def step_traffic(
 ) -> dict[tuple[str, str], float]:
     """Bytes from node to node in one step of a pipeline.
 
-    Between two neighbouring stages activations go forward and gradients of the same size back.
+    Between two neighboring stages activations go forward and gradients of the same size back.
     Stages live where :func:`rank_of_stage` says, as torch's schedules place them.
 
     Args:

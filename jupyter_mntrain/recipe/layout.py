@@ -11,7 +11,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 
 
 class Grid(Record, frozen=True):
-    """Pipelines side by side. Ranks with the same layers are neighbours: of one node, if it has
+    """Pipelines side by side. Ranks with the same layers are neighbors: of one node, if it has
     that many; and those that split their weights among themselves most of all.
     """
 
@@ -117,7 +117,7 @@ class Layout(Record, frozen=True):
             return None
         return ends[0] if rank == ends[1] else ends[1]
 
-    def neighbours(self, rank: int, *, tied: bool) -> tuple[int, ...]:
+    def neighbors(self, rank: int, *, tied: bool) -> tuple[int, ...]:
         """Ranks this one exchanges activations and gradients with, ascending."""
         beside = {
             self.rank_of(other)

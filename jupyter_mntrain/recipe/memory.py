@@ -18,7 +18,7 @@ FLOAT32 = 4
 WIDTHS = {"float32": 4, "bfloat16": 2}
 """Bytes of a value."""
 
-FEWEST_QUANTISED = 4096
+FEWEST_QUANTIZED = 4096
 """Values; smaller tensors are few bytes and keep their precision, as in bitsandbytes."""
 
 LARGE_LOGITS_BYTES = 128 << 20
@@ -43,7 +43,7 @@ class StageShape(Record, frozen=True):
     """Microbatches whose backward pass is still to come, at most."""
     loss: LossKind = "plain"
     norms_heads: bool = False
-    """Whether queries and keys are normalised, as in Qwen3."""
+    """Whether queries and keys are normalized, as in Qwen3."""
     offloads: bool = False
     """Whether what waits for its backward pass waits on the host."""
 
@@ -121,10 +121,10 @@ def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
     return "chunked" if logits > LARGE_LOGITS_BYTES else "plain"
 
 
-def quantised_block(kind: OptimizerKind, values: int) -> int | None:
-    """How many values of a tensor share a scale; ``None`` if it is not quantised."""
+def quantized_block(kind: OptimizerKind, values: int) -> int | None:
+    """How many values of a tensor share a scale; ``None`` if it is not quantized."""
     block = _BLOCKS.get(kind)
-    if block is None or values < FEWEST_QUANTISED or values % block:
+    if block is None or values < FEWEST_QUANTIZED or values % block:
         return None
     return block
 
@@ -142,7 +142,7 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
     average = (width if recipe.precision == "stochastic-rounding" else updated) * values
     if kind != "adamw":
         average = updated * values
-    block = quantised_block(kind, values)
+    block = quantized_block(kind, values)
     if block is not None:
         codes = values if kind == "adamw-8bit" else values // 2
         average = codes + FLOAT32 * (values // block + _CODES[kind])

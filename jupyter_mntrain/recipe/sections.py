@@ -151,7 +151,7 @@ class MemorySection(UserRecord, frozen=True):
 
 
 class TrainSection(UserRecord, frozen=True):
-    """How long and where. ``batch_size`` is sequences per optimiser step, of all pipelines.
+    """How long and where. ``batch_size`` is sequences per optimizer step, of all pipelines.
 
     ``timeout_s`` is how long a rank waits for a silent peer before it gives up.
     """

@@ -24,7 +24,7 @@ STATE_ICONS: Final[dict[JobState, str]] = {
     "stopping": "■",
     "succeeded": "✓",
     "failed": "✕",
-    "cancelled": "■",
+    "canceled": "■",
     "unknown": "?",
 }
 STATE_STYLES: Final[dict[JobState, str]] = {

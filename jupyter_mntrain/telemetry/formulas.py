@@ -69,7 +69,7 @@ def dense_flops_per_token(
 
 
 def mfu(flops: float | None, seconds: float, peak_flops_per_s: float | None) -> float | None:
-    """Model FLOPs utilisation of one device; ``None`` if anything it needs is unknown.
+    """Model FLOPs utilization of one device; ``None`` if anything it needs is unknown.
 
     Source: PaLM appendix B. ``flops`` are the model FLOPs done in ``seconds``.
     """
@@ -120,7 +120,7 @@ def ideal_bubble(
 def measured_bubble(compute_s: float, step_s: float) -> float | None:
     """Share of a step in which a rank's stages computed nothing.
 
-    All that is not forward or backward: the schedule's bubble, exposed transfers, the optimiser.
+    All that is not forward or backward: the schedule's bubble, exposed transfers, the optimizer.
     """
     if step_s <= 0:
         return None
@@ -131,7 +131,7 @@ class StepShares(Record, frozen=True):
     """Where a rank's step went; fractions of its duration that add up to 1.
 
     Args:
-        compute: forward, backward and the optimiser.
+        compute: forward, backward and the optimizer.
         send: what the link needs for the bytes sent to other nodes; ``None`` if that is unknown.
         bubble: what the schedule leaves idle even on equal stages and endless links.
         wait: the rest: for a slower stage, for data, for a link that is not what was measured.
@@ -147,7 +147,7 @@ def step_shares(
     step_s: float,
     compute_s: float,
     *,
-    optimiser_s: float = 0.0,
+    optimizer_s: float = 0.0,
     transfer_s: float | None = None,
     bubble: float = 0.0,
 ) -> StepShares | None:
@@ -164,7 +164,7 @@ def step_shares(
     """
     if step_s <= 0:
         return None
-    compute = min(1.0, (compute_s + optimiser_s) / step_s)
+    compute = min(1.0, (compute_s + optimizer_s) / step_s)
     left = 1.0 - compute
     send = None if transfer_s is None else min(left, transfer_s / step_s)
     left -= send or 0.0
@@ -173,7 +173,7 @@ def step_shares(
     return StepShares(compute=compute, send=send, bubble=idle, wait=max(0.0, left - idle))
 
 
-def link_utilisation(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
+def link_utilization(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
     """Share of a link in use in *one* direction; links are full duplex, directions never add up.
 
     ``None`` if the capacity is unknown.

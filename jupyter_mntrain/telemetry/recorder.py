@@ -125,7 +125,7 @@ class Recorder:
         step_s: float | None = None,
         **fields: Any,
     ) -> None:
-        """Record one optimiser step.
+        """Record one optimizer step.
 
         Takes a whole :class:`RankStep`, or its fields by name. Steps count from 1; ``step_s`` is
         the time since the last call if not given. ``loss`` may be anything ``float`` takes.

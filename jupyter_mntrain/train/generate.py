@@ -28,7 +28,7 @@ from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.model.decoder import StageModule, materialise
+from jupyter_mntrain.train.model.decoder import StageModule, materialize
 from jupyter_mntrain.train.world import Report, World, agree, join_world
 
 TIMEOUT_S = 600.0
@@ -92,7 +92,7 @@ def load_newest(
     if stage is None:
         return found.manifest.step, None
     weights = {name: loaded[f"model/{name}"] for name in names}
-    return found.manifest.step, materialise(stage, weights, world.device).causal.eval()
+    return found.manifest.step, materialize(stage, weights, world.device).causal.eval()
 
 
 def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:

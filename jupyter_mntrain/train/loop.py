@@ -23,7 +23,7 @@ from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
@@ -106,7 +106,7 @@ class Trainer:
             ends_of(ready.config.eos_token_id, ready.tokens),
         )
         self.samples: dict[int, tuple[str, ...]] = {}
-        self.optimiser = Optimiser(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
+        self.optimizer = Optimizer(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
         # Where the model goes at the end: nothing of that should go wrong only then.
         self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=_say)
@@ -122,7 +122,7 @@ class Trainer:
             model=self.pipeline,
             say=_say,
         )
-        self.first_step = self.checkpoints.resume(self.optimiser)
+        self.first_step = self.checkpoints.resume(self.optimizer)
         if self.checkpoints.directory is not None and world.local_rank == 0:
             described = self.checkpoints.directory / DESCRIPTION
             describe(recipe, ready.config, ready.tokens, described)
@@ -153,7 +153,7 @@ class Trainer:
                 reports.evaluated(self.first_step, loss)
         last = time.perf_counter()
         for step in range(self.first_step, self.recipe.train.steps):
-            learning_rate = self.optimiser.learning_rate
+            learning_rate = self.optimizer.learning_rate
             sample = self.step(step)
 
             now = time.perf_counter()
@@ -174,7 +174,7 @@ class Trainer:
             if len(times) == STEADY_AFTER:
                 self._send_ahead(sample["compute_s"])
                 last = time.perf_counter()
-            if self.checkpoints.after(step + 1, self.optimiser):
+            if self.checkpoints.after(step + 1, self.optimizer):
                 break
         self.checkpoints.close()
         steps_done = self.first_step + len(times)
@@ -191,7 +191,7 @@ class Trainer:
         )
 
     def step(self, step: int) -> dict[str, Any]:
-        """One optimiser step, counted from 0; returns what there is to record of it."""
+        """One optimizer step, counted from 0; returns what there is to record of it."""
         self.meter.reset()
         mark, seconds = self.stopwatch.mark, self.stopwatch.seconds
         batch = self.batches.batch(step)
@@ -200,11 +200,11 @@ class Trainer:
         loss = self.pipeline.forward_backward(batch)
         self.pipeline.share_gradients()
         passed = mark()
-        square = self.optimiser.gradient_square()
+        square = self.optimizer.gradient_square()
         squared = mark()
-        loss, norm, votes = self.optimiser.total(loss, square, self.checkpoints.votes())
+        loss, norm, votes = self.optimizer.total(loss, square, self.checkpoints.votes())
         agreed = mark()
-        self.optimiser.update(norm)
+        self.optimizer.update(norm)
         end = mark()
 
         self.stopwatch.wait(end)
@@ -216,7 +216,7 @@ class Trainer:
             "grad_norm": norm.item(),
             "compute_s": compute_s,
             "wait_s": max(0.0, seconds(begin, passed) - compute_s) + seconds(squared, agreed),
-            "optimiser_s": seconds(passed, squared) + seconds(agreed, end),
+            "optimizer_s": seconds(passed, squared) + seconds(agreed, end),
             "flops": self.flops_per_token * batch.tokens / self.recipe.data_parallel.width,
             "sent_bytes": dict(self.meter.sent_bytes),
             "received_bytes": dict(self.meter.received_bytes),
@@ -287,7 +287,7 @@ class Trainer:
             schedule=self.recipe.pipeline.schedule,
             microbatches=self.recipe.pipeline.microbatches,
             saves=self.checkpoints.is_on,
-            neighbours=self.pipeline.neighbours(),
+            neighbors=self.pipeline.neighbors(),
         )
 
     def _say_memory(self, config: Any) -> None:

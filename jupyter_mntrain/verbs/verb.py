@@ -23,7 +23,7 @@ class Outcome:
     Args:
         renderable: for people.
         data: the same for programs, JSON-able; what ``--json`` prints.
-        exit_code: of the command line: 0 done, 1 the job failed or was cancelled, 130 detached
+        exit_code: of the command line: 0 done, 1 the job failed or was canceled, 130 detached
             by Ctrl-C; errors carry their own.
         job: the job it was about, where there is one.
         picture: a PNG to show.

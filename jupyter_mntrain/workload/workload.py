@@ -171,7 +171,7 @@ def read_text(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = closest(path.name, _neighbours(path))
+        near = closest(path.name, _neighbors(path))
         fix = f"did you mean {' or '.join(near)}" if near else "check the path"
         raise SpecError(f"{path}: no such recipe or script", fix=fix) from None
     except IsADirectoryError:
@@ -182,7 +182,7 @@ def read_text(path: Path) -> str:
         raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
 
 
-def _neighbours(path: Path) -> list[str]:
+def _neighbors(path: Path) -> list[str]:
     try:
         return [
             one.name for one in path.expanduser().parent.iterdir() if one.suffix in {".py", ".toml"}

@@ -23,7 +23,7 @@ const PATHS: Record<string, string> = {
   starting: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11zM8 5v3h2.5',
   pending: 'M8 2.5a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11zM8 5v3l2 1.5',
   stopping: 'M4.5 4.5h7v7h-7z',
-  cancelled: 'M4.5 4.5h7v7h-7z',
+  canceled: 'M4.5 4.5h7v7h-7z',
   succeeded: 'M3 8.5 6.5 12 13 4.5',
   failed: 'M4 4l8 8M12 4l-8 8',
   unknown: 'M6 6a2 2 0 1 1 2.5 2c-.5.2-.5.7-.5 1.5M8 11.5v.5',
@@ -41,7 +41,7 @@ const PATHS: Record<string, string> = {
   tab: 'M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5'
 };
 
-const FILLED = new Set(['up', 'running', 'stopping', 'cancelled', 'resume']);
+const FILLED = new Set(['up', 'running', 'stopping', 'canceled', 'resume']);
 
 const TONES: Record<string, string> = {
   up: 'ok',
@@ -52,7 +52,7 @@ const TONES: Record<string, string> = {
   differs: 'warn',
   lost: 'bad',
   failed: 'bad',
-  cancelled: 'off',
+  canceled: 'off',
   stopping: 'off',
   unknown: 'off',
   pending: 'off',

@@ -237,7 +237,7 @@ export interface Gpu {
   name: string;
   memory_total_bytes: number;
   memory_used_bytes: number;
-  utilisation?: number | null;
+  utilization?: number | null;
   power_w?: number | null;
   temperature_c?: number | null;
   processes?: GpuProcess[];
@@ -333,7 +333,7 @@ export interface Divergence {
 export interface JobEntry {
   job_id: string;
   name: string;
-  state: "cancelled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   entry: string[];
   attempt: number;
   submitted_s: number;
@@ -374,7 +374,7 @@ export interface Placement {
 export interface PartStatus {
   node_id: string;
   node: string;
-  state: "cancelled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   ranks?: RankStatus[];
   exit_code?: number | null;
   cause?: Cause | null;
@@ -397,7 +397,7 @@ export interface PartStatus {
  */
 export interface RankStatus {
   rank: number;
-  state: "cancelled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   pid?: number | null;
   step?: number | null;
   exit_code?: number | null;
@@ -505,7 +505,7 @@ export interface LinkTrouble {
 export interface RankNumbers {
   rank: number;
   node: string;
-  state: "cancelled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   step?: number | null;
   activity?: string | null;
   progress?: number | null;
@@ -514,7 +514,7 @@ export interface RankNumbers {
  * Where a job stands, over its last few steps; ``None`` = not known.
  *
  *     Args:
- *         step: optimiser steps that every rank has finished.
+ *         step: optimizer steps that every rank has finished.
  *         step_s: seconds a step takes now.
  *         remaining_s: at this pace; ``None`` when the number of steps is not known.
  *         mfu: of the job, 0..1.
@@ -669,10 +669,10 @@ export interface JobSeries {
   texts?: WrittenText[];
 }
 /**
- * One rank, a row per optimiser step (or per few, where they were thinned).
+ * One rank, a row per optimizer step (or per few, where they were thinned).
  *
  *     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
- *     the optimiser; ``send`` is what the link needs at its measured capacity for the bytes this
+ *     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
  *     rank sent to other nodes; ``bubble`` is the schedule's own idle share; ``wait`` is the rest.
  *
  * This interface was referenced by `Everything`'s JSON-Schema

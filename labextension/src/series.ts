@@ -10,7 +10,7 @@ import type {
 } from './schema';
 import type { ISeriesSink } from './tokens';
 
-/** Rows per table. When it is full, neighbours are joined: all rows then stand for more steps. */
+/** Rows per table. When it is full, neighbors are joined: all rows then stand for more steps. */
 export const MOST_ROWS = 1200;
 
 /** Of what the model wrote: the newest. */

@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as formats from './formats';
 import type { JobEntry } from './schema';
 
-export const OVER = new Set(['succeeded', 'failed', 'cancelled']);
+export const OVER = new Set(['succeeded', 'failed', 'canceled']);
 
 export function stateWord(state: string, trans: TranslationBundle): string {
   const words: Record<string, string> = {
@@ -19,7 +19,7 @@ export function stateWord(state: string, trans: TranslationBundle): string {
     stopping: trans.__('stopping'),
     succeeded: trans.__('succeeded'),
     failed: trans.__('failed'),
-    cancelled: trans.__('cancelled'),
+    canceled: trans.__('canceled'),
     unknown: trans.__('unknown')
   };
   return words[state] ?? state;

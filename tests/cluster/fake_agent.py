@@ -417,7 +417,7 @@ class _Journal(_Handler):
 
     def _is_over(self, job_id: JobId) -> bool:
         record = self.agent.jobs.get(job_id)
-        over: tuple[JobState, ...] = ("succeeded", "failed", "cancelled")
+        over: tuple[JobState, ...] = ("succeeded", "failed", "canceled")
         return record is None or record.part.state in over
 
 

@@ -350,11 +350,11 @@ def test_logs_are_merged_by_node_and_chosen_by_rank(
 @pytest.mark.parametrize(("end", "grace_s"), [("stop", 2.0), ("kill", 0.0)])
 def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) -> None:
     view = getattr(job, end)()
-    assert view.state == "cancelled"
+    assert view.state == "canceled"
     assert {part.stop_reason for part in view.parts} == {
         f"{'stopped' if end == 'stop' else 'killed'} by user"
     }
-    assert job.state == "cancelled"
+    assert job.state == "canceled"
 
 
 def test_a_refused_launch_leaves_nothing_and_no_job(cluster: Cluster, two: list[FakeAgent]) -> None:

@@ -129,7 +129,7 @@ def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
     assert sent.basis == "ranks"
     assert sent.capacity
     assert sent.capacity.source == "measured"
-    assert sent.utilisation
+    assert sent.utilization
     assert 4000 / 0.05 > (sent.bytes_per_s or 0) > 100
     assert by_link["node2", "sent"].bytes_per_s == 0.0
 
@@ -153,7 +153,7 @@ def test_ending_a_job_leaves_no_process_and_no_lease(cluster: Cluster, end: str)
     assert len(processes_of(job.id)) >= 4
     getattr(job, end)()
     view = job.wait(30)
-    assert view.state == "cancelled"
+    assert view.state == "canceled"
     assert processes_of(job.id) == []
     assert {part.cause for part in view.parts} == {None}
     wait_for(lambda: leases(cluster) == [0, 0])
@@ -285,4 +285,4 @@ def test_what_ranks_do_before_their_first_step_is_seen_from_afar(
         assert [rank.progress for rank in job.summary().ranks] == [None, None]
     finally:
         job.kill()
-    assert job.wait(JOB_S).state == "cancelled"
+    assert job.wait(JOB_S).state == "canceled"

@@ -81,7 +81,7 @@ def losses(job: Job) -> dict[int, float]:
 
 def ended(job: Job) -> JobView:
     view = job.wait(ENDED_S)
-    assert view.state in ("succeeded", "failed", "cancelled"), view
+    assert view.state in ("succeeded", "failed", "canceled"), view
     return view
 
 
@@ -132,7 +132,7 @@ def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -
     assert saved
     job.save(is_last=True, reason="enough, after saving")
     view = ended(job)
-    assert view.state == "cancelled"
+    assert view.state == "canceled"
     assert view.parts[0].stop_reason == "enough, after saving"
     last = {part.saved_step for part in view.parts}
     assert len(last) == 1, "all ranks ended after the same step"

@@ -52,11 +52,11 @@ def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
     assert found["last_loss"] < found["first_loss"] - 0.5
     assert found["tokens_per_s"] > 0
     assert all(0 < share < 1 for share in found["mfu_per_rank"].values())
-    links = {(one["link"], one["direction"]): one for one in found["link_utilisation"]}
+    links = {(one["link"], one["direction"]): one for one in found["link_utilization"]}
     assert len(links) == 4
     for one in links.values():
         assert one["capacity"]["source"] == "measured"
-        assert 0 < one["utilisation"] < 1
+        assert 0 < one["utilization"] < 1
 
     notebook = nbformat.read(found["notebook"], as_version=4)
     pictures = [

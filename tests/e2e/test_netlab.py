@@ -101,7 +101,7 @@ def test_asymmetric_job_trains_over_the_data_network_only(lab, run, recipe):
         assert management < MANAGEMENT_SHARE * data
 
 
-def test_reported_link_utilisation_agrees_with_the_analytic_bytes(lab, run):
+def test_reported_link_utilization_agrees_with_the_analytic_bytes(lab, run):
     job = run("jobs")[0]["job_id"]
     summary = run("status", job)
     links = {(link["node"], link["direction"]): link for link in summary["links"]}
@@ -112,7 +112,7 @@ def test_reported_link_utilisation_agrees_with_the_analytic_bytes(lab, run):
         assert link["basis"] == "interface"
         assert link["interface"] == DATA
         analytic = sum(sum(step[field].values()) for step in steps[1:]) / seconds / 125e6
-        assert link["utilisation"] == pytest.approx(analytic, rel=0.10)
+        assert link["utilization"] == pytest.approx(analytic, rel=0.10)
 
 
 def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):
@@ -128,7 +128,7 @@ def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):
         "job_id"
     ]
     until(lambda: (run("status", job)["steps"] or 0) >= 2, f"{job} to make steps", JOB_S)
-    assert run("stop", job)["state"] == "cancelled"
+    assert run("stop", job)["state"] == "canceled"
     for host in lab.hosts:
         until(lambda h=host: h.pids() <= before[h.name], f"nothing to be left on {host.name}")
     assert decoy.poll() is None

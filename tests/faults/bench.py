@@ -24,7 +24,7 @@ STARTED_S = 120.0
 """For torch to be imported by two ranks and two torchruns on two busy cores."""
 
 SCRIPT = Path(__file__).with_name("training.py")
-OVER = ("succeeded", "failed", "cancelled")
+OVER = ("succeeded", "failed", "canceled")
 
 
 class Bench:

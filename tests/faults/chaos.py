@@ -144,7 +144,7 @@ class Run:
     def allowed(self) -> set[JobState]:
         if self.is_stopped:
             # It may have been over by then.
-            return {"cancelled", "failed", "succeeded"}
+            return {"canceled", "failed", "succeeded"}
         if self.harm == 0:
             return {"succeeded"}
         return {"succeeded"} if self.harm <= self.restarts else {"succeeded", "failed"}

@@ -323,7 +323,7 @@ def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
         until(lambda: bench.node(host).get("liveness") == "up", "it to be back")
         until(lambda: bench.latest["parts"].get(host.name) == "running", "its part to be known")
         bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "cancelled", "the end")
+        until(lambda: bench.latest["state"] == "canceled", "the end")
         bench.nothing_is_left()
 
 
@@ -383,7 +383,7 @@ def test_a_torchrun_that_is_frozen_harms_nothing_and_can_be_stopped(bench: Bench
         before = bench.steps(bench.first)
         until(lambda: bench.steps(bench.first) > before, "the job to go on")
         bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "cancelled", "the end")
+        until(lambda: bench.latest["state"] == "canceled", "the end")
         bench.nothing_is_left()
 
 
@@ -409,7 +409,7 @@ def test_whatever_a_rank_does_a_stop_ends_it(bench: Bench, what: str, code: str)
         before = bench.steps(bench.second)
         until(lambda: bench.steps(bench.second) > before, "the next step")
         bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "cancelled", "the end", 15)
+        until(lambda: bench.latest["state"] == "canceled", "the end", 15)
         bench.nothing_is_left()
         assert not sleepers()
 

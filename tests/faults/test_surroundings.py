@@ -241,7 +241,7 @@ def test_a_clock_that_jumps_changes_nothing(bench: Bench, tmp_path: Path, jump_s
         assert abs(seen["cause_time_s"] - since_s) < 30
         until(lambda: bench.latest["attempt"] == 2, "the next attempt", PATIENCE_S)
         bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "cancelled", "the end", PATIENCE_S)
+        until(lambda: bench.latest["state"] == "canceled", "the end", PATIENCE_S)
         bench.nothing_is_left()
     said = "nothing: steps, heartbeats, restart and the order of causes are unaffected"
     measured.append(
@@ -266,7 +266,7 @@ def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> 
             bench.launch_and_step()
             took_s = time.time() - since_s
             bench.run("stop", bench.job)
-            until(lambda: bench.latest["state"] == "cancelled", "the end", PATIENCE_S)
+            until(lambda: bench.latest["state"] == "canceled", "the end", PATIENCE_S)
             bench.nothing_is_left()
     finally:
         for path, text in zip(files, before, strict=True):

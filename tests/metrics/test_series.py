@@ -42,18 +42,18 @@ def start(rank: int, **fields: Any) -> RankStart:
         "total_steps": 20,
         "schedule": "1f1b",
         "microbatches": 3,
-        "neighbours": (1 - rank,),
+        "neighbors": (1 - rank,),
     }
     return RankStart(**(basis | fields))
 
 
 def steps(rank: int, count: int, **fields: Any) -> list[Sample]:
-    """Two-second steps: one of computing, a tenth in the optimiser, the rest waiting."""
+    """Two-second steps: one of computing, a tenth in the optimizer, the rest waiting."""
     basis: dict[str, Any] = {
         "step_s": 2.0,
         "tokens": 512,
         "compute_s": 1.0,
-        "optimiser_s": 0.2,
+        "optimizer_s": 0.2,
         "flops": 400.0,
         "sent_bytes": {1 - rank: 1000},
         "received_bytes": {1 - rank: 500},

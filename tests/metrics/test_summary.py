@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.summary import JobSummary, summarise
+from jupyter_mntrain.metrics.summary import JobSummary, summarize
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Cause
 from jupyter_mntrain.model.records.metrics import (
@@ -69,7 +69,7 @@ def pipeline(
 def summary(
     node1: list[Sample] | None = None, node2: list[Sample] | None = None, **fields: Any
 ) -> JobSummary:
-    return summarise(
+    return summarize(
         history(
             view("running", "running", **fields),
             {
@@ -156,7 +156,7 @@ def test_nothing_at_all_is_a_summary_too() -> None:
 
 
 def test_a_finished_job_took_as_long_as_its_longest_part_by_that_nodes_clock() -> None:
-    got = summarise(
+    got = summarize(
         history(view("succeeded", "succeeded", started_s=50.0, ended_s=80.0), {}), now_s=NOW_S
     )
     assert got.elapsed_s == 30.0
@@ -164,7 +164,7 @@ def test_a_finished_job_took_as_long_as_its_longest_part_by_that_nodes_clock() -
 
 def test_the_cause_is_passed_on() -> None:
     cause = Cause(summary="out of memory", time_s=1.0, rank=Rank(0))
-    got = summarise(history(view("failed", "cancelled", cause=cause), {}), now_s=NOW_S)
+    got = summarize(history(view("failed", "canceled", cause=cause), {}), now_s=NOW_S)
     assert (got.cause, got.cause_node, got.state) == (cause, "node1", "failed")
 
 
@@ -188,8 +188,8 @@ def test_a_link_is_averaged_from_the_end_of_the_warm_up_to_the_last_step() -> No
     measured = Capacity(bytes_per_s=1000.0, source="measured")
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
     out, into = (link for link in got.links if link.node == "node1")
-    assert (out.direction, out.bytes_per_s, out.utilisation) == ("sent", 500.0, 0.5)
-    assert (into.direction, into.bytes_per_s, into.utilisation) == ("received", 1000.0, 1.0)
+    assert (out.direction, out.bytes_per_s, out.utilization) == ("sent", 500.0, 0.5)
+    assert (into.direction, into.bytes_per_s, into.utilization) == ("received", 1000.0, 1.0)
     assert (out.basis, out.interface, out.capacity) == ("interface", "eth1", measured)
 
 
@@ -203,14 +203,14 @@ def test_what_a_card_says_of_itself_is_no_denominator() -> None:
     nominal = Capacity(bytes_per_s=1.25e9, source="nominal")
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(nominal)])
     assert got.links[0].capacity == nominal
-    assert got.links[0].utilisation is None
+    assert got.links[0].utilization is None
 
 
 def test_what_the_user_gave_is() -> None:
     got = summary(
         node1=[*pipeline(0, compute_s=0.8), *links()], spec={"link_capacity_bytes_per_s": 2000.0}
     )
-    assert got.links[0].utilisation == 0.25
+    assert got.links[0].utilization == 0.25
     assert got.links[0].capacity == Capacity(bytes_per_s=2000.0, source="given")
 
 
@@ -241,7 +241,7 @@ def test_what_ranks_of_one_node_send_each_other_is_not_on_the_link() -> None:
             for rank in (1, 2)
         ]
     }
-    got = summarise(history(view("running", "running", places=places), samples), now_s=NOW_S)
+    got = summarize(history(view("running", "running", places=places), samples), now_s=NOW_S)
     by_link = {(link.node, link.direction): link.bytes_per_s for link in got.links}
     assert by_link["node2", "sent"] == 20.0
     assert by_link["node1", "sent"] is None
@@ -249,11 +249,11 @@ def test_what_ranks_of_one_node_send_each_other_is_not_on_the_link() -> None:
 
 def test_a_single_node_has_no_link() -> None:
     alone = view("running", places=[place("node1", 0, 0, nproc=2)])
-    assert summarise(history(alone, {}), now_s=NOW_S).links == ()
+    assert summarize(history(alone, {}), now_s=NOW_S).links == ()
 
 
 def test_ranks_of_the_one_and_two_layout_know_their_nodes() -> None:
-    got = summarise(history(view("running", "running", places=ONE_AND_TWO), {}), now_s=NOW_S)
+    got = summarize(history(view("running", "running", places=ONE_AND_TWO), {}), now_s=NOW_S)
     assert [(rank.rank, rank.node) for rank in got.ranks] == [
         (0, "node1"),
         (1, "node2"),

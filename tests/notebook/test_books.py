@@ -112,7 +112,7 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     cells = executed("watch_and_steer")
     assert "is at step" in cells["import time"]
     assert "long" in cells["%mntrain jobs"]
-    assert "cancelled" in cells["%mntrain stop {job.id}"]
+    assert "canceled" in cells["%mntrain stop {job.id}"]
     assert (
         "succeeded" in cells["%mntrain launch long.toml --name again --set train.steps=12 --wait"]
     )

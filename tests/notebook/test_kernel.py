@@ -113,9 +113,9 @@ def test_a_job_is_launched_in_one_kernel_and_ended_in_another(execute, agents):
     assert text(second[3]).strip() == "1"  # the whole history, from its first step on
     assert "no process of it is left" in text(second[4])
     image, words = picture(second[5])
-    assert "cancelled" in words
+    assert "canceled" in words
     assert image.height > 600  # with its charts
-    assert "cancelled" in error(second[5]).evalue
+    assert "canceled" in error(second[5]).evalue
     for agent in agents:
         assert agent.info().leases == ()
 
@@ -154,7 +154,7 @@ def test_an_interrupted_wait_leaves_the_job_running(execute):
     )
     assert "goes on" in text(cells[2])
     assert text(cells[3]).strip() in {"running", "starting"}
-    assert "cancelled" in text(cells[4])
+    assert "canceled" in text(cells[4])
 
 
 def test_bad_input_is_one_line_in_a_real_kernel(execute):

@@ -82,16 +82,16 @@ from jupyter_mntrain import MntrainTracker
 
 accelerator = Accelerator()
 tracker = MntrainTracker(decoder)
-optimiser = torch.optim.SGD(decoder.parameters(), lr=0.1)
-model, optimiser, batches = accelerator.prepare(decoder, optimiser, DataLoader(ids, batch_size=2))
+optimizer = torch.optim.SGD(decoder.parameters(), lr=0.1)
+model, optimizer, batches = accelerator.prepare(decoder, optimizer, DataLoader(ids, batch_size=2))
 step, is_over = 0, False
 while not is_over:
     for batch in batches:
         step += 1
         loss = model(input_ids=batch, labels=batch).loss
         accelerator.backward(loss)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         tracker.log({"loss": loss, "lr": 0.1}, step=step)
         wish = tracker.wish()
         if wish.save:
@@ -137,7 +137,7 @@ def test_every_rank_shows_its_steps_saves_and_stops_when_asked(launch: Launch, s
     assert saved
     job.save(is_last=True)
     view = job.wait(JOB_S)
-    assert view.state == "cancelled", job.logs()
+    assert view.state == "canceled", job.logs()
 
     job.wait_for_history(30)
     history = job.history()
@@ -181,4 +181,4 @@ def test_a_script_that_knows_nothing_of_us_shows_its_links_and_processes(launch:
     assert all(rank.pid for rank in ranks())
     assert job.history().ranks == {}
     job.kill()
-    assert job.wait(30).state == "cancelled"
+    assert job.wait(30).state == "canceled"

@@ -25,7 +25,7 @@ from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
 from jupyter_mntrain.train.model.losses import from_logits
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.runtime import most_held
 
 VOCABULARY = 512
@@ -66,14 +66,14 @@ def test_weights_gradients_and_optimizer_are_exact(dtype: str, precision: str, k
         f"optimizer.precision={precision}",
     )
     parameters = module.weights()
-    optimiser = Optimiser(recipe, parameters, parameters)
+    optimizer = Optimizer(recipe, parameters, parameters)
     if not kind.endswith("bit"):  # compiling takes its time, and adds no state
         for one in parameters.values():
             one.grad = torch.ones_like(one)
-        optimiser.update(torch.tensor(1.0))
+        optimizer.update(torch.tensor(1.0))
     estimate = memory_estimate(shape, recipe, [stage])
     assert estimate.weights == estimate.gradients == sum(p.nbytes for p in parameters.values())
-    assert estimate.optimizer == sum(one.nbytes for one in optimiser.state().values())
+    assert estimate.optimizer == sum(one.nbytes for one in optimizer.state().values())
 
 
 def held_bytes(module: StageModule, forward: Any) -> int:

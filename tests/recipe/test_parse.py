@@ -261,16 +261,16 @@ def test_an_even_split_is_even_and_whole(layers: int, world_size: int) -> None:
     assert sorted(held) == list(range(layers))
 
 
-def test_neighbours() -> None:
+def test_neighbors() -> None:
     recipe = parse_recipe('[pipeline]\nschedule = "interleaved-1f1b"')
     ring = lay_out(recipe, 3, 6)
     assert ring.stages_of(1) == (1, 4)
-    assert [ring.neighbours(rank, tied=False) for rank in range(3)] == [(1, 2), (0, 2), (0, 1)]
+    assert [ring.neighbors(rank, tied=False) for rank in range(3)] == [(1, 2), (0, 2), (0, 1)]
     line = lay_out(Recipe(), 3, 6)
-    assert [line.neighbours(rank, tied=False) for rank in range(3)] == [(1,), (0, 2), (1,)]
-    assert [line.neighbours(rank, tied=True) for rank in range(3)] == [(1, 2), (0, 2), (0, 1)]
+    assert [line.neighbors(rank, tied=False) for rank in range(3)] == [(1,), (0, 2), (1,)]
+    assert [line.neighbors(rank, tied=True) for rank in range(3)] == [(1, 2), (0, 2), (0, 1)]
     assert [line.tied_peer(rank) for rank in range(3)] == [2, None, 0]
-    assert lay_out(Recipe(), 1, 6).neighbours(0, tied=True) == ()
+    assert lay_out(Recipe(), 1, 6).neighbors(0, tied=True) == ()
 
 
 def test_presets_cover_all_families() -> None:

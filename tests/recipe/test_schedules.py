@@ -55,7 +55,7 @@ def test_every_microbatch_goes_forward_once_and_then_back_once_in_order(
         assert 0 <= flying <= min(ahead, microbatches)
 
 
-def test_in_a_v_the_first_and_the_last_stage_are_neighbours() -> None:
+def test_in_a_v_the_first_and_the_last_stage_are_neighbors() -> None:
     assert [rank_of_stage(stage, 3) for stage in range(6)] == [0, 1, 2, 0, 1, 2]
     assert [rank_of_stage(stage, 3, is_v=True) for stage in range(6)] == [0, 1, 2, 2, 1, 0]
 

@@ -36,11 +36,11 @@ LAYERS = 32
 TOKENS = 16_384
 """Per replica and step."""
 
-COMPUTE, OPTIMISER = 0.60, 0.04
+COMPUTE, OPTIMIZER = 0.60, 0.04
 """Shares of a step."""
 
 ACTIVATIONS = 40_000_000
-"""Bytes between two neighbouring stages of one replica in one second, in each direction."""
+"""Bytes between two neighboring stages of one replica in one second, in each direction."""
 
 PEAK_FLOPS_PER_S = 165.2e12
 GPU_MEMORY = 24 << 30
@@ -86,7 +86,7 @@ class Story:
                 name="NVIDIA GeForce RTX 4090",
                 memory_total_bytes=GPU_MEMORY,
                 memory_used_bytes=int(GPU_MEMORY * (0.82 + 0.01 * chance.random())),
-                utilisation=round(0.9 + 0.09 * chance.random(), 2),
+                utilization=round(0.9 + 0.09 * chance.random(), 2),
                 power_w=round(360 + 60 * chance.random(), 1),
                 temperature_c=float(58 + chance.randrange(12)),
                 processes=(GpuProcess(pid=self._pid(node * self.replicas + index)),),
@@ -148,7 +148,7 @@ class Story:
             total_steps=TOTAL_STEPS,
             schedule="1f1b",
             microbatches=MICROBATCHES,
-            neighbours=tuple(self._neighbours(rank)),
+            neighbors=tuple(self._neighbors(rank)),
         )
 
     def step(self, rank: int, step: int) -> RankStep:
@@ -157,9 +157,9 @@ class Story:
         compute_s = self.step_s * COMPUTE * (1 + 0.01 * chance.uniform(-1, 1))
         if rank == SLOW_RANK:
             compute_s *= SLOWDOWN
-        sizes = {peer: int(ACTIVATIONS * self.step_s) for peer in self._neighbours(rank)}
+        sizes = {peer: int(ACTIVATIONS * self.step_s) for peer in self._neighbors(rank)}
         step_s = self.step_s * (1 + 0.004 * chance.uniform(-1, 1))
-        optimiser_s = self.step_s * OPTIMISER
+        optimizer_s = self.step_s * OPTIMIZER
         return RankStep(
             time_s=self.time_s(step),
             rank=Rank(rank),
@@ -168,8 +168,8 @@ class Story:
             tokens=TOKENS,
             loss=self._loss(step, chance) if is_last else None,
             compute_s=compute_s,
-            wait_s=max(0.0, step_s - compute_s - optimiser_s),
-            optimiser_s=optimiser_s,
+            wait_s=max(0.0, step_s - compute_s - optimizer_s),
+            optimizer_s=optimizer_s,
             flops=6.0 * PARAMETERS / self.nodes * TOKENS,
             sent_bytes=sizes,
             received_bytes=sizes,
@@ -189,9 +189,9 @@ class Story:
 
     def rate(self, node: int, second: int) -> float:
         """Bytes per second on the node's interface, the same in each direction."""
-        neighbours = sum(len(self._neighbours(node * self.replicas + r)) for r in self._each())
+        neighbors = sum(len(self._neighbors(node * self.replicas + r)) for r in self._each())
         wobble = 1 + 0.02 * self._chance("link", node, second).uniform(-1, 1)
-        return neighbours * ACTIVATIONS * OVERHEAD * wobble
+        return neighbors * ACTIVATIONS * OVERHEAD * wobble
 
     def link(self, node: int, time_s: float) -> LinkSample:
         size = int(self.rate(node, int(time_s)))
@@ -227,7 +227,7 @@ class Story:
     def _each(self) -> range:
         return range(self.replicas)
 
-    def _neighbours(self, rank: int) -> list[int]:
+    def _neighbors(self, rank: int) -> list[int]:
         both = (rank - self.replicas, rank + self.replicas)
         return [peer for peer in both if 0 <= peer < self.ranks]
 

@@ -70,7 +70,7 @@ def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "run
             world_size=2,
             pid=1,
             host=agent.name,
-            neighbours=(1 - number,),
+            neighbors=(1 - number,),
         ),
     )
     agent.say(JobChanged(record=agent.jobs[job_id]))

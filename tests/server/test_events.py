@@ -192,7 +192,7 @@ async def test_a_changed_job_is_told_and_holds_no_secrets(served: Served, page: 
     assert FILE not in str(told)
     served.server.ask("POST", f"/jobs/{job_id}/stop")
     while (message := await one.next("job"))["job"]["job_id"] != job_id or (
-        message["job"]["state"] != "cancelled"
+        message["job"]["state"] != "canceled"
     ):
         pass
 

@@ -57,6 +57,6 @@ async def test_a_job_from_launch_to_stop(
     log = server.get(f"/jobs/{job_id}/logs?rank=1&search=did step 5")
     assert {line["rank"] for line in log["lines"]} == {1}
     assert server.ask("POST", f"/jobs/{job_id}/stop", {"grace_s": 1.0}).status_code == 202
-    while (message := await page.next("job"))["job"]["state"] != "cancelled":
+    while (message := await page.next("job"))["job"]["state"] != "canceled":
         assert message["job"]["state"] in {"running", "stopping"}
     await page.close()

@@ -144,7 +144,7 @@ def test_a_job_is_ended(served: Served, how: str) -> None:
     answer = served.server.ask("POST", f"/jobs/{job_id}/{how}")
     assert answer.status_code == 202, answer.text
     assert SECRET not in answer.text
-    wait_for(lambda: served.server.get(f"/jobs/{job_id}")["state"] == "cancelled")
+    wait_for(lambda: served.server.get(f"/jobs/{job_id}")["state"] == "canceled")
     (reason,) = {agent.jobs[job_id].part.stop_reason for agent in served.agents}
     assert reason == "killed by user" or str(reason).startswith("stopped by Anonymous ")
 

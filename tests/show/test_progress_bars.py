@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
-from jupyter_mntrain.metrics.summary import summarise
+from jupyter_mntrain.metrics.summary import summarize
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.metrics import RankProgress
@@ -34,7 +34,7 @@ def job(*said: RankProgress, state: JobState = "starting") -> tuple[JobHistory, 
     history = sample_job({"wopr": 2, "muthur": 2}, steps=0, state=state, started=False).history
     ranks = {one.rank: RankSeries(None, [], None, one) for one in said}
     history = dataclasses.replace(history, ranks=ranks)
-    return history, summarise(history, now_s=BEGIN_S)
+    return history, summarize(history, now_s=BEGIN_S)
 
 
 def text(renderable: RenderableType) -> str:

@@ -77,13 +77,13 @@ def test_known_bubbles() -> None:
 def test_rates() -> None:
     assert formulas.throughput(100, 4.0) == 25
     assert formulas.throughput(100, 0.0) is None
-    assert formulas.link_utilisation(30.0, 120.0) == 0.25
-    assert formulas.link_utilisation(30.0, None) is None
+    assert formulas.link_utilization(30.0, 120.0) == 0.25
+    assert formulas.link_utilization(30.0, None) is None
 
 
 def test_shares_of_a_step_add_up_and_each_takes_what_is_left() -> None:
     shares = formulas.step_shares(
-        10.0, 6.0, optimiser_s=1.0, transfer_s=0.5, bubble=formulas.ideal_bubble(2, 3)
+        10.0, 6.0, optimizer_s=1.0, transfer_s=0.5, bubble=formulas.ideal_bubble(2, 3)
     )
     assert shares is not None
     assert (shares.compute, shares.send, shares.bubble) == (0.7, 0.05, 0.2)

@@ -66,13 +66,13 @@ def test_three_lines_fill_in_who_and_when(recorder: Recorder, tmp_path: Path) ->
 
 
 def test_whole_records_and_fields_are_the_same(recorder: Recorder, tmp_path: Path) -> None:
-    recorder.start(device="cpu", stages=(0, 2), neighbours=(1,), peak_flops_per_s=1e9)
+    recorder.start(device="cpu", stages=(0, 2), neighbors=(1,), peak_flops_per_s=1e9)
     step = RankStep(time_s=1.0, rank=Rank(3), step=7, step_s=0.5, sent_bytes={1: 10})
     recorder.step(step)
     recorder.step(sent_bytes={1: 10}, compute_s=0.1)
     start, first, second = read(tmp_path, rank=3)
     assert isinstance(start, RankStart)
-    assert (start.stages, start.neighbours, start.peak_flops_per_s) == ((0, 2), (1,), 1e9)
+    assert (start.stages, start.neighbors, start.peak_flops_per_s) == ((0, 2), (1,), 1e9)
     assert first == step
     assert isinstance(second, RankStep)
     assert (second.step, second.sent_bytes, second.compute_s) == (8, {1: 10}, 0.1)

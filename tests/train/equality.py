@@ -25,7 +25,7 @@ from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weights import seeded_weights
-from jupyter_mntrain.train.optimizer.optimizer import Optimiser, learning_rate_ratio
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world
@@ -120,11 +120,11 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
     groups = form_groups(world, grid, 60.0)
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
     pipeline.measure()
-    optimiser = Optimiser(recipe, pipeline.parameters(), pipeline.counted_once())
+    optimizer = Optimizer(recipe, pipeline.parameters(), pipeline.counted_once())
     reference = OneProcess(recipe, config)
     batches = _batches(recipe)
 
-    loss, norm = _backward(pipeline, optimiser, batches[0])
+    loss, norm = _backward(pipeline, optimizer, batches[0])
     expected = reference.forward_backward(batches[0])
     theirs = reference.gradients()
 
@@ -142,14 +142,14 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
     evaluation_error = _evaluation_error(pipeline, reference, batches[0])
     choice_error = _choice_error(pipeline, reference)
     for step in range(STEPS):
-        optimiser.update(norm)
+        optimizer.update(norm)
         reference.update(step)
         # Between two steps, of a number of sequences that no microbatch divides.
         some = next(batches[step].parts(3 + step))
         found = _evaluation_error(pipeline, reference, some)
         evaluation_error = max(evaluation_error, found)
         choice_error = max(choice_error, _choice_error(pipeline, reference))
-        loss, norm = _backward(pipeline, optimiser, batches[step + 1])
+        loss, norm = _backward(pipeline, optimizer, batches[step + 1])
         expected = reference.forward_backward(batches[step + 1])
     final = reference.weights()
     weight_errors = [
@@ -170,10 +170,10 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
     return _gathered(mine, world)
 
 
-def _backward(pipeline: Pipeline, optimiser: Optimiser, batch: Batch) -> tuple[float, torch.Tensor]:
+def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[float, torch.Tensor]:
     loss = pipeline.forward_backward(batch)
     pipeline.share_gradients()
-    loss, norm, _ = optimiser.total(loss, optimiser.gradient_square())
+    loss, norm, _ = optimizer.total(loss, optimizer.gradient_square())
     return loss.item(), norm
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", recipe.train.timeout_s) as world:
         trainer = Trainer(recipe, world, recorder)
-        held = {f"optimizer/{name}": one for name, one in trainer.optimiser.state().items()}
+        held = {f"optimizer/{name}": one for name, one in trainer.optimizer.state().items()}
         held |= {f"model/{name}": one for name, one in trainer.pipeline.parameters().items()}
         save_file(held, Path(os.environ[METRICS_VARIABLE]) / held_by(world.rank))
         trainer.run()

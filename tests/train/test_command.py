@@ -123,18 +123,18 @@ def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
             assert step.tokens == 128
             assert step.compute_s is not None
             assert step.wait_s is not None
-            assert step.optimiser_s is not None
+            assert step.optimizer_s is not None
             assert 0 < step.compute_s < step.step_s
             # Nothing is counted twice: the parts fit into the whole.
-            assert step.compute_s + step.wait_s + step.optimiser_s <= step.step_s
+            assert step.compute_s + step.wait_s + step.optimizer_s <= step.step_s
             assert step.memory_bytes is not None
-            assert set(step.sent_bytes) == set(step.received_bytes) == set(start.neighbours)
+            assert set(step.sent_bytes) == set(step.received_bytes) == set(start.neighbors)
             share = mfu(step.flops, step.step_s, start.peak_flops_per_s)
             assert share is not None
             assert 0 < share < 1
     assert [s.host for s in starts] == ["n1", "n2", "n2"]
     assert [s.layers for s in starts] == [(0, 1), (2,), (3,)]
-    assert [s.neighbours for s in starts] == [(1, 2), (0, 2), (0, 1)]  # 0 and 2 share a tied weight
+    assert [s.neighbors for s in starts] == [(1, 2), (0, 2), (0, 1)]  # 0 and 2 share a tied weight
 
 
 def test_every_log_says_where_it_runs(recipe: Path, text: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
-from jupyter_mntrain.metrics.summary import summarise
+from jupyter_mntrain.metrics.summary import summarize
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -80,12 +80,12 @@ def sample_job(
         submitted_s=BEGIN_S - 9,
     )
     end_s = BEGIN_S + steps * step_s
-    terminal = state in ("failed", "succeeded", "cancelled")
+    terminal = state in ("failed", "succeeded", "canceled")
     parts = tuple(
         PartStatus(
             node_id=p.node_id,
             node=p.node,
-            state=state if not cause or p.node == cause_node else "cancelled",
+            state=state if not cause or p.node == cause_node else "canceled",
             ranks=tuple(
                 RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
                 for r in p.ranks
@@ -126,7 +126,7 @@ def sample_job(
         is_complete=terminal,
     )
     now_s = end_s + 0.4 if steps else BEGIN_S - 5
-    return Sample(history, summarise(history, now_s=now_s), now_s)
+    return Sample(history, summarize(history, now_s=now_s), now_s)
 
 
 def _placements(layout: dict[str, int], *, loopback: bool) -> tuple[Placement, ...]:

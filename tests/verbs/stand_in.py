@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.launch import NodeCommand
-from jupyter_mntrain.metrics.summary import summarise
+from jupyter_mntrain.metrics.summary import summarize
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import NodeId
@@ -128,7 +128,7 @@ class StandInJob:
         return self._sample.history
 
     def summary(self) -> JobSummary:
-        return summarise(self._sample.history, now_s=self._sample.now_s)
+        return summarize(self._sample.history, now_s=self._sample.now_s)
 
     def become(self, state: JobState) -> None:
         history = self._sample.history

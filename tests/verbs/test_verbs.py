@@ -150,7 +150,7 @@ def test_a_notebook_shows_the_launched_job_live_unless_detached(do, recipe):
     assert len(screen.shown) == 1
 
 
-@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("cancelled", 1)])
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("canceled", 1)])
 def test_waiting_is_zero_only_when_every_rank_succeeded(do, cluster, recipe, state, code):
     cluster.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as=state)
     assert do("launch", "r.toml", "--wait", directory=recipe).exit_code == code
@@ -358,19 +358,19 @@ def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster,
 
 def test_stop_and_kill_say_that_nothing_is_left(do, cluster, text, as_json):
     (job,) = cluster._jobs.values()
-    job._ends_as = "cancelled"
+    job._ends_as = "canceled"
     outcome = do("stop", "j-7f3a", "--reason", "enough", "--grace", "1")
     assert job.calls == [("stop", ("enough", 1.0))]
     assert "no process of it is left" in text(outcome.renderable)
     assert as_json(outcome) == {
-        "job_id": job.id, "state": "cancelled", "leftovers": [], "unknown_nodes": [],
+        "job_id": job.id, "state": "canceled", "leftovers": [], "unknown_nodes": [],
     }  # fmt: skip
     assert "already" in text(do("kill", job.id).renderable)
 
 
 def test_what_would_not_die_is_named_and_is_a_failure(do, cluster, text):
     (job,) = cluster._jobs.values()
-    job.become("cancelled")
+    job.become("canceled")
     view = job.view()
     left = Leftover(pid=4711, command="python train.py", status="disk sleep")
     parts = (msgspec.structs.replace(view.parts[0], leftovers=(left,)), *view.parts[1:])

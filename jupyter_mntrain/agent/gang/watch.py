@@ -195,6 +195,6 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
         what = f": {guilty.cause.summary}" if guilty.cause else ""
         return f"{blamed_node(guilty)} failed{what}"
     for part in parts:
-        if part.state == "cancelled":
+        if part.state == "canceled":
             return part.stop_reason or f"{part.node} was stopped"
     return None

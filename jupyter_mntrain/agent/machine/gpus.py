@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 
 
 class GpuReader:
-    """Reads every GPU; NVML is initialised once."""
+    """Reads every GPU; NVML is initialized once."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -78,7 +78,7 @@ class GpuReader:
             name=_text(nvml.nvmlDeviceGetName(handle)),
             memory_total_bytes=total,
             memory_used_bytes=used,
-            utilisation=rates,
+            utilization=rates,
             power_w=self._optional(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
             temperature_c=self._optional(
                 lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))

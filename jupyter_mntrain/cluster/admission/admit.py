@@ -46,7 +46,7 @@ async def admit(
         body = msgspec.json.encode(Greeting(nonce=nonce))
         response = await _send(http, address, "POST", body)
         seen = hashlib.sha256(shown_certificate(response)).digest()
-        invite, application = _recognise(_decoded(response, address), invites, seen, nonce)
+        invite, application = _recognize(_decoded(response, address), invites, seen, nonce)
         admission = identity.admit(invite, application)
         nonces = (nonce, application.nonce)
         sealed = seal(admission, invite.token, certificate_hash=seen, nonces=nonces)
@@ -57,7 +57,7 @@ async def admit(
     return application
 
 
-def _recognise(
+def _recognize(
     sealed: Sealed, invites: Sequence[IssuedInvitation], seen: bytes, nonce: bytes
 ) -> tuple[IssuedInvitation, Application]:
     problem = TrustError("nobody is invited", fix="invite: mntrain invite")

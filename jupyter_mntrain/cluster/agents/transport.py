@@ -44,7 +44,7 @@ def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
     """A client for agents: never through a proxy of the environment, as many streams as needed.
 
     No connection is kept for the next request. One that the agent has closed meanwhile would lose
-    that request, and httpcore leaks those it finds closed while it is being cancelled (measured).
+    that request, and httpcore leaks those it finds closed while it is being canceled (measured).
     """
     return httpx.AsyncClient(
         verify=context,
@@ -56,7 +56,7 @@ def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
 
 
 async def _tidy_up(request: httpx.Request) -> None:
-    """Close the socket of a handshake that is cancelled: httpcore leaves it open (measured)."""
+    """Close the socket of a handshake that is canceled: httpcore leaves it open (measured)."""
     begun: list[httpcore.AsyncNetworkStream] = []
 
     async def trace(event: str, info: dict[str, Any]) -> None:

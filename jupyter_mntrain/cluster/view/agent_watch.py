@@ -101,7 +101,7 @@ class AgentWatch:
         )
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until canceled."""
         try:
             while True:
                 await self._read_stream()

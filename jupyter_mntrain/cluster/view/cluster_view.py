@@ -26,7 +26,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
 
 TICK_S = 0.25
-"""Between judgements: a quarter of a beat."""
+"""Between judgments: a quarter of a beat."""
 
 CHECK_DISCOVERY_S = 60.0
 """Between looks whether multicast gets here."""

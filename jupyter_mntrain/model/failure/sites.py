@@ -69,7 +69,7 @@ MEANINGS: dict[Site, Meaning] = {
         "see that shapes, types and groups of the call are the same on every rank",
     ),
     "pipeline": Meaning(
-        "waits for what a neighbouring stage sends",
+        "waits for what a neighboring stage sends",
         "see the rank that is not in its schedule: the others wait for its stage",
         "give every rank the same schedule, with the same number and size of microbatches",
     ),

@@ -61,8 +61,8 @@ def job_state(parts: Iterable[JobState]) -> JobState:
     """The job's state from its parts' states."""
     states = set(parts)
     if states and states <= TERMINAL:
-        return next(s for s in ("failed", "cancelled", "succeeded") if s in states)
-    if states & {"failed", "cancelled", "stopping"}:
+        return next(s for s in ("failed", "canceled", "succeeded") if s in states)
+    if states & {"failed", "canceled", "stopping"}:
         return "stopping"
     open_states = states - TERMINAL
     if open_states == {"unknown"}:

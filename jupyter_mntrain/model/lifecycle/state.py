@@ -1,6 +1,6 @@
 """How one node's part of an attempt changes state. Pure: ``apply(part, event) -> part``.
 
-    pending → starting → running → stopping → succeeded | failed | cancelled
+    pending → starting → running → stopping → succeeded | failed | canceled
 
 Terminal states absorb: a late or repeated event changes nothing.
 """
@@ -167,7 +167,7 @@ def _apply_to_rank(
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
         case RankDown(rank=rank, exit_code=code, error=error):
-            bad: JobState = "cancelled" if part.state == "stopping" else "failed"
+            bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, error=error)
 
@@ -241,16 +241,16 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
     cause = event.cause
     if part.state == "stopping":
         cause = part.cause
-        state: JobState = "cancelled" if cause is None else "failed"
+        state: JobState = "canceled" if cause is None else "failed"
     else:
         has_failed = any(status.state == "failed" for status in part.ranks)
-        ended_well: JobState = "cancelled" if part.stop_reason else "succeeded"
+        ended_well: JobState = "canceled" if part.stop_reason else "succeeded"
         state = ended_well if event.exit_code == 0 and not has_failed else "failed"
     ranks = tuple(
         status
         if status.state in TERMINAL
         # A rank whose own end nobody saw: with its part failed it was cut off, not guilty.
-        else msgspec.structs.replace(status, state="cancelled" if state == "failed" else state)
+        else msgspec.structs.replace(status, state="canceled" if state == "failed" else state)
         for status in part.ranks
     )
     return msgspec.structs.replace(

@@ -13,11 +13,11 @@ from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 SPEC_VERSION = 1
 
 JobState = Literal[
-    "pending", "starting", "running", "stopping", "succeeded", "failed", "cancelled", "unknown"
+    "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
 ]
 """``unknown`` is what a part of a job is when its node does not answer: never terminal."""
 
-TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "cancelled"})
+TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "canceled"})
 
 
 class Participant(UserRecord, frozen=True):
@@ -49,7 +49,7 @@ class JobSpec(UserRecord, frozen=True):
         environment: added to every rank's environment, wins over what we set.
         torchrun_arguments: passed on to torchrun as they are, before the entry.
         port: rendezvous port on the head; ``None`` = a free one.
-        link_capacity_bytes_per_s: the user's own denominator for link utilisation.
+        link_capacity_bytes_per_s: the user's own denominator for link utilization.
         max_restarts: further attempts after one that failed; each goes on from the newest
             checkpoint that is whole.
         on_stall: what becomes of an attempt that does not get on. ``abort`` ends it as failed.

@@ -40,17 +40,17 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     total_steps: int | None = None
     schedule: str | None = None
     microbatches: int | None = None
-    neighbours: tuple[int, ...] = ()
+    neighbors: tuple[int, ...] = ()
     """Ranks this one exchanges activations and gradients with."""
     saves: bool = False
     """Whether it saves a checkpoint when it is asked to."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
-    """One optimiser step of one rank.
+    """One optimizer step of one rank.
 
     ``compute_s`` is time inside forward and backward of this rank's stages; what is left of
-    ``step_s`` is waiting, sending, the optimiser and the bubble. ``sent_bytes`` and
+    ``step_s`` is waiting, sending, the optimizer and the bubble. ``sent_bytes`` and
     ``received_bytes`` are payload per peer rank, counted from the tensors' own sizes.
     """
 
@@ -62,7 +62,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     loss: float | None = None
     compute_s: float | None = None
     wait_s: float | None = None
-    optimiser_s: float | None = None
+    optimizer_s: float | None = None
     flops: float | None = None
     """Model FLOPs this rank did in this step."""
     sent_bytes: dict[int, int] = {}

@@ -60,7 +60,7 @@ class Gpu(Record, frozen=True):
     name: str
     memory_total_bytes: int
     memory_used_bytes: int
-    utilisation: float | None = None
+    utilization: float | None = None
     power_w: float | None = None
     temperature_c: float | None = None
     processes: tuple[GpuProcess, ...] = ()

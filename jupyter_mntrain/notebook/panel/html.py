@@ -10,15 +10,15 @@ from jupyter_mntrain.verbs.panel import Check, FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
-LIVENESS_COLOURS = {"up": "ok", "suspect": "warn", "lost": "bad"}
+LIVENESS_COLORS = {"up": "ok", "suspect": "warn", "lost": "bad"}
 MOST_SLOTS, MOST_RANKS = 48, 8
 """Of a schedule that is still drawn slot by slot."""
 
 UNENCRYPTED = "Training traffic is not encrypted."
 
 
-def icon(symbol: str, colour: str) -> str:
-    return f'<span class="mnt-{colour}" aria-hidden="true">{symbol}</span> '
+def icon(symbol: str, color: str) -> str:
+    return f'<span class="mnt-{color}" aria-hidden="true">{symbol}</span> '
 
 
 def second(words: str) -> str:
@@ -27,16 +27,16 @@ def second(words: str) -> str:
 
 
 def state(row: FormRow) -> str:
-    symbol = icon(LIVENESS_ICONS.get(row.liveness, "?"), LIVENESS_COLOURS.get(row.liveness, "off"))
+    symbol = icon(LIVENESS_ICONS.get(row.liveness, "?"), LIVENESS_COLORS.get(row.liveness, "off"))
     word = row.state or "up"
     hardware = f' <span class="mnt-second">{escape(row.hardware)}</span>' if row.hardware else ""
     return f"{symbol}{escape(word)}{hardware}"
 
 
 def check(one: Check) -> str:
-    symbol, colour = CHECK_ICONS[one.level]
+    symbol, color = CHECK_ICONS[one.level]
     text = escape(one.text)
-    return icon(symbol, colour) + (
+    return icon(symbol, color) + (
         f'<span class="mnt-off">{text}</span>' if one.level == "passed" else text
     )
 

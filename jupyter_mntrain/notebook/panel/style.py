@@ -1,4 +1,4 @@
-"""How the panel looks: the page's own colours and sizes, light and dark."""
+"""How the panel looks: the page's own colors and sizes, light and dark."""
 
 ROOT = "mnt-panel"
 

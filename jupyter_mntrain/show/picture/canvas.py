@@ -49,7 +49,7 @@ class Canvas:
             artist.remove()
 
     def png(self) -> bytes:
-        """256 colours are more than a chart has, and a third of the bytes."""
+        """256 colors are more than a chart has, and a third of the bytes."""
         self._agg.draw()
         image = Image.fromarray(np.asarray(self._agg.buffer_rgba()))
         buffer = io.BytesIO()
@@ -57,7 +57,7 @@ class Canvas:
         return buffer.getvalue()
 
     def write(
-        self, x: float, y: float, text: str, size: float, colour: str, *, bold: bool = False
+        self, x: float, y: float, text: str, size: float, color: str, *, bold: bool = False
     ) -> float:
         """Text with its middle at height ``y``; returns where it ends."""
         self.figure.text(
@@ -65,7 +65,7 @@ class Canvas:
             1 - y / self.height,
             text,
             fontproperties=self._font(size, bold=bold),
-            color=colour,
+            color=color,
             va="center_baseline",
             ha="left",
             parse_math=False,
@@ -174,7 +174,7 @@ def _characters(*, bold: bool) -> frozenset[int]:
 def line_settings(stroke: Stroke) -> dict[str, Any]:
     width = stroke.width
     settings: dict[str, Any] = {
-        "color": stroke.colour,
+        "color": stroke.color,
         "linewidth": width,
         "solid_capstyle": "butt",
         "dash_capstyle": "butt",

@@ -101,7 +101,7 @@ def _facts(history: JobHistory, summary: JobSummary, now_s: float) -> Iterator[s
     if silent:
         yield f"{', '.join(silent)} does not answer"
     reasons = sorted({part.stop_reason for part in view.parts if part.stop_reason})
-    if reasons and view.state in ("stopping", "cancelled"):
+    if reasons and view.state in ("stopping", "canceled"):
         yield "; ".join(reasons)
 
 
@@ -117,7 +117,7 @@ def _day_time(time_s: float) -> str:
 
 
 def _numbers(history: JobHistory, summary: JobSummary) -> tuple[tuple[str, str], ...]:
-    shares = [link.utilisation for link in summary.links if link.utilisation is not None]
+    shares = [link.utilization for link in summary.links if link.utilization is not None]
     rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
     busiest = formats.percent(max(shares)) if shares else formats.bit_rate(max(rates, default=None))
     evaluation = (("evaluation", formats.loss(summary.evaluation_loss)),)

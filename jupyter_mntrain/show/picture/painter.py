@@ -144,8 +144,8 @@ class Painter:
         if header.cause:
             y = self._paint_cause(header)
         y += 20
-        colour = theme.bad if header.state == "failed" else theme.fill
-        x = self._canvas.write(EDGE_PX, y, header.icon, LARGE, colour, bold=True) + 6
+        color = theme.bad if header.state == "failed" else theme.fill
+        x = self._canvas.write(EDGE_PX, y, header.icon, LARGE, color, bold=True) + 6
         x = self._canvas.write(x, y, header.state, LARGE, theme.text) + 10
         x = self._canvas.write(x, y, header.name, TITLE, theme.text, bold=True) + 10
         self._canvas.write(x, y, header.identity, SMALL, theme.secondary)
@@ -237,7 +237,7 @@ class Painter:
             line.set_markersize(3)
         axes.add_line(line)
         if curve.fill:
-            axes.fill_between(days, 0.0, curve.y, color=curve.stroke.colour, alpha=0.3, lw=0)
+            axes.fill_between(days, 0.0, curve.y, color=curve.stroke.color, alpha=0.3, lw=0)
 
     def _dress(self, axes: Axes, chart: Chart, span: tuple[float, float], *, is_last: bool) -> None:
         theme = self._theme
@@ -281,7 +281,7 @@ class Painter:
         ]
         plain = Stroke(theme.axis, width=1.2)
         labels += [(height_of(level.y), level.name, "", plain) for level in chart.levels]
-        # A label may stand a little outside of its chart, but not in the neighbour's.
+        # A label may stand a little outside of its chart, but not in the neighbor's.
         places = spread(
             [label[0] for label in labels], gap=LABEL_GAP_PX, low=top_px - 4, high=bottom_px + 4
         )

@@ -48,7 +48,7 @@ def throughput_chart(columns: Columns, history: JobHistory, theme: Theme) -> Cha
 
 
 def mfu_chart(columns: Columns, history: JobHistory, theme: Theme) -> Chart:
-    """Model FLOPs utilisation of each rank over its own device's peak."""
+    """Model FLOPs utilization of each rank over its own device's peak."""
     curves, bands = _rank_lines(
         columns, {r: floats(c.mfu) for r, c in columns.ranks.items()}, formats.percent, theme
     )

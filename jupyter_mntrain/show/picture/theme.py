@@ -1,8 +1,8 @@
-"""Colours, strokes and sizes of the picture.
+"""Colors, strokes and sizes of the picture.
 
-A saved picture cannot know the page it is shown on: ``auto`` is transparent, and every colour in
+A saved picture cannot know the page it is shown on: ``auto`` is transparent, and every color in
 it has at least 3:1 against white and against JupyterLab's dark ``#111111``; text has 4.2:1 on
-both, the most that one grey can. Colour is never alone: every rank has a dash and a label, too.
+both, the most that one gray can. Color is never alone: every rank has a dash and a label, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANY_RANKS: Final = 9
 class Stroke:
     """How a line is drawn. ``dash`` is in pixels; empty = solid."""
 
-    colour: str
+    color: str
     dash: tuple[float, ...] = ()
     width: float = 1.4
     marker: str = ""
@@ -57,9 +57,9 @@ class Theme:
     ranks: tuple[str, str, str, str]
 
     def rank(self, number: int) -> Stroke:
-        """Ranks 4 to 7 repeat colour and dash and carry a marker."""
+        """Ranks 4 to 7 repeat color and dash and carry a marker."""
         return Stroke(
-            colour=self.ranks[number % 4],
+            color=self.ranks[number % 4],
             dash=_DASHES[number % 4],
             marker="o" if number % 8 >= 4 else "",
         )

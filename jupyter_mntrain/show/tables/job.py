@@ -171,7 +171,7 @@ def _numbers(summary: JobSummary, step_s: float | None) -> Table:
         right.append("evaluation")
         evaluation.append(formats.loss(summary.evaluation_loss))
     table = plain_table(*right, right=tuple(right))
-    links = [link.utilisation for link in summary.links if link.utilisation is not None]
+    links = [link.utilization for link in summary.links if link.utilization is not None]
     rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
     busiest = percent(max(links)) if links else formats.bit_rate(max(rates, default=None))
     table.add_row(
@@ -262,7 +262,7 @@ def link_table(links: Sequence[LinkSummary]) -> Table:
             f"{link.node} {link.interface}",
             arrow,
             formats.bit_rate(link.bytes_per_s),
-            percent(link.utilisation),
+            percent(link.utilization),
             formats.capacity(link.capacity),
         )
     return table
@@ -271,13 +271,13 @@ def link_table(links: Sequence[LinkSummary]) -> Table:
 def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:
     if any(link.basis == "ranks" for link in links):
         yield Text("Loopback is shared: rates are what the ranks exchanged.", style="dim")
-    if any(link.utilisation is None and link.bytes_per_s is not None for link in links):
+    if any(link.utilization is None and link.bytes_per_s is not None for link in links):
         yield Text(f"No capacity, no percentage: {program} measure", style="dim")
 
 
 def _endings(view: JobView) -> Iterable[Text]:
     reasons = {part.stop_reason for part in view.parts if part.stop_reason}
-    if reasons and view.state in ("stopping", "cancelled"):
+    if reasons and view.state in ("stopping", "canceled"):
         yield Text(f"  {'; '.join(sorted(reasons))}", style="dim")
     for part in view.parts:
         for left in part.leftovers:

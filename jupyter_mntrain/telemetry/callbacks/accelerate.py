@@ -56,7 +56,7 @@ class MntrainTracker(GeneralTracker):
                 break
         tracker.finish()
 
-    :meth:`log` is to be called on all ranks, once per optimiser step. ``loss`` or ``train_loss``,
+    :meth:`log` is to be called on all ranks, once per optimizer step. ``loss`` or ``train_loss``,
     ``learning_rate`` or ``lr``, ``grad_norm``, ``tokens`` and ``eval_loss`` or ``val_loss`` are
     kept. Logged again with the same step, they are of that step. With the model, tokens and FLOPs
     are counted in its forward passes. Outside of an mntrain job it does nothing.

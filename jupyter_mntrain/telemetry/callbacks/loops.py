@@ -1,4 +1,4 @@
-"""What the callbacks of all training libraries share: one line per optimiser step of their loop."""
+"""What the callbacks of all training libraries share: one line per optimizer step of their loop."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class LoopRecorder:
             self._running.batch(batch)
 
     def step(self, step: int, **fields: Any) -> None:
-        """After the optimiser's step number ``step``, from 1."""
+        """After the optimizer's step number ``step``, from 1."""
         if self._running is not None:
             self._running.flush()
             self._running.hold(step, fields)

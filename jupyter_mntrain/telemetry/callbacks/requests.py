@@ -36,7 +36,7 @@ class SharedWishes:
         self._group: dist.ProcessGroup | None = None
 
     def ask(self) -> Wish:
-        """After an optimiser step, on all ranks: the same answer on each."""
+        """After an optimizer step, on all ranks: the same answer on each."""
         if self._group is None:
             if not _is_shared():
                 return self._read()

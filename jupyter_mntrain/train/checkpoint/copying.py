@@ -28,7 +28,7 @@ _NOTHING = -1
 _HAVE_IT, _SEND_IT, _NO_ROOM = 0, 1, 2
 
 
-class Neighbours:
+class Neighbors:
     """Who keeps a copy of this rank's shard, and of whose shards this rank keeps one.
 
     Every rank makes one at the same time.

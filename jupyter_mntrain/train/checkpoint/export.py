@@ -306,7 +306,7 @@ def _difference(path: Path, told: ModelFile) -> str | None:
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:
-    """Tokenizer, chat template, generation settings, licence: whatever belongs to the model."""
+    """Tokenizer, chat template, generation settings, license: whatever belongs to the model."""
     for path in source.iterdir():
         is_weights = path.name.endswith(_NOT_COPIED)
         is_ours = path.name in {"config.json", CONTENTS}

@@ -27,7 +27,7 @@ from jupyter_mntrain.train.checkpoint.resuming import (
     name_of_rows,
 )
 from jupyter_mntrain.train.checkpoint.saving import Saver
-from jupyter_mntrain.train.optimizer.optimizer import Optimiser
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.world import Report, World, agree
 
@@ -97,7 +97,7 @@ class Checkpointing:
         """Where this run's checkpoints lie on this node."""
         return None if self._directory is None else self._directory.path
 
-    def resume(self, optimiser: Optimiser) -> int:
+    def resume(self, optimizer: Optimizer) -> int:
         """Take over the newest checkpoint; the number of steps that are done.
 
         Raises:
@@ -110,7 +110,7 @@ class Checkpointing:
         step = 0 if found is None else found.manifest.step
         if found is not None:
             self._refuse_other(found)
-            self._restore(found, optimiser)
+            self._restore(found, optimizer)
             if self._world.is_head:
                 self._say(f"checkpoint: going on after step {step}")
         if self._world.local_rank == 0:
@@ -131,7 +131,7 @@ class Checkpointing:
         self._still_writing, save, stop = sums
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
 
-    def after(self, step: int, optimiser: Optimiser) -> bool:
+    def after(self, step: int, optimizer: Optimizer) -> bool:
         """Between two steps; ``True`` if this was the last because somebody asked for it."""
         if self._saver is None:
             return self._is_stop_wanted
@@ -141,9 +141,9 @@ class Checkpointing:
         if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
             self._finish(self._saver)  # the one under way first: there is one at a time
             self._wishes.saved()
-            self._begin(self._saver, step, optimiser)
+            self._begin(self._saver, step, optimizer)
         elif self._is_due(step) and not self._saver.is_pending:
-            self._begin(self._saver, step, optimiser)
+            self._begin(self._saver, step, optimizer)
         return self._is_stop_wanted
 
     def close(self) -> None:
@@ -155,19 +155,19 @@ class Checkpointing:
         every = self._section.interval_steps
         return every > 0 and step % every == 0
 
-    def _begin(self, saver: Saver, step: int, optimiser: Optimiser) -> None:
-        state = self._state(optimiser)
+    def _begin(self, saver: Saver, step: int, optimizer: Optimizer) -> None:
+        state = self._state(optimizer)
         # Replicas hold the same: each writes a share of it.
         mine = sorted(state)[self._grid.replica_of(self._world.rank) :: self._grid.replicas]
         state = {name: state[name] for name in mine} | _random_state(self._world)
         self._recorder.progress("saving a checkpoint", 0, 1)
         saver.begin(step, state)
 
-    def _state(self, optimiser: Optimiser) -> dict[str, torch.Tensor]:
+    def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:
         """What this rank holds, by the names in a checkpoint. They are not copies."""
         parameters, rows = self._model.parameters(), self._model.rows()
         state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
-        state |= {f"optimizer/{name}": one for name, one in optimiser.state().items()}
+        state |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
         if not rows:
             return state
         found = {}
@@ -207,9 +207,9 @@ class Checkpointing:
                     fix="set another checkpoint.directory, or go back to the recipe it is of",
                 )
 
-    def _restore(self, found: FoundCheckpoint, optimiser: Optimiser) -> None:
+    def _restore(self, found: FoundCheckpoint, optimizer: Optimizer) -> None:
         assert self._directory is not None  # noqa: S101
-        state = self._state(optimiser)
+        state = self._state(optimizer)
         random = _random_state(self._world) if found.manifest.world_size == self._world.size else {}
         loaded = load(
             self._world,
@@ -228,7 +228,7 @@ class Checkpointing:
         with torch.no_grad():
             for name, one in state.items():
                 one.copy_(loaded[name])
-        optimiser.go_on(found.manifest.step)
+        optimizer.go_on(found.manifest.step)
         _set_random_state(self._world, loaded)
 
 

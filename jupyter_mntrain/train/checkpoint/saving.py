@@ -15,7 +15,7 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.train.checkpoint.copying import Neighbours, all_hosts, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.copying import Neighbors, all_hosts, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.world import World
 
@@ -55,7 +55,7 @@ class Saver:
         self._world = world
         self._keep = keep
         self._hosts = all_hosts(world)
-        self._neighbours = Neighbours(world, self._hosts) if copies > 1 else None
+        self._neighbors = Neighbors(world, self._hosts) if copies > 1 else None
         self._attempt = attempt
         self._digests = dict(digests)
         self._say = say
@@ -151,8 +151,8 @@ class Saver:
             size_bytes = path.stat().st_size
         except Exception as trouble:  # noqa: BLE001 - whatever it is, all ranks must hear of it
             error = str(trouble) or type(trouble).__name__
-        if self._neighbours is not None:
-            # Also after an error: the neighbours wait.
+        if self._neighbors is not None:
+            # Also after an error: the neighbors wait.
             folder_of = partial(self._directory.begin, step)
-            error = self._neighbours.exchange(path if error is None else None, folder_of) or error
+            error = self._neighbors.exchange(path if error is None else None, folder_of) or error
         self._written = _Written(host=self._world.host, size_bytes=size_bytes, error=error)

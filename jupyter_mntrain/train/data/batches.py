@@ -100,7 +100,7 @@ class Rows(Protocol):
 
 
 class WrappedRows:
-    """Neighbouring tokens of all documents, one after the other."""
+    """Neighboring tokens of all documents, one after the other."""
 
     def __init__(self, tokens: Tokens, length: int) -> None:
         self._tokens = tokens
@@ -169,7 +169,7 @@ class Batches:
     network.
 
     Args:
-        batch_size: sequences per optimiser step.
+        batch_size: sequences per optimizer step.
     """
 
     def __init__(self, rows: Rows, *, batch_size: int, seed: int) -> None:
@@ -180,7 +180,7 @@ class Batches:
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
     def batch(self, step: int) -> Batch:
-        """That of one optimiser step, counted from 0."""
+        """That of one optimizer step, counted from 0."""
         first = step * self._batch_size
         places = [self._place(first + offset) for offset in range(self._batch_size)]
         return _stacked([self._rows.row(place) for place in places])

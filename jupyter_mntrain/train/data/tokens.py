@@ -158,7 +158,7 @@ def _encoded(
     folder = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}"
     with _locked(folder, progress):
         if not folder.exists():
-            found = corpus.documents(progress=progress, what="tokenising the text")
+            found = corpus.documents(progress=progress, what="tokenizing the text")
             written = (_written(one, writer) for one in found)
             _replace(folder, lambda to: _Encoder(fast, end, to).run(written))
     ids = np.memmap(folder / IDS, dtype=np.int32, mode="r")
@@ -225,7 +225,7 @@ def _locked(path: Path, progress: ProgressWriter) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        tally = Tally(progress, "waiting for another process that tokenises")
+        tally = Tally(progress, "waiting for another process that tokenizes")
         lock.acquire()
         tally.end()
     try:

@@ -142,7 +142,7 @@ def published_config(config: Any, dtype: torch.dtype) -> Any:
 def meta_stage(
     config: Any, layers: range, *, first: bool, last: bool, dtype: torch.dtype, attention: str
 ) -> StageModule:
-    """A stage without storage; :func:`materialise` gives it weights."""
+    """A stage without storage; :func:`materialize` gives it weights."""
     with torch.device("meta"):
         causal = AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation=attention
@@ -158,7 +158,7 @@ def meta_stage(
     return StageModule(causal, layers, first=first, last=last)
 
 
-def materialise(
+def materialize(
     stage: StageModule, weights: Mapping[str, torch.Tensor], device: torch.device
 ) -> StageModule:
     """Put ``weights``, named as in :meth:`StageModule.weights`, into a meta stage."""
@@ -171,5 +171,5 @@ def materialise(
     causal.model.rotary_emb = rotary(config=causal.config).to(device)
     for name, tensor in [*causal.named_parameters(), *causal.named_buffers()]:
         if tensor.is_meta:
-            raise AssertionError(f"{name} was never materialised: {missing}")
+            raise AssertionError(f"{name} was never materialized: {missing}")
     return stage.train()

@@ -14,7 +14,7 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.activations import keep_less
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
-    materialise,
+    materialize,
     meta_stage,
     model_directory,
 )
@@ -54,7 +54,7 @@ def build_modules(
     tally = Tally(progress, what, size, "B")
     loss = choose_loss(recipe, config.vocab_size, device)
     for stage in stages.values():
-        materialise(stage, _weights(recipe, config, stage.weights(), device, tally), device)
+        materialize(stage, _weights(recipe, config, stage.weights(), device, tally), device)
         stage.leaves_head = loss != "plain"
         keep_less(stage, recipe.memory, device)
     return stages

@@ -33,7 +33,7 @@ def seeded_weights(
 
     Each tensor has a generator of its own, seeded by its name, and is drawn on the CPU: any split
     over any devices starts from the same model. Matrices are normal with ``deviation``, biases
-    zero, norms one, as transformers initialises these families.
+    zero, norms one, as transformers initializes these families.
 
     Args:
         tally: counts the bytes made.

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.memory import quantised_block
+from jupyter_mntrain.recipe.memory import quantized_block
 from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
 
 ADAFACTOR_EPSILON = (1e-15, 1e-3)
@@ -43,7 +43,7 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Over parameters of which the vectors are not decayed.
 
-    Norms and biases are vectors: pulling a norm's weight to zero is no regulariser.
+    Norms and biases are vectors: pulling a norm's weight to zero is no regularizer.
     """
     groups: list[dict[str, Any]] = [
         {"params": members, "weight_decay": decay}
@@ -61,10 +61,10 @@ def make_optimizer(
         return torch.optim.AdamW(groups, **adam, fused=True)
     from torchao.optim import AdamW4bit, AdamW8bit
 
-    quantised: torch.optim.Optimizer = (
+    quantized: torch.optim.Optimizer = (
         AdamW8bit(groups, **adam) if section.kind == "adamw-8bit" else AdamW4bit(groups, **adam)
     )
-    return quantised
+    return quantized
 
 
 def first_state(
@@ -77,7 +77,7 @@ def first_state(
 
     Args:
         target: what is updated.
-        averages: what AdamW keeps its averages in, unless it quantises them.
+        averages: what AdamW keeps its averages in, unless it quantizes them.
     """
     match kind:
         case "adafactor":
@@ -87,7 +87,7 @@ def first_state(
             zeros = (torch.zeros_like(target, dtype=averages) for _ in range(2))
         case _:
             step = torch.zeros(())
-            zeros = (_quantised_zeros(kind, target, is_signed=signed) for signed in (True, False))
+            zeros = (_quantized_zeros(kind, target, is_signed=signed) for signed in (True, False))
     return {"step": step, "exp_avg": next(zeros), "exp_avg_sq": next(zeros)}
 
 
@@ -102,15 +102,15 @@ def _adafactor_state(target: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
-def _quantised_zeros(kind: OptimizerKind, target: torch.Tensor, *, is_signed: bool) -> torch.Tensor:
+def _quantized_zeros(kind: OptimizerKind, target: torch.Tensor, *, is_signed: bool) -> torch.Tensor:
     from torchao.optim.subclass_4bit import OptimState4bit
     from torchao.optim.subclass_8bit import OptimState8bit
 
-    block = quantised_block(kind, target.numel())
+    block = quantized_block(kind, target.numel())
     if block is None:
         return torch.zeros_like(target)
-    quantised = OptimState8bit if kind == "adamw-8bit" else OptimState4bit
-    zeros: torch.Tensor = quantised.zeros(
+    quantized = OptimState8bit if kind == "adamw-8bit" else OptimState4bit
+    zeros: torch.Tensor = quantized.zeros(
         target.shape, is_signed, block, target.device, dtype=target.dtype
     )
     return zeros

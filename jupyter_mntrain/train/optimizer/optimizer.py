@@ -28,7 +28,7 @@ def learning_rate_ratio(step: int, *, steps: int, warmup_steps: int, min_ratio: 
     return min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-class Optimiser:
+class Optimizer:
     """One per rank; the same learning rate everywhere.
 
     Args:

@@ -164,7 +164,7 @@ def round_by_chance(
 
 
 def _plain(value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The tensors that a quantised one is made of, by what to call them after its own name."""
+    """The tensors that a quantized one is made of, by what to call them after its own name."""
     if hasattr(value, "__tensor_flatten__"):
         parts, _ = value.__tensor_flatten__()
         return {f".{part}": getattr(value, part) for part in parts}

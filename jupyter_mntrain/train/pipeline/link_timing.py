@@ -33,7 +33,7 @@ class Links(NamedTuple):
 def measure_links(
     world: World, sample: torch.Tensor, compute_s: float, ahead: int, microbatches: int
 ) -> Links:
-    """Send a microbatch there and back between neighbours on different nodes. Every rank calls it.
+    """Send a microbatch there and back between neighbors on different nodes. Every rank calls it.
 
     Args:
         world: the ranks of a pipeline. Where there are several, all measure at once: as they train.

@@ -116,10 +116,10 @@ class Pipeline:
         # To the host, one by one: a GPU need not have room for all of them.
         return {name: one.cpu() for name, one in gathered if is_first}
 
-    def neighbours(self) -> tuple[int, ...]:
+    def neighbors(self) -> tuple[int, ...]:
         """Ranks of the job that this one exchanges activations or gradients with, ascending."""
         grid, rank = self._groups.grid, self._groups.rank
-        beside = self._layout.neighbours(self._world.rank, tied=self._is_tied)
+        beside = self._layout.neighbors(self._world.rank, tied=self._is_tied)
         ring = {*grid.ring_of(rank)} - {rank}
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
@@ -151,7 +151,7 @@ class Pipeline:
         self._timed_loss = self._meter.timed(self._sum_of_losses) if is_on else self._sum_of_losses
 
     def forward_backward(self, batch: Batch) -> torch.Tensor:
-        """Add the gradients of this pipeline's share of one optimiser step's batch.
+        """Add the gradients of this pipeline's share of one optimizer step's batch.
 
         Args:
             batch: the whole, the same on every rank.
@@ -263,7 +263,7 @@ class Pipeline:
         return make_loss(kind, last.causal.lm_head, self._recipe.memory.chunk_tokens)
 
     def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """This microbatch's part of the mean over all tokens that count in the optimiser step."""
+        """This microbatch's part of the mean over all tokens that count in the optimizer step."""
         return self._timed_loss(output, labels) / self._counted
 
     def _make_schedule(self) -> Any:

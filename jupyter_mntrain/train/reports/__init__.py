@@ -50,7 +50,7 @@ class Reports:
     def step(
         self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
     ) -> None:
-        """One optimiser step, counted from 1, of which the loop has recorded ``sample``."""
+        """One optimizer step, counted from 1, of which the loop has recorded ``sample``."""
         values = {
             "train/loss": sample["loss"],
             "train/learning_rate": learning_rate,

@@ -120,7 +120,7 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
 
 
 def _refuse_neither(text: str, name: str) -> None:
-    """A misspelt section is the recipe's affair; this is for what resembles no recipe at all."""
+    """A misspelled section is the recipe's affair; this is for what resembles no recipe at all."""
     try:
         keys = list(tomllib.loads(text))
     except tomllib.TOMLDecodeError:

@@ -23,15 +23,15 @@ export interface ILine {
   label: string;
   x: Float64Array;
   y: Float64Array;
-  colour: string;
+  color: string;
   dash: number[];
   width: number;
-  /** Filled to zero with the line's own colour. */
+  /** Filled to zero with the line's own color. */
   isFilled?: boolean;
   /** Filled up to this other line: plain, or hatched. */
   fillTo?: string;
   fillKind?: 'band' | 'hatch';
-  /** Points drawn on it: ranks 4 to 7 repeat colours, and evaluations are few. */
+  /** Points drawn on it: ranks 4 to 7 repeat colors, and evaluations are few. */
   isMarked?: boolean;
   /** Drawn, but without a label. */
   isQuiet?: boolean;
@@ -117,7 +117,7 @@ export function slowestRank(store: SeriesStore): number | null {
 
 function stroke(rank: number, theme: ITheme): Partial<ILine> {
   return {
-    colour: theme.ranks[rank % 4],
+    color: theme.ranks[rank % 4],
     dash: DASHES[rank % 4],
     isMarked: rank % 8 >= 4
   };
@@ -161,7 +161,7 @@ function rankLines(
     label: `r${rows.who.rank}`,
     x: rows.table.column('time_s'),
     y: column(rows, name),
-    colour: theme.fill,
+    color: theme.fill,
     ...stroke(rows.who.rank, theme)
   });
   if (ranks.length < MANY_RANKS) {
@@ -173,7 +173,7 @@ function rankLines(
     y: column(rows, name)
   }));
   const { x, low, middle, high } = band(lines);
-  const colour = theme.ranks[0];
+  const color = theme.ranks[0];
   const picked = ranks.find(
     rows => rows.who.rank === pickedRank(store, choice)
   );
@@ -184,7 +184,7 @@ function rankLines(
       label: trans.__('max'),
       x,
       y: high,
-      colour,
+      color,
       width: 1
     },
     {
@@ -193,17 +193,17 @@ function rankLines(
       label: trans.__('min'),
       x,
       y: low,
-      colour,
+      color,
       width: 1,
       fillTo: 'max',
       fillKind: 'band'
     },
-    { ...base, key: 'median', label: trans.__('median'), x, y: middle, colour },
+    { ...base, key: 'median', label: trans.__('median'), x, y: middle, color },
     ...(picked
       ? [
           {
             ...line(picked),
-            colour: theme.ranks[1],
+            color: theme.ranks[1],
             dash: DASHES[1],
             isMarked: false
           }
@@ -258,7 +258,7 @@ function throughputChart(
           label: trans.__('job'),
           x: store.job.column('time_s'),
           y: store.job.column('tokens_per_s'),
-          colour: theme.job,
+          color: theme.job,
           dash: [],
           width: 2
         }
@@ -292,7 +292,7 @@ function lossChart(
       label: trans.__('loss'),
       x: store.job.column('time_s'),
       y,
-      colour: theme.job,
+      color: theme.job,
       dash: [],
       width: 2
     });
@@ -303,7 +303,7 @@ function lossChart(
       label: trans.__('evaluation'),
       x: store.evaluation.column('time_s'),
       y: store.evaluation.column('loss'),
-      colour: theme.fill,
+      color: theme.fill,
       dash: [6, 4],
       width: 1.5,
       isMarked: true
@@ -398,7 +398,7 @@ function linkChart(
         : trans.__('received');
     const common = {
       x: side.rows.table.column('time_s'),
-      colour: theme.fill,
+      color: theme.fill,
       dash: [] as number[],
       width: 1.5
     };
@@ -407,7 +407,7 @@ function linkChart(
       key: `all-${i}`,
       label: trans.__('%1, all', label),
       y: values(side.isSent ? 'sent' : 'received'),
-      colour: theme.other,
+      color: theme.other,
       width: 1,
       isQuiet: true
     };

@@ -51,7 +51,7 @@ export function Plot(props: IPlotProps): JSX.Element {
   const height = chart.height + (showsTime ? 24 : 4);
   // A new plot only where lines come, go or change their looks: else the data is replaced.
   const shape = JSON.stringify([
-    chart.lines.map(line => [line.key, line.colour, line.dash, line.fillTo]),
+    chart.lines.map(line => [line.key, line.color, line.dash, line.fillTo]),
     props.scale,
     showsTime,
     theme,
@@ -91,11 +91,9 @@ export function Plot(props: IPlotProps): JSX.Element {
     }
   }, [props]);
 
-  const labelled = chart.lines.filter(line => !line.isQuiet);
-  const values = labelled.map(line =>
-    valueAt(line, data, pointed, chart.lines)
-  );
-  const words = labelled.map(
+  const labeled = chart.lines.filter(line => !line.isQuiet);
+  const values = labeled.map(line => valueAt(line, data, pointed, chart.lines));
+  const words = labeled.map(
     (line, i) => `${line.label} ${text(chart, values[i])}`
   );
   return (
@@ -115,7 +113,7 @@ export function Plot(props: IPlotProps): JSX.Element {
           <div ref={host} />
           <Labels
             chart={chart}
-            lines={labelled}
+            lines={labeled}
             values={values}
             plot={plot.current}
             left={width - right}
@@ -177,12 +175,12 @@ function Labels(props: {
           />
           <path
             d={`M10 ${placed[i]} L26 ${placed[i]}`}
-            stroke={line.colour}
+            stroke={line.color}
             strokeWidth={line.width}
             strokeDasharray={line.dash.map(part => part / 1.6).join(' ')}
           />
           {line.isMarked && (
-            <circle cx={18} cy={placed[i]} r={2.5} fill={line.colour} />
+            <circle cx={18} cy={placed[i]} r={2.5} fill={line.color} />
           )}
           <text x={30} y={placed[i] + 4}>
             {line.label} <tspan className="b">{text(chart, value)}</tspan>
@@ -326,15 +324,15 @@ function options(
       {},
       ...chart.lines.map((line): uPlot.Series => ({
         label: line.label,
-        stroke: line.colour,
+        stroke: line.color,
         width: line.width,
         dash: line.dash.length ? line.dash : undefined,
         spanGaps: true,
-        fill: line.isFilled ? translucent(line.colour) : undefined,
+        fill: line.isFilled ? translucent(line.color) : undefined,
         fillTo: line.isFilled ? () => 0 : undefined,
         points: line.isMarked
-          ? { show: true, size: 5, fill: line.colour, space: 60 }
-          : { show: line.x.length === 1, size: 5, fill: line.colour }
+          ? { show: true, size: 5, fill: line.color, space: 60 }
+          : { show: line.x.length === 1, size: 5, fill: line.color }
       }))
     ],
     bands: chart.lines
@@ -380,8 +378,8 @@ function options(
   };
 }
 
-function translucent(colour: string): string {
-  return /^#[0-9a-f]{6}$/i.test(colour) ? `${colour}59` : colour;
+function translucent(color: string): string {
+  return /^#[0-9a-f]{6}$/i.test(color) ? `${color}59` : color;
 }
 
 /** The ends of the value axis. */

@@ -1,4 +1,4 @@
-/** The colour roles of the page, read for the canvas. */
+/** The color roles of the page, read for the canvas. */
 
 export interface ITheme {
   ranks: string[];
@@ -32,15 +32,15 @@ export function readTheme(node: Element): ITheme {
   };
 }
 
-/** Diagonal lines: other people's traffic, told apart without colour. */
-export function hatch(colour: string): CanvasPattern | string {
+/** Diagonal lines: other people's traffic, told apart without color. */
+export function hatch(color: string): CanvasPattern | string {
   const tile = document.createElement('canvas');
   tile.width = tile.height = 6;
   const context = tile.getContext('2d');
   if (!context) {
     return 'transparent';
   }
-  context.strokeStyle = colour;
+  context.strokeStyle = color;
   context.lineWidth = 1;
   context.beginPath();
   context.moveTo(0, 6);

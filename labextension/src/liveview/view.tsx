@@ -66,7 +66,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
     measure();
     const sizes = new ResizeObserver(measure);
     sizes.observe(node);
-    // JupyterLab marks the theme on the body, and loads its colours a moment later.
+    // JupyterLab marks the theme on the body, and loads its colors a moment later.
     let later = 0;
     const themes = new MutationObserver(() => {
       window.clearTimeout(later);

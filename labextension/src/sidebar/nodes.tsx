@@ -179,10 +179,10 @@ function GpuRow(props: IContext & { node: NodeEntry; gpu: Gpu }): JSX.Element {
       <div className="mnt-gpu">
         <span>{trans.__('GPU %1', gpu.index)}</span>
         <span className="mnt-value">
-          {formats.percent(gpu.utilisation, 0)}
+          {formats.percent(gpu.utilization, 0)}
           <Meter
-            share={gpu.utilisation}
-            label={trans.__('Utilisation of GPU %1', gpu.index)}
+            share={gpu.utilization}
+            label={trans.__('Utilization of GPU %1', gpu.index)}
           />
         </span>
         <span className="mnt-value">

@@ -73,7 +73,7 @@ export function Section(props: {
   const [isOpen, setOpen] = React.useState(true);
   const id = React.useId();
   return (
-    <section aria-labelledby={id}>
+    <section aria-labeledby={id}>
       <h3 className="mnt-section" id={id}>
         <button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           <Icon name={isOpen ? 'open' : 'closed'} />

@@ -141,7 +141,7 @@ export async function jobs(page: Page, base: string): Promise<any[]> {
 
 /** End every job of the cluster, so that tests do not see each other's. */
 export async function endAll(page: Page, base: string): Promise<void> {
-  const over = ['succeeded', 'failed', 'cancelled'];
+  const over = ['succeeded', 'failed', 'canceled'];
   for (const job of await jobs(page, base)) {
     if (!over.includes(job.state)) {
       await page.request.post(`${base}mntrain/v1/jobs/${job.job_id}/kill`);

@@ -73,10 +73,10 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await openSidebar(page);
   await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
   await page.getByRole('button', { name: /^Stop/ }).last().click();
-  await expect(again.locator('.mnt-head')).toContainText('cancelled', {
+  await expect(again.locator('.mnt-head')).toContainText('canceled', {
     timeout: 60_000
   });
-  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('cancelled');
+  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('canceled');
   await shot(page, 'live-stopped');
 });
 

@@ -71,8 +71,8 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await shot(page, 'panel-dark');
   await panel.getByRole('button', { name: 'Stop…' }).click();
   await panel.getByRole('button', { name: 'Stop it' }).click();
-  await expect(panel.getByText('cancelled')).toBeVisible({ timeout: 30_000 });
-  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('cancelled');
+  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 30_000 });
+  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('canceled');
 });
 
 test('what is wrong stands at its row, keeps the launch back, and is mended by its button', async ({

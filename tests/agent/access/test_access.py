@@ -166,7 +166,7 @@ def test_a_node_that_takes_part_may_ask_for_its_job_and_stop_it(
     assert ask(agent, "GET", f"/v1/jobs/{job_id}/log", context).status_code == 403  # type: ignore[union-attr]
     assert ask(agent, "GET", f"/v1/jobs/{new_job_id()}", context).status_code == 403  # type: ignore[union-attr]
     assert ask(agent, "POST", f"/v1/jobs/{job_id}/stop", context).status_code == 200  # type: ignore[union-attr]
-    assert agent.ended(job_id).part.state == "cancelled"
+    assert agent.ended(job_id).part.state == "canceled"
 
 
 def test_what_is_not_tls_gets_no_answer(running: tuple[LiveAgent, str]) -> None:

@@ -68,7 +68,7 @@ def test_starting_twice_starts_once_and_stopping_needs_no_second_try(new_agent):
     for _ in range(2):
         agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
     part = agent.ended(job_id).part
-    assert (part.state, part.stop_reason, part.cause) == ("cancelled", "enough", None)
+    assert (part.state, part.stop_reason, part.cause) == ("canceled", "enough", None)
     assert processes(agent, job_id) == {}
 
 
@@ -127,7 +127,7 @@ def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
     os.kill(other.record(job_id).part.ranks[0].pid, signal.SIGKILL)
     assert other.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
     part = head.ended(job_id).part
-    assert part.state == "cancelled"
+    assert part.state == "canceled"
     assert part.stop_reason.startswith("node2 failed: rank 1: killed by SIGKILL")
     assert processes(head, job_id) == {}
 
@@ -172,7 +172,7 @@ def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(new_agen
     log = agent.get(f"/v1/jobs/{job_id}/log?offset=0&limit=60").text
     assert log.startswith(f"[mntrain] job {job_id} attempt 1: rank 0 on node1")
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough", grace_s=0.0))
-    assert agent.ended(job_id).part.state == "cancelled"
+    assert agent.ended(job_id).part.state == "canceled"
 
 
 def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
@@ -186,7 +186,7 @@ def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
     agent.start()
     assert processes(agent, job_id).keys() == alive.keys()
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
-    assert agent.ended(job_id).part.state == "cancelled"
+    assert agent.ended(job_id).part.state == "canceled"
     assert processes(agent, job_id) == {}
 
 

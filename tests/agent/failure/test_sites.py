@@ -60,7 +60,7 @@ HANGS = [
     Hang(
         "pipeline",
         (None, "pipeline"),
-        "rank 1 on n1 waits for what a neighbouring stage sends",
+        "rank 1 on n1 waits for what a neighboring stage sends",
         "a step that takes longer",
     ),
     Hang(

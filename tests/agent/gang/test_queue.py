@@ -345,8 +345,8 @@ def test_a_job_that_waits_survives_its_agents_and_can_be_stopped(
     assert [state(agents, job_id) for job_id in (second, third)] == ["pending", "pending"]
     for agent in agents:
         agent.send("POST", f"/v1/jobs/{third}/stop", {"reason": "not needed"})
-    assert state(agents, third) == "cancelled"
+    assert state(agents, third) == "canceled"
     for agent in agents:
         agent.send("POST", f"/v1/jobs/{first}/stop", {"reason": "enough", "grace_s": 0})
     until(lambda: state(agents, second) == "succeeded", "the second one's turn", 60)
-    assert state(agents, third) == "cancelled"
+    assert state(agents, third) == "canceled"

@@ -84,7 +84,7 @@ def record(attempt: int = 1, number: int = 0, state: str = "failed", **spec: obj
     )
 
 
-FAILED = [part(0, "cancelled"), part(1, "failed", -9)]
+FAILED = [part(0, "canceled"), part(1, "failed", -9)]
 
 
 def test_what_failed_is_tried_again_so_many_times() -> None:
@@ -105,8 +105,8 @@ def test_what_failed_is_tried_again_so_many_times() -> None:
     ("parts", "why"),
     [
         ([part(0, "succeeded"), part(1, "succeeded")], "it is done"),
-        ([part(0, "cancelled"), part(1, "cancelled")], "a person ended it"),
-        ([part(0, "failed", 2), part(1, "cancelled")], "its input is wrong"),
+        ([part(0, "canceled"), part(1, "canceled")], "a person ended it"),
+        ([part(0, "failed", 2), part(1, "canceled")], "its input is wrong"),
     ],
 )
 def test_what_would_not_be_better_is_not_tried_again(parts: list[PartStatus], why: str) -> None:
@@ -297,7 +297,7 @@ def test_a_stop_between_attempts_ends_the_job(agents: list[LiveAgent]) -> None:
     until(lambda: agents[0].record(job_id).restart is not None, "an attempt to be planned")
     for agent in agents:
         agent.send("POST", f"/v1/jobs/{job_id}/stop", {"reason": "enough"})
-    until(lambda: told(agents, job_id).state in ("failed", "cancelled"), "the end")
+    until(lambda: told(agents, job_id).state in ("failed", "canceled"), "the end")
     head = agents[0].record(job_id)
     assert head.is_over
     assert head.restart is None

@@ -38,9 +38,9 @@ def test_a_cause_is_told_before_its_symptoms():
 
 
 def test_a_reason_is_handed_on_as_it_was_given():
-    told = part("node1", "cancelled", reason="node3 failed: rank 4: out of memory")
+    told = part("node1", "canceled", reason="node3 failed: rank 4: out of memory")
     assert reason_to_end([part("node2", "running"), told]) == "node3 failed: rank 4: out of memory"
-    assert reason_to_end([part("node1", "cancelled")]) == "node1 was stopped"
+    assert reason_to_end([part("node1", "canceled")]) == "node1 was stopped"
 
 
 @pytest.mark.anyio

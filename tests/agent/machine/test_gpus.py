@@ -107,7 +107,7 @@ def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> Non
     mine = GpuProcess(pid=os.getpid(), user=me.username(), command=me.name())
     assert card.processes == (mine, GpuProcess(pid=Cards.GONE))
     assert [process.pid for process in card.processes] == [os.getpid(), Cards.GONE]
-    assert (card.name, card.utilisation, card.power_w) == ("RTX", 0.5, 100.0)
+    assert (card.name, card.utilization, card.power_w) == ("RTX", 0.5, 100.0)
 
 
 def test_a_card_that_keeps_its_processes_to_itself_is_still_there(

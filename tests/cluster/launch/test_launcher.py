@@ -52,7 +52,7 @@ class Lab:
         for agent in self.agents:
             assert agent.leases == {}, f"{agent.name} still has a lease"
             for job in agent.jobs.values():
-                assert job.part.state == "cancelled", f"{agent.name} still runs"
+                assert job.part.state == "canceled", f"{agent.name} still runs"
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ async def test_stopping_asks_everybody_and_again_where_the_reply_is_lost(lab: La
     await lab.launcher.launch(lab.spec(), JOB)
     lab.agents[1].faults["stop"].append(LoseRequest())
     view = await lab.launcher.stop(JOB, reason="enough", grace_s=0.5)
-    assert (view.state, {part.stop_reason for part in view.parts}) == ("cancelled", {"enough"})
+    assert (view.state, {part.stop_reason for part in view.parts}) == ("canceled", {"enough"})
     assert [agent.jobs[JOB].part.stop_reason for agent in lab.agents] == ["enough"] * 3
 
 
@@ -313,8 +313,8 @@ async def test_stopping_with_one_node_gone_ends_the_others_and_says_unknown(lab:
     await lab.agents[1].die()
     view = await lab.launcher.stop(JOB, reason="enough", grace_s=0.0)
     states = {part.node: part.state for part in view.parts}
-    assert states["node1"] == states["node3"] == "cancelled"
-    assert states["node2"] != "cancelled"
+    assert states["node1"] == states["node3"] == "canceled"
+    assert states["node2"] != "canceled"
     assert view.state == "stopping"
 
 

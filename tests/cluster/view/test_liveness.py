@@ -34,7 +34,7 @@ from jupyter_mntrain.model.api import LOST_AFTER_S, SUSPECT_AFTER_S
         (LOST_AFTER_S, False, True, "lost"),
     ],
 )
-def test_the_judgement(
+def test_the_judgment(
     silence_s: float, was_heard: bool, is_unanswered: bool, liveness: str
 ) -> None:
     assert judge(silence_s, was_heard=was_heard, is_unanswered=is_unanswered) == liveness

@@ -55,5 +55,5 @@ def test_the_same_call_in_two_places_is_two_calls() -> None:
 
 def test_all_in_one_place_is_no_ranks_fault() -> None:
     summary, fix = why_all_wait([at(0, "pipeline", "f (x.py:1)"), at(1, "pipeline", "f (x.py:1)")])
-    assert summary.endswith("each waits for what a neighbouring stage sends, in f (x.py:1)")
+    assert summary.endswith("each waits for what a neighboring stage sends, in f (x.py:1)")
     assert "microbatches" in fix

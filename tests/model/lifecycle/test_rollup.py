@@ -35,14 +35,14 @@ TRUTH: dict[tuple[JobState, ...], JobState] = {
     ("succeeded", "succeeded"): "succeeded",
     ("succeeded", "running"): "running",
     ("succeeded", "unknown"): "unknown",
-    ("succeeded", "cancelled"): "cancelled",
+    ("succeeded", "canceled"): "canceled",
     ("succeeded", "failed"): "failed",
-    ("cancelled", "cancelled"): "cancelled",
-    ("cancelled", "failed"): "failed",
+    ("canceled", "canceled"): "canceled",
+    ("canceled", "failed"): "failed",
     ("failed", "running"): "stopping",
     ("failed", "unknown"): "stopping",
-    ("cancelled", "running"): "stopping",
-    ("cancelled", "unknown"): "stopping",
+    ("canceled", "running"): "stopping",
+    ("canceled", "unknown"): "stopping",
     ("stopping", "running"): "stopping",
     ("stopping", "succeeded"): "stopping",
     ("running", "running"): "running",
@@ -67,8 +67,8 @@ def test_the_truth_table(parts: tuple[JobState, ...]) -> None:
 PEERS_ERRORS: dict[str, tuple[tuple[JobState, ...], JobState]] = {
     "one rank is done, so the job is": (("succeeded", "running"), "running"),
     "a rank that nobody can ask is as good as done": (("succeeded", "unknown"), "unknown"),
-    "done wins over aborted": (("succeeded", "cancelled"), "cancelled"),
-    "aborted is no end, so waiting for it never ends": (("cancelled", "cancelled"), "cancelled"),
+    "done wins over aborted": (("succeeded", "canceled"), "canceled"),
+    "aborted is no end, so waiting for it never ends": (("canceled", "canceled"), "canceled"),
     "a rank that waits its turn is unknown": (("pending", "pending"), "pending"),
     "a crash is done": (("succeeded", "failed"), "failed"),
 }
@@ -167,7 +167,7 @@ def test_the_blame_goes_to_the_earliest_cause_and_never_to_a_symptom_before_it()
 
 def test_a_symptom_is_better_than_nothing() -> None:
     symptom = record(0, "failed", cause=cause(1.0, is_symptom=True))
-    view = roll_up([symptom, record(1, "cancelled"), record(2, "cancelled")])
+    view = roll_up([symptom, record(1, "canceled"), record(2, "canceled")])
     assert view.cause_node == "node0"
 
 

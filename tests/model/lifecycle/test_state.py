@@ -41,7 +41,7 @@ STATES: tuple[JobState, ...] = (
     "stopping",
     "succeeded",
     "failed",
-    "cancelled",
+    "canceled",
     "unknown",
 )
 FORWARD = {"unknown": 0, "pending": 0, "starting": 1, "running": 2, "stopping": 3}
@@ -156,7 +156,7 @@ def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> 
     assert (ended.state, ended.cause) == ("failed", CAUSE)
     by_user = apply(aborted, StopAsked(reason="by user"))
     ended = apply(by_user, Exited(time_s=9.0, exit_code=-9))
-    assert (ended.state, ended.cause, ended.stop_reason) == ("cancelled", None, "by user")
+    assert (ended.state, ended.cause, ended.stop_reason) == ("canceled", None, "by user")
     late = apply(by_user, StopAsked(reason="it stalled", cause=CAUSE))
     assert late == by_user, "whom a person ended has not failed"
 
@@ -182,7 +182,7 @@ def test_a_rank_whose_end_nobody_saw_was_cut_off_by_the_failure_not_guilty_of_it
         Exited(time_s=9.0, exit_code=1, cause=CAUSE),
     )
     assert (part.state, part.cause) == ("failed", CAUSE)
-    assert rank(part, 0).state == "cancelled"
+    assert rank(part, 0).state == "canceled"
     assert (rank(part, 1).state, rank(part, 1).error) == ("failed", "OOM")
 
 
@@ -191,7 +191,7 @@ def test_an_unknown_exit_code_is_not_success() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, -15, None])
-def test_what_was_stopped_is_cancelled_whatever_its_exit_code_and_has_no_cause(
+def test_what_was_stopped_is_canceled_whatever_its_exit_code_and_has_no_cause(
     exit_code: int | None,
 ) -> None:
     part = after(
@@ -201,14 +201,14 @@ def test_what_was_stopped_is_cancelled_whatever_its_exit_code_and_has_no_cause(
         RankDown(rank=Rank(0), exit_code=-15),
         Exited(time_s=9.0, exit_code=exit_code, cause=CAUSE),
     )
-    assert (part.state, part.stop_reason, part.cause) == ("cancelled", "by user", None)
-    assert {status.state for status in part.ranks} == {"cancelled"}
+    assert (part.state, part.stop_reason, part.cause) == ("canceled", "by user", None)
+    assert {status.state for status in part.ranks} == {"canceled"}
 
 
 def test_a_stop_before_the_start_ends_it() -> None:
     part = after(StopAsked(reason="by user"), Launched(time_s=1.0))
     assert part.state == "stopping"
-    assert apply(part, Exited(time_s=2.0, exit_code=None)).state == "cancelled"
+    assert apply(part, Exited(time_s=2.0, exit_code=None)).state == "canceled"
 
 
 def test_an_event_about_a_rank_of_another_node_changes_nothing() -> None:

@@ -77,7 +77,7 @@ def test_a_newer_peer_may_send_fields_that_are_not_known_yet() -> None:
 
 
 @pytest.mark.parametrize("kind", [JobSpec, Participant])
-def test_a_misspelt_field_of_a_hand_written_record_is_an_error(kind: type[Any]) -> None:
+def test_a_misspelled_field_of_a_hand_written_record_is_an_error(kind: type[Any]) -> None:
     text = msgspec.json.encode(msgspec.to_builtins(example(kind)) | {"enviroment": {}})
     with pytest.raises(msgspec.ValidationError, match="enviroment"):
         msgspec.json.decode(text, type=kind)
@@ -114,7 +114,7 @@ def test_a_journal_from_before_evaluations_had_lines_of_their_own_is_still_read(
     assert line.body == metrics.RankStep(time_s=1.0, rank=Rank(0), step=3, step_s=0.1)
 
 
-def test_ids_are_made_as_they_are_recognised() -> None:
+def test_ids_are_made_as_they_are_recognized() -> None:
     made = {ids.new_job_id() for _ in range(50)}
     assert len(made) == 50
     assert all(ids.is_job_id(one) for one in made)

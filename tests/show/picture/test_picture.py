@@ -14,7 +14,7 @@ from PIL import Image
 
 from jupyter_mntrain.cluster import JobHistory, RankSeries
 from jupyter_mntrain.metrics.history import Prefix
-from jupyter_mntrain.metrics.summary import summarise
+from jupyter_mntrain.metrics.summary import summarize
 from jupyter_mntrain.show.picture import WIDTH_PX, Picture
 from jupyter_mntrain.show.picture.chart import thin
 from jupyter_mntrain.show.picture.columns import Columns
@@ -96,19 +96,19 @@ def test_frames_leave_no_artists_behind():
 def test_the_background_is_transparent_unless_a_theme_is_named():
     _, png = drawn("two")
     assert Image.open(io.BytesIO(png)).convert("RGBA").getpixel((2, 2))[3] == 0
-    for theme, colour in (("light", (255, 255, 255)), ("dark", (17, 17, 17))):
+    for theme, color in (("light", (255, 255, 255)), ("dark", (17, 17, 17))):
         _, png = drawn("two", theme=theme)
         image = Image.open(io.BytesIO(png)).convert("RGBA")
         red, green, blue, alpha = image.getpixel((2, 2))
         assert alpha == 255
-        # 256 colours for everything: white may come out as 254.
+        # 256 colors for everything: white may come out as 254.
         assert all(
-            abs(got - meant) <= 2 for got, meant in zip((red, green, blue), colour, strict=True)
+            abs(got - meant) <= 2 for got, meant in zip((red, green, blue), color, strict=True)
         )
 
 
-def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+def luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -122,16 +122,16 @@ def contrast(one: str, other: str) -> float:
     ("theme", "backgrounds"),
     [("auto", ["#ffffff", "#111111"]), ("light", ["#ffffff"]), ("dark", ["#111111"])],
 )
-def test_colours_can_be_told_from_every_background_they_may_meet(theme, backgrounds):
+def test_colors_can_be_told_from_every_background_they_may_meet(theme, backgrounds):
     roles = THEMES[theme]
     for background in backgrounds:
-        for colour in (*roles.ranks, roles.bad, roles.fill, roles.axis):
-            assert contrast(colour, background) >= 3, (colour, background)
+        for color in (*roles.ranks, roles.bad, roles.fill, roles.axis):
+            assert contrast(color, background) >= 3, (color, background)
         least = 4.1 if theme == "auto" else 4.5
         assert contrast(roles.text, background) >= least
 
 
-def test_eight_ranks_are_told_apart_without_colour():
+def test_eight_ranks_are_told_apart_without_color():
     strokes = [THEMES["auto"].rank(number) for number in range(8)]
     assert len({(stroke.dash, stroke.marker) for stroke in strokes}) == 8
 
@@ -185,7 +185,7 @@ def test_without_a_capacity_it_shows_bits_and_says_why():
 
 def test_a_capacity_the_card_only_claims_gives_no_percentage():
     sample = sample_job({"wopr": 1, "muthur": 1}, capacity=NOMINAL)
-    assert all(link.utilisation is None for link in sample.summary.links)
+    assert all(link.utilization is None for link in sample.summary.links)
 
 
 def test_many_ranks_are_a_band_and_the_slowest():
@@ -310,7 +310,7 @@ def test_a_script_that_reports_nothing_but_tokens_still_has_a_throughput():
         ranks[rank] = RankSeries(start, Prefix(steps), None)
     history = JobHistory(view=sample.history.view, ranks=ranks, links={}, is_complete=False)
     picture = Picture(program="x")
-    picture.draw(history, summarise(history, now_s=sample.now_s), now_s=sample.now_s)
+    picture.draw(history, summarize(history, now_s=sample.now_s), now_s=sample.now_s)
     said = words(picture)
     assert "job" in said
     assert "no loss reported" in said

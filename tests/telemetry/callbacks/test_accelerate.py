@@ -36,17 +36,17 @@ def train(decoder: LlamaForCausalLM, tracker: MntrainTracker, ask: Any = None) -
     """The losses of eight steps, or as many as were wanted."""
     ids = torch.randint(0, 64, (16, LENGTH), generator=torch.Generator().manual_seed(1))
     accelerator = Accelerator(cpu=True)
-    optimiser = torch.optim.SGD(decoder.parameters(), lr=0.1)
-    model, optimiser, batches = accelerator.prepare(
-        decoder, optimiser, DataLoader(ids, batch_size=2)
+    optimizer = torch.optim.SGD(decoder.parameters(), lr=0.1)
+    model, optimizer, batches = accelerator.prepare(
+        decoder, optimizer, DataLoader(ids, batch_size=2)
     )
     losses = []
     for step, batch in enumerate(batches, start=1):
         loss = model(input_ids=batch, labels=batch).loss
         accelerator.backward(loss)
         norm = accelerator.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         losses.append(loss.item())
         tracker.log({"loss": loss, "lr": 0.1, "grad_norm": norm, "accuracy": 0.5}, step=step)
         if step % 4 == 0:

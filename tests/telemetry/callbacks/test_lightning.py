@@ -50,10 +50,10 @@ class Writer(LightningModule):
         self.log("val_loss", self.decoder(input_ids=ids, labels=ids).loss)
 
     def configure_optimizers(self) -> Any:
-        optimiser = torch.optim.SGD(self.parameters(), lr=0.1)
-        schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.5, total_iters=5)
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.5, total_iters=5)
         return {
-            "optimizer": optimiser,
+            "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
 

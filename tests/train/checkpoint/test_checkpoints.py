@@ -212,7 +212,7 @@ class Nodes:
 
 
 @pytest.mark.slow
-def test_a_node_may_be_lost_with_its_disk_where_its_neighbour_has_a_copy(
+def test_a_node_may_be_lost_with_its_disk_where_its_neighbor_has_a_copy(
     text: Path, tmp_path: Path
 ) -> None:
     nodes = Nodes(text, tmp_path, 3, "checkpoint.copies=2", "pipeline.microbatches=4")

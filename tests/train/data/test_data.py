@@ -204,7 +204,7 @@ def batches(count: int = 1000, *, batch_size: int = 4, length: int = 9, seed: in
     return Batches(rows, batch_size=batch_size, seed=seed)
 
 
-def test_a_batch_is_rows_of_neighbouring_tokens() -> None:
+def test_a_batch_is_rows_of_neighboring_tokens() -> None:
     batch = batches().batch(0)
     assert batch.inputs.shape == batch.labels.shape == batch.positions.shape == (4, 9)
     assert batch.inputs.dtype == batch.labels.dtype == torch.int64
@@ -243,7 +243,7 @@ def test_a_text_shorter_than_a_sequence() -> None:
         batches(9)
 
 
-def test_reading_and_tokenising_say_how_many_bytes_they_have_read(
+def test_reading_and_tokenizing_say_how_many_bytes_they_have_read(
     folder: Path, tmp_path: Path
 ) -> None:
     heard = Heard()
@@ -256,7 +256,7 @@ def test_reading_and_tokenising_say_how_many_bytes_they_have_read(
 
     trained_tokens(corpus, sized(270), cache=tmp_path / "cache", progress=heard)
     whole = kept - len("é".encode("latin-1"))
-    assert list(heard.said) == ["training the tokenizer", "tokenising the text"]
+    assert list(heard.said) == ["training the tokenizer", "tokenizing the text"]
     for steps in heard.said.values():
         assert steps[0] == (0, whole, "B")
         assert steps[-1] == (whole, whole, "B")
@@ -284,7 +284,7 @@ def test_a_rank_that_waits_for_another_s_tokens_says_so(folder: Path, tmp_path: 
     thread = threading.Thread(target=waiter)
 
     def first(what: str, done: float, total: float | None = None, unit: str = "") -> None:
-        if what == "tokenising the text" and done == 0:  # we hold the cache now
+        if what == "tokenizing the text" and done == 0:  # we hold the cache now
             thread.start()
             assert waits.wait(10)
 

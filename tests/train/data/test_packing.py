@@ -55,7 +55,7 @@ def packed(*lengths: int, length: int = 8, packing: str = "best-fit", **more: ob
 
 
 @given(lengths=st.lists(st.integers(1, 30), min_size=1, max_size=30))
-def test_every_pair_of_neighbours_in_a_document_is_learned_once(lengths: list[int]) -> None:
+def test_every_pair_of_neighbors_in_a_document_is_learned_once(lengths: list[int]) -> None:
     ends = np.cumsum(lengths).tolist()
     pairs = [n for n in range(ends[-1] - 1) if n + 1 not in ends]
     if not pairs:

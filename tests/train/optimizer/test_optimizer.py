@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe, TrainSecti
 from jupyter_mntrain.telemetry.gemm import device_peak, measured_gemm
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer import algorithms as kinds
-from jupyter_mntrain.train.optimizer.optimizer import Optimiser, learning_rate_ratio
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
 from jupyter_mntrain.train.optimizer.precision import round_by_chance
 
 
@@ -83,13 +83,13 @@ def trained(
     fields = ("optimizer.warmup_steps=0", "optimizer.clip_norm=0", "train.steps=1000", *overrides)
     parameters = {name: nn.Parameter(one.clone()) for name, one in weights.items()}
     counted = {name: one for name, one in parameters.items() if not (tied and name == HEAD)}
-    optimiser = Optimiser(parse_recipe("", fields), parameters, counted)
+    optimizer = Optimizer(parse_recipe("", fields), parameters, counted)
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
         drawn = torch.randn(next(iter(weights.values())).shape, generator=generator)
         for one in parameters.values():
             one.grad = drawn.to(one.dtype)
-        optimiser.update(torch.tensor(1.0))
+        optimizer.update(torch.tensor(1.0))
         assert all(one.grad is None for one in parameters.values())
     return parameters
 
