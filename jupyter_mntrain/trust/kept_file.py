@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import msgspec
+from filelock import FileLock
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically
@@ -62,7 +61,5 @@ class KeptFile(Generic[T]):
         """Nobody else changes it in the block."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         # The lock is a file of its own: replacing the locked file would unlock it.
-        lock = self.path.with_suffix(".lock")
-        with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT, PRIVATE), "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with FileLock(self.path.with_suffix(".lock"), mode=PRIVATE):
             yield

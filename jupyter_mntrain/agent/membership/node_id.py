@@ -1,14 +1,15 @@
-"""Who this node is, across restarts; and that only one agent is it."""
+"""The node's persistent id, and the lock that allows one agent per state directory."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.files import write_atomically
@@ -61,29 +62,25 @@ def locked_state(state: Path) -> Iterator[None]:
     Raises:
         MntrainError: another agent holds it, or it cannot be written.
     """
+    lock = FileLock(state / "lock", mode=0o600)
+    # Not in the lock file: releases of filelock before 3.20 truncate it when they find it locked.
+    owner = state / "lock.owner"
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock.acquire(timeout=0)
+        write_atomically(owner, f"{os.getpid()} on {socket.gethostname()}".encode(), mode=0o600)
+    except Timeout:
+        pid = owner.read_text(errors="replace") if owner.exists() else "unknown"
+        raise MntrainError(
+            f"another agent (pid {pid}) already uses {state}",
+            fix="stop it; or, where machines share a home, give this one its own --name",
+        ) from None
     except OSError as error:
         raise MntrainError(
             f"the state directory {state} cannot be used: {error.strerror}",
             fix="give another one with --state-dir",
         ) from error
     try:
-        _lock(descriptor, state)
         yield
     finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, state: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(descriptor, 100).decode(errors="replace") or "unknown"
-        raise MntrainError(
-            f"another agent (pid {owner}) already uses {state}",
-            fix="stop it; or, where machines share a home, give this one its own --name",
-        ) from None
-    os.truncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
+        lock.release()
