@@ -98,7 +98,7 @@ export class Api implements IApi {
       );
     } catch (error) {
       throw new RequestError(
-        { code: 'silent', message: 'The Jupyter server does not answer.' },
+        { code: 'silent', message: 'The Jupyter server is not responding.' },
         0
       );
     }

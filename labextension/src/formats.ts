@@ -1,14 +1,32 @@
-/** How numbers are written, everywhere the same. Absent is "–", never 0. */
+/** How numbers are written, everywhere the same. What is not known is "n/a", never 0. */
 
-export const ABSENT = '–';
+export const ABSENT = 'n/a';
 
 const NARROW = '\u202f';
 const NBSP = '\u00a0';
 
-type Maybe = number | null | undefined;
+/** A number, or one that is not known: `null`, and NaN in tables of numbers. */
+export type Maybe = number | null | undefined;
 
-function isNumber(value: Maybe): value is number {
+/** A number that was computed and is not finite, as JSON carries it. */
+export type NonFinite = 'NaN' | 'Infinity' | '-Infinity';
+
+const NON_FINITE: Record<NonFinite, string> = {
+  NaN: 'NaN',
+  Infinity: '∞',
+  '-Infinity': '−∞'
+};
+
+function isNumber(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(value);
+}
+
+export function nonFinite(value: Maybe | NonFinite): value is NonFinite {
+  return typeof value === 'string' && value in NON_FINITE;
+}
+
+export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
+  return isNumber(value) || nonFinite(value);
 }
 
 function fixed(value: number, digits: number): string {
@@ -38,8 +56,29 @@ export function percent(value: Maybe, digits = 1): string {
   return isNumber(value) ? `${fixed(100 * value, digits)}${NARROW}%` : ABSENT;
 }
 
-export function loss(value: Maybe): string {
+export function wholePercent(value: Maybe): string {
+  return percent(value, 0);
+}
+
+/** In a column that is headed "%". */
+export function bareShare(value: Maybe): string {
+  return isNumber(value) ? fixed(100 * value, 1) : ABSENT;
+}
+
+/** NaN and infinity are what they are: a run whose loss is NaN has no last loss of 2.3. */
+export function loss(value: Maybe | NonFinite): string {
+  if (nonFinite(value)) {
+    return NON_FINITE[value];
+  }
   return isNumber(value) ? fixed(value, 3) : ABSENT;
+}
+
+/** For an axis: as many digits as tell values `step` apart from each other. */
+export function plain(value: number, step: number): string {
+  const digits = step > 0 ? -Math.floor(Math.log10(step) + 1e-9) : 0;
+  return value.toLocaleString('en-US', {
+    maximumFractionDigits: Math.min(Math.max(digits, 0), 12)
+  });
 }
 
 export function seconds(value: Maybe): string {

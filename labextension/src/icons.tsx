@@ -3,6 +3,8 @@
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
+import type { JobState, Liveness } from './words';
+
 const NODES = `<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16" viewBox="0 0 16 16">
   <g class="jp-icon3" fill="none" stroke="#616161" stroke-width="1.5" stroke-linejoin="round">
     <rect x="1.75" y="2" width="5" height="4" rx="0.5"/><rect x="9.25" y="2" width="5" height="4" rx="0.5"/>
@@ -14,7 +16,23 @@ export const mntrainIcon = new LabIcon({
   svgstr: NODES
 });
 
-const PATHS: Record<string, string> = {
+type Sign =
+  | 'more'
+  | 'open'
+  | 'closed'
+  | 'differs'
+  | 'warning'
+  | 'copy'
+  | 'code'
+  | 'add'
+  | 'table'
+  | 'pause'
+  | 'resume'
+  | 'tab';
+
+export type IconName = JobState | Liveness | Sign;
+
+const PATHS: Record<IconName, string> = {
   up: 'M8 3.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9z',
   suspect: 'M8 2.5 14 13H2zM8 6.5v3M8 11v.5',
   lost: 'M3 3h10v10H3zM5.5 5.5l5 5M10.5 5.5l-5 5',
@@ -41,9 +59,15 @@ const PATHS: Record<string, string> = {
   tab: 'M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5'
 };
 
-const FILLED = new Set(['up', 'running', 'stopping', 'canceled', 'resume']);
+const FILLED = new Set<IconName>([
+  'up',
+  'running',
+  'stopping',
+  'canceled',
+  'resume'
+]);
 
-const TONES: Record<string, string> = {
+const TONES: Partial<Record<IconName, string>> = {
   up: 'ok',
   running: 'ok',
   succeeded: 'ok',
@@ -60,7 +84,7 @@ const TONES: Record<string, string> = {
   connecting: 'off'
 };
 
-export function Icon(props: { name: string; size?: number }): JSX.Element {
+export function Icon(props: { name: IconName; size?: number }): JSX.Element {
   const { name, size = 16 } = props;
   const tone = TONES[name];
   return (

@@ -2,7 +2,7 @@
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
-import { commandsPlugin } from './plugins/commands';
+import { commandsPlugin } from './plugins/commands/plugin';
 import { kernelPlugin } from './plugins/kernel';
 import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';

@@ -1,14 +1,23 @@
-/** The words for states, in the user's language. */
+/** What a job or node is doing, in the user's language. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import * as formats from './formats';
-import type { JobEntry } from './schema';
+import type { JobEntry, NodeView } from './schema';
 
-export const OVER = new Set(['succeeded', 'failed', 'canceled']);
+export type JobState = JobEntry['state'];
+export type Liveness = NodeView['liveness'];
 
-export function stateWord(state: string, trans: TranslationBundle): string {
-  const words: Record<string, string> = {
+const ENDED: ReadonlyArray<JobState> = ['succeeded', 'failed', 'canceled'];
+
+/** States in which a job is over. */
+export const OVER: ReadonlySet<string> = new Set(ENDED);
+
+export function stateWord(
+  state: JobState | Liveness,
+  trans: TranslationBundle
+): string {
+  const words: Record<JobState | Liveness, string> = {
     up: trans.__('up'),
     suspect: trans.__('suspect'),
     lost: trans.__('lost'),
@@ -25,7 +34,7 @@ export function stateWord(state: string, trans: TranslationBundle): string {
   return words[state] ?? state;
 }
 
-/** `node: cause` of a job that failed, or why it does not get on, in one line. */
+/** `node: cause` of a job that failed, or why it makes no progress, in one line. */
 export function causeLine(job: JobEntry): string | null {
   if (!job.cause) {
     return job.stall ? job.stall.summary : null;
@@ -35,7 +44,7 @@ export function causeLine(job: JobEntry): string | null {
     : job.cause.summary;
 }
 
-/** What is to come after an attempt that failed; `null` if nothing is. */
+/** When the next attempt begins, or what it waits for; `null` if there is none. */
 export function restartLine(
   job: JobEntry,
   trans: TranslationBundle
@@ -46,30 +55,30 @@ export function restartLine(
   }
   if (job.attempt === 0) {
     return restart.waits_for
-      ? trans.__('in the queue: %1', restart.waits_for)
-      : trans.__('in the queue');
+      ? trans.__('queued: %1', restart.waits_for)
+      : trans.__('queued');
   }
   return restart.waits_for
-    ? trans.__('attempt %1 waits: %2', restart.number, restart.waits_for)
+    ? trans.__('attempt %1 is waiting: %2', restart.number, restart.waits_for)
     : trans.__(
-        'attempt %1 begins at %2',
+        'attempt %1 starts at %2',
         restart.number,
         formats.clock(restart.at_s, true)
       );
 }
 
-/** Whether its ranks save a checkpoint when they are asked to. */
+/** Whether its ranks can save a checkpoint now. */
 export function saves(job: JobEntry): boolean {
   return job.parts.some(part => part.saves && part.state === 'running');
 }
 
-/** Of the newest checkpoint that is whole; `null` if there is none. */
+/** Step of the newest complete checkpoint; `null` if there is none. */
 export function savedStep(job: JobEntry): number | null {
   const steps = job.parts.map(part => part.saved_step ?? 0);
   return Math.max(0, ...steps) || null;
 }
 
-/** A share of its steps, 0..1; `null` when nobody knows how many there are. */
+/** The share of its steps that is done, 0..1; `null` when their number is not known. */
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;
   return total_steps ? Math.min(1, (step ?? 0) / total_steps) : null;

@@ -33,7 +33,7 @@ describe('numbers', () => {
         formats.gibibytes,
         formats.clock
       ]) {
-        expect((write as (value: unknown) => string)(value)).toBe('–');
+        expect((write as (value: unknown) => string)(value)).toBe('n/a');
       }
     }
   );

@@ -8,6 +8,8 @@ import type {
   RankColumns,
   WrittenText
 } from '../schema';
+import type { ITheme } from '../liveview/charts/theme';
+import { SeriesStore } from '../series/store';
 
 export const JOB_ID = 'j-0000abcd';
 
@@ -119,4 +121,24 @@ export function bundle(fields: Partial<JobBundle> = {}): JobBundle {
     saved_s: 2000,
     ...fields
   };
+}
+
+export const THEME: ITheme = {
+  ranks: ['#1', '#2', '#3', '#4'],
+  job: '#5',
+  fill: '#6',
+  other: '#7',
+  grid: '',
+  axis: '',
+  text: '',
+  secondary: '',
+  band: '',
+  bad: '',
+  font: 'x'
+};
+
+export function stored(fields: Parameters<typeof series>[0] = {}): SeriesStore {
+  const store = new SeriesStore();
+  store.take(series(fields));
+  return store;
 }

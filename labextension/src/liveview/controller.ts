@@ -4,7 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
 
 import type { JobBundle, JobEntry } from '../schema';
-import { SeriesStore } from '../series';
+import { SeriesStore } from '../series/store';
 import type { IClusterModel } from '../tokens';
 
 /** Why the numbers do not move. */

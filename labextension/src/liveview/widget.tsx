@@ -49,7 +49,7 @@ export class LiveWidget extends ReactWidget {
   }
 }
 
-/** Draws what a notebook holds, and goes on live where the server knows the job. */
+/** Draws the job that a notebook holds, and follows it live where the server knows it. */
 export class JobRenderer extends Panel implements IRenderMime.IRenderer {
   constructor(private services: IServices) {
     super();
@@ -86,9 +86,9 @@ export class JobRenderer extends Panel implements IRenderMime.IRenderer {
     line.node.textContent =
       problem === 'newer'
         ? trans.__(
-            'This was written by a newer jupyter_mntrain. Fix: upgrade it where the Jupyter server runs, then reload the page.'
+            'This output was written by a newer jupyter_mntrain. Fix: upgrade jupyter_mntrain on the Jupyter server, then reload the page.'
           )
-        : trans.__('This output is not readable as a job.');
+        : trans.__('This output is not a readable job.');
     this.addWidget(line);
   }
 

@@ -15,6 +15,7 @@ import { JOB_MIME } from '../liveview/bundle';
 import { LiveController } from '../liveview/controller';
 import { type IServices, JobRenderer, LiveWidget } from '../liveview/widget';
 import { CommandIDs, IClusterModel } from '../tokens';
+import { setting } from './setting';
 
 const PLUGIN = 'jupyter-mntrain:liveview';
 
@@ -33,22 +34,12 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
     settings: ISettingRegistry | null
   ) => {
     const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
-    let hertz = 1;
-    void settings
-      ?.load(PLUGIN)
-      .then(loaded => {
-        const read = () => {
-          hertz = loaded.get('hertz').composite as number;
-        };
-        loaded.changed.connect(read);
-        read();
-      })
-      .catch(error => console.warn(`${PLUGIN}: no settings`, error));
+    const hertz = setting(settings, PLUGIN, 'hertz', 1);
     const services: IServices = {
       model,
       commands: app.commands,
       trans,
-      hertz: () => hertz
+      hertz
     };
     rendermime.addFactory(
       {
@@ -60,63 +51,82 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
       20
     );
 
-    const tracker = new WidgetTracker<MainAreaWidget<LiveWidget>>({
-      namespace: 'mntrain-live'
-    });
-    app.commands.addCommand(CommandIDs.attach, {
-      label: args =>
-        args.jobId
-          ? trans.__('Open the live view of %1', String(args.jobId))
-          : trans.__('Open the live view of the newest job'),
-      caption: trans.__('A job’s charts as a tab'),
-      icon: mntrainIcon,
-      isEnabled: () => model !== null,
-      describedBy: {
-        args: {
-          type: 'object',
-          properties: {
-            jobId: {
-              type: 'string',
-              description: 'The job; the newest one if not given.'
-            }
-          }
-        }
-      },
-      execute: args => {
-        const jobId = String(args.jobId ?? model?.jobs[0]?.job_id ?? '');
-        if (!jobId) {
-          return;
-        }
-        const open = tracker.find(
-          widget => widget.content.controller.jobId === jobId
-        );
-        if (open) {
-          app.shell.activateById(open.id);
-          return open;
-        }
-        const controller = new LiveController(jobId, model, hertz);
-        const content = new LiveWidget(controller, services, true);
-        const widget = new MainAreaWidget({ content });
-        widget.id = `mntrain-live-${jobId}`;
-        widget.title.icon = mntrainIcon;
-        widget.title.closable = true;
-        const name = () => {
-          const job = controller.job;
-          widget.title.label = job ? job.name : jobId;
-          widget.title.caption = jobId;
-        };
-        controller.changed.connect(name);
-        name();
-        void tracker.add(widget);
-        app.shell.add(widget, 'main');
-        app.shell.activateById(widget.id);
-        return widget;
-      }
-    });
-    void restorer?.restore(tracker, {
-      command: CommandIDs.attach,
-      args: widget => ({ jobId: widget.content.controller.jobId }),
-      name: widget => widget.content.controller.jobId
-    });
+    addAttach(app, services, restorer);
   }
 };
+
+/** The command that opens a job's live view as a tab, and brings it back after a reload. */
+function addAttach(
+  app: JupyterFrontEnd,
+  services: IServices,
+  restorer: ILayoutRestorer | null
+): void {
+  const { model, trans } = services;
+  const tracker = new WidgetTracker<MainAreaWidget<LiveWidget>>({
+    namespace: 'mntrain-live'
+  });
+  app.commands.addCommand(CommandIDs.attach, {
+    label: args =>
+      args.jobId
+        ? trans.__('Open the live view of %1', String(args.jobId))
+        : trans.__('Open the live view of the newest job'),
+    caption: trans.__('A job’s charts as a tab'),
+    icon: mntrainIcon,
+    isEnabled: () => model !== null,
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: {
+          jobId: {
+            type: 'string',
+            description: 'The job; the newest one if not given.'
+          }
+        }
+      }
+    },
+    execute: args => {
+      const jobId = String(args.jobId ?? model?.jobs[0]?.job_id ?? '');
+      if (!jobId) {
+        return;
+      }
+      const open = tracker.find(
+        widget => widget.content.controller.jobId === jobId
+      );
+      const widget = open ?? makeTab(jobId, services);
+      if (!open) {
+        void tracker.add(widget);
+        app.shell.add(widget, 'main');
+      }
+      app.shell.activateById(widget.id);
+      return widget;
+    }
+  });
+  void restorer?.restore(tracker, {
+    command: CommandIDs.attach,
+    args: widget => ({ jobId: widget.content.controller.jobId }),
+    name: widget => widget.content.controller.jobId
+  });
+}
+
+function makeTab(
+  jobId: string,
+  services: IServices
+): MainAreaWidget<LiveWidget> {
+  const controller = new LiveController(
+    jobId,
+    services.model,
+    services.hertz()
+  );
+  const content = new LiveWidget(controller, services, true);
+  const widget = new MainAreaWidget({ content });
+  widget.id = `mntrain-live-${jobId}`;
+  widget.title.icon = mntrainIcon;
+  widget.title.closable = true;
+  const name = () => {
+    widget.title.label = controller.job?.name ?? jobId;
+    widget.title.caption = jobId;
+  };
+  controller.changed.connect(name);
+  name();
+  return widget;
+}

@@ -9,7 +9,7 @@ import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { textEditorIcon } from '@jupyterlab/ui-components';
 
-import { LogWidget } from '../logs/view';
+import { type ILogProps, LogWidget } from '../logs/view';
 import { CommandIDs, IClusterModel } from '../tokens';
 
 export const logsPlugin: JupyterFrontEndPlugin<void> = {
@@ -54,16 +54,7 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
           app.shell.activateById(id);
           return open;
         }
-        const content = new LogWidget({ model, jobId, rank, trans });
-        const widget = new MainAreaWidget({ content });
-        widget.id = id;
-        const name = model.job(jobId)?.name ?? jobId;
-        widget.title.label =
-          rank === undefined
-            ? trans.__('%1: log', name)
-            : trans.__('%1: log of rank %2', name, rank);
-        widget.title.icon = textEditorIcon;
-        widget.title.closable = true;
+        const widget = makeTab({ model, jobId, rank, trans }, id);
         void tracker.add(widget);
         app.shell.add(widget, 'main', { mode: 'split-bottom' });
         app.shell.activateById(id);
@@ -80,3 +71,17 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+function makeTab(props: ILogProps, id: string): MainAreaWidget<LogWidget> {
+  const { model, jobId, rank, trans } = props;
+  const widget = new MainAreaWidget({ content: new LogWidget(props) });
+  widget.id = id;
+  const name = model.job(jobId)?.name ?? jobId;
+  widget.title.label =
+    rank === undefined
+      ? trans.__('%1: log', name)
+      : trans.__('%1: log of rank %2', name, rank);
+  widget.title.icon = textEditorIcon;
+  widget.title.closable = true;
+  return widget;
+}

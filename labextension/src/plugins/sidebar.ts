@@ -14,6 +14,7 @@ import { mntrainIcon } from '../icons';
 import { Sidebar } from '../sidebar/panel';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { dragCell, insertCell } from './notebooks';
+import { setting } from './setting';
 
 const PLUGIN = 'jupyter-mntrain:sidebar';
 
@@ -51,20 +52,12 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     const place = () => app.shell.add(sidebar, area, { rank: 350 });
     place();
     restorer?.add(sidebar, sidebar.id);
-    void settings
-      ?.load(PLUGIN)
-      .then(loaded => {
-        const read = () => {
-          const wanted = loaded.get('area').composite as string;
-          if (wanted !== area && labShell) {
-            area = wanted;
-            place();
-          }
-        };
-        loaded.changed.connect(read);
-        read();
-      })
-      .catch(error => console.warn(`${PLUGIN}: no settings`, error));
+    setting(settings, PLUGIN, 'area', area, wanted => {
+      if (wanted !== area && labShell) {
+        area = wanted;
+        place();
+      }
+    });
     app.commands.addCommand(CommandIDs.show, {
       label: trans.__('Multi-node training'),
       caption: trans.__('Nodes, links and jobs'),

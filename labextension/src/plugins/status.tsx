@@ -19,6 +19,7 @@ import { percent } from '../formats';
 import { Icon } from '../icons';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { OVER, progressOf } from '../words';
+import { setting } from './setting';
 
 const PLUGIN = 'jupyter-mntrain:status';
 
@@ -131,15 +132,8 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
       isActive: () => item.isActive,
       activeStateChanged: item.activeChanged
     });
-    void settings
-      ?.load(PLUGIN)
-      .then(loaded => {
-        const read = () => {
-          item.wanted = loaded.get('show').composite as boolean;
-        };
-        loaded.changed.connect(read);
-        read();
-      })
-      .catch(error => console.warn(`${PLUGIN}: no settings`, error));
+    setting(settings, PLUGIN, 'show', true, wanted => {
+      item.wanted = wanted;
+    });
   }
 };

@@ -1,4 +1,4 @@
-/** The dialog that shows the line by which machines join. */
+/** The invitation dialog: the command with which machines join. */
 
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -31,18 +31,18 @@ function Explained(props: {
   const { invitation, trans } = props;
   return (
     <>
-      <p>{trans.__('On the machine that is to be a node, run:')}</p>
+      <p>{trans.__('On each machine that will be a node, run:')}</p>
       <Copyable text="pip install jupyter-mntrain" trans={trans} />
       <Copyable text={invitation.command} trans={trans} />
       <p>
         {trans.__(
-          'It appears in the sidebar as soon as it has joined; this dialog may be closed.'
+          'The node appears in the sidebar once it has joined. You can close this dialog.'
         )}
       </p>
       <p className="m s">
         {trans._n(
-          'Good for %1 machine, until %2. Whoever has this line can join: send it as you would a password.',
-          'Good for %1 machines, until %2. Whoever has this line can join: send it as you would a password.',
+          'Valid for %1 machine until %2. Anyone with this command can join the cluster: share it like a password.',
+          'Valid for %1 machines until %2. Anyone with this command can join the cluster: share it like a password.',
           invitation.uses,
           clock(invitation.expires_s)
         )}

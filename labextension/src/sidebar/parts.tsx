@@ -5,6 +5,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
+import { ABSENT } from '../formats';
 import { Icon } from '../icons';
 import type { IClusterModel } from '../tokens';
 
@@ -32,7 +33,7 @@ export function Meter(props: {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={Math.round(100 * share)}
-      aria-valuetext={known ? `${Math.round(100 * share)} %` : '–'}
+      aria-valuetext={known ? `${Math.round(100 * share)} %` : ABSENT}
     >
       <span style={{ width: `${100 * share}%` }} />
     </span>
@@ -73,7 +74,7 @@ export function Section(props: {
   const [isOpen, setOpen] = React.useState(true);
   const id = React.useId();
   return (
-    <section aria-labeledby={id}>
+    <section aria-labelledby={id}>
       <h3 className="mnt-section" id={id}>
         <button aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           <Icon name={isOpen ? 'open' : 'closed'} />
@@ -84,109 +85,4 @@ export function Section(props: {
       {isOpen && props.children}
     </section>
   );
-}
-
-export interface IMenuItem {
-  label: string;
-  run: () => void;
-  isDangerous?: boolean;
-}
-
-/** "…" beside a name; also by right click on the row and Shift+F10. */
-export function RowMenu(props: {
-  label: string;
-  items: IMenuItem[];
-  isOpen: boolean;
-  setOpen: (isOpen: boolean) => void;
-}): JSX.Element {
-  const { items, isOpen, setOpen } = props;
-  const list = React.useRef<HTMLDivElement>(null);
-  const button = React.useRef<HTMLButtonElement>(null);
-  React.useEffect(() => {
-    if (!isOpen) {
-      return;
-    }
-    list.current?.querySelector<HTMLElement>('[role=menuitem]')?.focus();
-    const outside = (event: Event) => {
-      if (!list.current?.contains(event.target as Node)) {
-        setOpen(false);
-      }
-    };
-    document.addEventListener('pointerdown', outside, true);
-    return () => document.removeEventListener('pointerdown', outside, true);
-  }, [isOpen]);
-  const onKey = (event: React.KeyboardEvent) => {
-    const all = [
-      ...(list.current?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])
-    ];
-    const at = all.indexOf(document.activeElement as HTMLElement);
-    const steps: Record<string, number> = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      Home: 0,
-      End: all.length - 1
-    };
-    if (event.key in steps) {
-      all[(steps[event.key] + all.length) % all.length]?.focus();
-    } else if (event.key === 'Escape' || event.key === 'Tab') {
-      setOpen(false);
-      button.current?.focus();
-    } else {
-      return;
-    }
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  return (
-    <span className="mnt-menu-anchor">
-      <button
-        ref={button}
-        className="btn ico"
-        aria-haspopup="menu"
-        aria-expanded={isOpen}
-        aria-label={props.label}
-        onClick={() => setOpen(!isOpen)}
-      >
-        <Icon name="more" />
-      </button>
-      {isOpen && (
-        <div className="mnt-menu" role="menu" ref={list} onKeyDown={onKey}>
-          {items.map(item => (
-            <button
-              key={item.label}
-              role="menuitem"
-              tabIndex={-1}
-              className={item.isDangerous ? 'mnt-danger' : undefined}
-              onClick={() => {
-                setOpen(false);
-                button.current?.focus();
-                item.run();
-              }}
-            >
-              {item.label}
-            </button>
-          ))}
-        </div>
-      )}
-    </span>
-  );
-}
-
-/** What opens a row's menu without its button. */
-export function menuKeys(open: () => void): {
-  onContextMenu: (event: React.MouseEvent) => void;
-  onKeyDown: (event: React.KeyboardEvent) => void;
-} {
-  return {
-    onContextMenu: event => {
-      event.preventDefault();
-      open();
-    },
-    onKeyDown: event => {
-      if (event.key === 'F10' && event.shiftKey) {
-        event.preventDefault();
-        open();
-      }
-    }
-  };
 }

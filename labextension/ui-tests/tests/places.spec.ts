@@ -19,7 +19,7 @@ plain('without the server part it says what to do', async ({ page }) => {
   await page.goto(url(2, '/lab?reset'));
   const sidebar = await openSidebar(page);
   await plain
-    .expect(sidebar.getByText('The Jupyter server lacks jupyter_mntrain'))
+    .expect(sidebar.getByText('jupyter_mntrain is not installed on the Jupyter server'))
     .toBeVisible();
   await plain.expect(sidebar.getByText('pip install')).toBeVisible();
   await shot(sidebar, 'sidebar-missing');

@@ -54,14 +54,14 @@ test('while the server is silent the last values stay and it says so', async ({
   isDown = true;
   await Promise.all(sockets.map(socket => socket.close()));
   await expect(
-    sidebar.getByText('The Jupyter server does not answer')
+    sidebar.getByText('The Jupyter server is not responding')
   ).toBeVisible();
   await expect(sidebar.getByText('node1', { exact: true }).first()).toBeVisible();
   await shot(sidebar, 'sidebar-retrying');
   isDown = false;
   await sidebar.getByRole('button', { name: 'Try now' }).click();
   await expect(
-    sidebar.getByText('The Jupyter server does not answer')
+    sidebar.getByText('The Jupyter server is not responding')
   ).toBeHidden();
 });
 
@@ -85,7 +85,7 @@ test('an invitation is one line to copy, with its bounds', async ({ page }) => {
   await asked.getByRole('button', { name: 'Invite' }).click();
   const shown = page.locator('.jp-Dialog .mnt-invitation');
   await expect(shown).toContainText(/mntrain agent join mntrain-\S{40,}/);
-  await expect(shown).toContainText('Good for 2 machines, until');
+  await expect(shown).toContainText('Valid for 2 machines until');
   await expectAccessible(page, '.jp-Dialog');
   await shot(page, 'invitation-light');
   await page.theme.setDarkTheme();
@@ -166,7 +166,7 @@ test.describe('a notebook from elsewhere', () => {
       bundle.job.name = '<img src=x onerror="window.wasRun = true">';
     });
     await expect(unknown).toContainText(
-      'As it was when the notebook was saved: no node that answers knows this job.'
+      'As of when the notebook was saved: no reachable node knows this job.'
     );
     const isTrusted = await page.evaluate(() =>
       [...(window as any).jupyterapp.shell.currentWidget.model.cells].some(

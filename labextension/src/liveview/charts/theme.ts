@@ -10,6 +10,7 @@ export interface ITheme {
   text: string;
   secondary: string;
   band: string;
+  bad: string;
   font: string;
 }
 
@@ -28,6 +29,7 @@ export function readTheme(node: Element): ITheme {
     text: read('--jp-ui-font-color1'),
     secondary: read('--jp-ui-font-color2'),
     band: read('--mnt-band'),
+    bad: read('--mnt-bad'),
     font: style.fontFamily || 'sans-serif'
   };
 }

@@ -1,4 +1,4 @@
-import { band, MOST_ROWS, MOST_TEXTS, SeriesStore, Table } from '../series';
+import { MOST_TEXTS, SeriesStore } from '../series/store';
 import { rank, series, written } from './samples';
 
 describe('the rows of a job', () => {
@@ -34,7 +34,17 @@ describe('the rows of a job', () => {
     expect(store.ranks.get(0)!.table.length).toBe(4);
   });
 
-  it('of evaluations go on and are replaced like all others', () => {
+  it('hold NaN where nothing is said', () => {
+    const store = new SeriesStore();
+    store.take(series());
+    expect([...store.job.column('loss')]).toEqual([4, 3, NaN, 2]);
+    expect(store.job.recent('loss')).toBe(3);
+    expect(store.ranks.get(0)!.table.recent('mfu')).toBeNaN();
+  });
+});
+
+describe('the evaluations of a job', () => {
+  it('go on and are replaced like all others', () => {
     const store = new SeriesStore();
     store.take(
       series({ evaluation: { time_s: [1000], step: [0], loss: [5] } })
@@ -53,7 +63,7 @@ describe('the rows of a job', () => {
     expect(store.evaluation.length).toBe(0);
   });
 
-  it('of what the model wrote go on, are bounded, and are replaced', () => {
+  it('and its texts go on, are bounded, and are replaced', () => {
     const store = new SeriesStore();
     const steps = () => store.texts.map(one => one.step);
     const more = (seq: number, step: number) =>
@@ -76,49 +86,5 @@ describe('the rows of a job', () => {
     expect([steps()[0], steps()[MOST_TEXTS - 1]]).toEqual([5, 4 + MOST_TEXTS]);
     store.take(series());
     expect(store.texts).toHaveLength(0);
-  });
-
-  it('hold NaN where nothing is said', () => {
-    const store = new SeriesStore();
-    store.take(series());
-    expect([...store.job.column('loss')]).toEqual([4, 3, NaN, 2]);
-    expect(store.job.recent('loss')).toBe(3);
-    expect(store.ranks.get(0)!.table.recent('mfu')).toBeNaN();
-  });
-
-  it('stay bounded for ever, and span all of the time evenly', () => {
-    const table = new Table(['time_s', 'value']);
-    const rows = 50_000;
-    for (let i = 1; i <= rows; i++) {
-      table.append({ time_s: [i], value: [i] });
-      expect(table.length).toBeLessThanOrEqual(MOST_ROWS);
-    }
-    const times = table.column('time_s');
-    expect(times[times.length - 1]).toBe(rows);
-    const gaps = [...times.subarray(1)].map((time, i) => time - times[i]);
-    expect(new Set(gaps.slice(0, -1)).size).toBe(1);
-    expect(table.column('value')[0]).toBeCloseTo((1 + times[0]) / 2, 6);
-  });
-});
-
-describe('a band', () => {
-  it('is the lowest, the median and the highest at each time', () => {
-    const x = Float64Array.of(1, 2, 3);
-    const lines = [10, 20, 60].map(value => ({
-      x,
-      y: Float64Array.of(value, value + 1, NaN)
-    }));
-    const made = band(lines);
-    expect([...made.low]).toEqual([10, 11, NaN]);
-    expect([...made.middle]).toEqual([20, 21, NaN]);
-    expect([...made.high]).toEqual([60, 61, NaN]);
-  });
-
-  it('takes each line’s last value at that time', () => {
-    const made = band([
-      { x: Float64Array.of(1, 2, 3), y: Float64Array.of(1, 2, 3) },
-      { x: Float64Array.of(2.5), y: Float64Array.of(100) }
-    ]);
-    expect([...made.high]).toEqual([1, 2, 100]);
   });
 });

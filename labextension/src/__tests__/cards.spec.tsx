@@ -1,0 +1,75 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { cleanup, render, screen } from '@testing-library/react';
+import * as React from 'react';
+
+import { FailureCard } from '../liveview/status/failure';
+import { StallCard } from '../liveview/status/stall';
+import { Jobs } from '../sidebar/jobs';
+import { context } from './context';
+import { job } from './samples';
+
+const trans = nullTranslator.load('jupyter_mntrain');
+
+afterEach(cleanup);
+
+describe('a job', () => {
+  it('that does not get on says whom it waits for, with the evidence', () => {
+    const stall = {
+      summary: 'rank 1 on muthur is in load (data.py:12)',
+      fix: 'look there',
+      since_s: 1000,
+      node: 'muthur',
+      rank: 1
+    };
+    const stacks = [
+      { rank: 1, doing: 'busy', where: 'load (data.py:12)', text: 'File …' },
+      { rank: 0, doing: 'waiting for others' }
+    ];
+    const stalled = job({
+      stall,
+      parts: [{ node: 'muthur', node_id: 'x', stall: { stacks } } as any]
+    });
+    const { props } = context({ jobs: [stalled] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText(/rank 1 on muthur is in load/)).toBeTruthy();
+    cleanup();
+    render(<StallCard job={stalled} trans={trans} />);
+    expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
+    expect(screen.getByText('File …')).toBeTruthy();
+    expect(
+      screen.getByText('No stacks were received from this rank.')
+    ).toBeTruthy();
+    cleanup();
+    render(<StallCard job={job()} trans={trans} />);
+    expect(screen.queryByRole('alert')).toBeNull();
+  });
+
+  it('that failed once says when it is tried again, or what it waits for', () => {
+    const cause = { summary: 'killed by SIGKILL', time_s: 100 };
+    const failed = { state: 'pending', cause, cause_node: 'muthur' } as const;
+    const restart = { number: 2, at_s: 0 };
+    const planned = context({ jobs: [job({ ...failed, restart })] });
+    render(<Jobs {...planned.props} />);
+    expect(screen.getByText(/attempt 2 starts at/)).toBeTruthy();
+    expect(screen.getByRole('button', { name: 'Stop' })).toBeTruthy();
+    cleanup();
+    const waits = { ...restart, waits_for: 'muthur does not answer' };
+    const waiting = job({ ...failed, restart: waits });
+    render(<Jobs {...context({ jobs: [waiting] }).props} />);
+    expect(
+      screen.getByText('attempt 2 is waiting: muthur does not answer')
+    ).toBeTruthy();
+    cleanup();
+    render(<FailureCard job={waiting} trans={trans} />);
+    expect(screen.getByRole('alert').textContent).toContain(
+      'attempt 2 is waiting'
+    );
+  });
+
+  it('that waits for its turn says what for', () => {
+    const restart = { number: 1, at_s: 0, waits_for: 'GPU 0 is promised' };
+    const queued = job({ state: 'pending', attempt: 0, restart });
+    render(<Jobs {...context({ jobs: [queued] }).props} />);
+    expect(screen.getByText('queued: GPU 0 is promised')).toBeTruthy();
+  });
+});

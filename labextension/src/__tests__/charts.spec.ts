@@ -1,0 +1,114 @@
+import { nullTranslator } from '@jupyterlab/translation';
+
+import { align } from '../liveview/charts/align';
+import { charts } from '../liveview/charts/charts';
+import type { IChoice } from '../liveview/charts/chart';
+import { slowestRank } from '../liveview/charts/rank_lines';
+import type { SeriesStore } from '../series/store';
+import { job, rank, stored, THEME } from './samples';
+
+const trans = nullTranslator.load('jupyter_mntrain');
+
+const ALL: IChoice = { rank: null, node: null };
+
+describe('charts', () => {
+  const keys = (store: SeriesStore, choice = ALL) =>
+    Object.fromEntries(
+      charts(store, job(), THEME, choice, trans).map(chart => [
+        chart.key,
+        chart.lines.map(line => line.key)
+      ])
+    );
+
+  it('have a line for the job and one per rank', () => {
+    expect(keys(stored()).throughput).toEqual(['r0', 'r1', 'job']);
+    expect(keys(stored()).links).toBeUndefined();
+  });
+
+  it('show only the picked rank', () => {
+    expect(keys(stored(), { rank: 1, node: null }).bubble).toEqual(['r1']);
+  });
+
+  it('show a band and the slowest of many ranks', () => {
+    const ranks = Array.from({ length: 64 }, (_, i) =>
+      rank(i, 3, 1, {
+        pace_tokens_per_s: [0, 0, 0].map(() => (i === 37 ? 90 : 100))
+      })
+    );
+    const store = stored({ ranks });
+    expect(slowestRank(store)).toBe(37);
+    expect(keys(store).throughput).toEqual([
+      'max',
+      'min',
+      'median',
+      'r37',
+      'job'
+    ]);
+  });
+
+  it('say what is missing instead of drawing nothing', () => {
+    const made = charts(stored(), job(), THEME, ALL, trans);
+    expect(made.find(chart => chart.key === 'mfu')?.note).toContain(
+      'not known'
+    );
+  });
+});
+
+describe('the chart of the loss', () => {
+  it('draws evaluations as a second line of the loss, from before the first step', () => {
+    const lossOf = (store: SeriesStore) =>
+      charts(store, job(), THEME, ALL, trans).find(one => one.key === 'loss')!;
+    expect(lossOf(stored()).lines.map(line => line.label)).toEqual(['loss']);
+    const evaluation = { time_s: [1000, 1004], step: [0, 4], loss: [4.5, 2.5] };
+    const chart = lossOf(stored({ evaluation }));
+    const [, line] = chart.lines;
+    expect(line.label).toBe('evaluation');
+    expect(line.isMarked).toBe(true);
+    expect([...line.x]).toEqual([1000, 1004]);
+    expect([...line.y]).toEqual([4.5, 2.5]);
+    const [x, , drawn] = align(chart.lines);
+    expect([...x]).toEqual([1000, 1001, 1002, 1003, 1004]);
+    expect([drawn[0], drawn[4]]).toEqual([4.5, 2.5]);
+  });
+});
+
+describe('the chart of a link', () => {
+  it('is mirrored at zero, each direction by its sender', () => {
+    const link = (node: string, sent: number) => ({
+      node,
+      interface: 'eno1',
+      basis: 'interface' as const,
+      capacity_bytes_per_s: 1000,
+      capacity_source: 'measured' as const,
+      time_s: [1001],
+      sent: [sent],
+      received: [5],
+      own_sent: [sent / 2],
+      own_received: [5]
+    });
+    const store = stored({ links: [link('wopr', 400), link('muthur', 200)] });
+    const placements = ['wopr', 'muthur'].map(node => ({ node })) as any;
+    const chart = charts(store, job({ placements }), THEME, ALL, trans).find(
+      one => one.key === 'links'
+    )!;
+    expect(chart.lines.map(line => [line.key, line.y[0]])).toEqual([
+      ['all-0', 0.4],
+      ['own-0', 0.2],
+      ['all-1', -0.2],
+      ['own-1', -0.1]
+    ]);
+    expect(chart.lines[1].label).toBe('to muthur');
+    expect(chart.limit).toBeCloseTo(1.02);
+  });
+});
+
+describe('lines with clocks of their own', () => {
+  it('share one axis', () => {
+    const line = (x: number[], y: number[]) =>
+      ({ x: Float64Array.from(x), y: Float64Array.from(y) }) as any;
+    const [x, first, second] = align([line([1, 3], [10, 30]), line([2], [20])]);
+    expect([...x]).toEqual([1, 2, 3]);
+    expect(first[0]).toBe(10);
+    expect(second[1]).toBe(20);
+  });
+});

@@ -1,0 +1,72 @@
+import { cleanup, fireEvent, render, screen } from '@testing-library/react';
+import * as React from 'react';
+
+import { Jobs } from '../sidebar/jobs';
+import { CommandIDs } from '../tokens';
+import { context } from './context';
+import { job } from './samples';
+
+afterEach(cleanup);
+
+describe('a job', () => {
+  it('is stopped by its button', () => {
+    const { props, calls } = context();
+    render(<Jobs {...props} />);
+    fireEvent.click(screen.getByRole('button', { name: 'Stop' }));
+    expect(calls).toEqual([[CommandIDs.stop, { jobId: job().job_id }]]);
+  });
+
+  it('that is stopping is not stopped again', () => {
+    const { props, calls } = context({ jobs: [job({ state: 'stopping' })] });
+    render(<Jobs {...props} />);
+    fireEvent.click(screen.getByRole('button', { name: 'Stopping…' }));
+    expect(calls).toEqual([]);
+  });
+
+  it('that failed names node and cause', () => {
+    const failed = job({
+      state: 'failed',
+      cause: { summary: 'CUDA out of memory', time_s: 5 },
+      cause_node: 'muthur'
+    });
+    const { props } = context({ jobs: [failed] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText('muthur: CUDA out of memory')).toBeTruthy();
+    expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
+  });
+
+  it('whose ranks save says where it could go on, and saves when asked', () => {
+    const part = { node: 'muthur', state: 'running', saves: true } as any;
+    const parts = [{ ...part, saved_step: 120 }];
+    const { props, calls } = context({ jobs: [job({ parts })] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText(/saved at 120/)).toBeTruthy();
+    fireEvent.click(screen.getByRole('button', { name: 'Save' }));
+    expect(calls).toEqual([[CommandIDs.save, { jobId: job().job_id }]]);
+    cleanup();
+    render(<Jobs {...context({ jobs: [job()] }).props} />);
+    expect(screen.queryByRole('button', { name: 'Save' })).toBeNull();
+  });
+
+  it('of many ranks is a grid with its counts', () => {
+    const ranks = Array.from({ length: 64 }, (_, rank) => ({
+      rank,
+      node: 'n1',
+      state: rank === 37 ? ('failed' as const) : ('running' as const)
+    }));
+    const { props } = context({ jobs: [job({ ranks })] });
+    render(<Jobs {...props} />);
+    expect(screen.getByText('63 running, 1 failed')).toBeTruthy();
+    expect(screen.getByText('✕')).toBeTruthy();
+  });
+});
+
+it('a job’s last evaluation stands beside its loss', () => {
+  const numbers = { step: 4, total_steps: 10, loss: 2.5 };
+  const evaluated = { ...numbers, evaluation_loss: 2.75 };
+  render(<Jobs {...context({ jobs: [job({ numbers })] }).props} />);
+  expect(screen.queryByText(/evaluation/)).toBeNull();
+  cleanup();
+  render(<Jobs {...context({ jobs: [job({ numbers: evaluated })] }).props} />);
+  expect(screen.getByText(/loss 2\.500, evaluation 2\.750/)).toBeTruthy();
+});

@@ -1,0 +1,59 @@
+/** One chart as data: its lines, its scale, and how its numbers are written. */
+
+export interface ILine {
+  key: string;
+  label: string;
+  x: Float64Array;
+  y: Float64Array;
+  color: string;
+  dash: number[];
+  width: number;
+  /** Filled to zero with the line's own color. */
+  isFilled?: boolean;
+  /** Filled up to this other line: plain, or hatched. */
+  fillTo?: string;
+  fillKind?: 'band' | 'hatch';
+  /** Points drawn on it: ranks 4 to 7 repeat colors, and evaluations are few. */
+  isMarked?: boolean;
+  /** Drawn, but without a label. */
+  isQuiet?: boolean;
+}
+
+export interface IChart {
+  key: 'throughput' | 'mfu' | 'links' | 'bubble' | 'loss';
+  title: string;
+  subtitle: string;
+  lines: ILine[];
+  format: (value: number) => string;
+  /** A value on the axis; `step` is the distance to the next one. */
+  tick: (value: number, step: number) => string;
+  /** Zero in the middle: one direction above, the other below. */
+  isMirrored?: boolean;
+  /** Highest and lowest value of the scale, where they do not follow the lines. */
+  limit?: number;
+  /** Drawn across: the capacity. */
+  levels?: { at: number; label: string }[];
+  /** Times at which a value is NaN or infinite, each with its name. */
+  breaks?: { time: number; label: string }[];
+  /** Said in red beside the title: how many values are NaN or infinite. */
+  alarm?: string;
+  /** Said instead of the lines, where there are none. */
+  note?: string;
+  height: number;
+}
+
+export interface IChoice {
+  /** The rank shown by itself; `null` = the slowest of many, all of few. */
+  rank: number | null;
+  /** The node whose link is shown, where there are more than two. */
+  node: string | null;
+}
+
+/** Digits that tell values this far apart from each other, in percent. */
+export function shareDigits(step: number): number {
+  return step >= 0.00999 ? 0 : step >= 0.000999 ? 1 : 2;
+}
+
+export function hasValues(values: Float64Array): boolean {
+  return values.some(value => !Number.isNaN(value));
+}

@@ -1,0 +1,186 @@
+/** The chart of a link: each direction against its measured capacity. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import * as formats from '../../formats';
+import type { JobEntry } from '../../schema';
+import type { ILinkRows, SeriesStore } from '../../series/store';
+import { type IChart, type IChoice, type ILine, shareDigits } from './chart';
+import type { ITheme } from './theme';
+
+/** A link this empty is shown enlarged: on a full scale it would be a flat line. */
+const ZOOM_BELOW = 0.1;
+
+interface ISide {
+  name: string;
+  rows: ILinkRows;
+  isSent: boolean;
+}
+
+/** The link whose two sides are shown: of two nodes each by its sender, of more the chosen one's. */
+function sides(store: SeriesStore, job: JobEntry, choice: IChoice): ISide[] {
+  const nodes = job.placements
+    .map(placement => store.links.get(placement.node))
+    .filter((rows): rows is ILinkRows => rows !== undefined);
+  if (nodes.length === 2) {
+    return nodes.map((rows, i) => ({
+      name: nodes[1 - i].link.node,
+      rows,
+      isSent: true
+    }));
+  }
+  const rows =
+    nodes.find(one => one.link.node === choice.node) ?? busiest(nodes);
+  return rows
+    ? [
+        { name: rows.link.node, rows, isSent: true },
+        { name: rows.link.node, rows, isSent: false }
+      ]
+    : [];
+}
+
+export function busiest(nodes: ILinkRows[]): ILinkRows | undefined {
+  const load = ({ link, table }: ILinkRows) =>
+    Math.max(table.recent('sent') || 0, table.recent('received') || 0) /
+    (link.capacity_bytes_per_s ?? 1);
+  return nodes.reduce<ILinkRows | undefined>(
+    (most, one) => (most && load(most) >= load(one) ? most : one),
+    undefined
+  );
+}
+
+export function linkChart(
+  store: SeriesStore,
+  job: JobEntry,
+  theme: ITheme,
+  choice: IChoice,
+  trans: TranslationBundle
+): IChart | null {
+  if (store.links.size < 2) {
+    return null;
+  }
+  const shown = sides(store, job, choice);
+  if (shown.length < 2) {
+    return null;
+  }
+  const isPair = store.links.size === 2;
+  const isShare = shown.every(side => side.rows.link.capacity_bytes_per_s);
+  const scales = shown.map(side =>
+    isShare ? side.rows.link.capacity_bytes_per_s! : 1
+  );
+  const lines = shown.flatMap((side, i) =>
+    sideLines(side, i, scales[i], theme, sideLabel(side, isPair, trans), trans)
+  );
+  const top = highest(lines);
+  const [one, other] = shown;
+  return {
+    key: 'links',
+    title: isPair
+      ? trans.__('Link %1 ⇄ %2', one.rows.link.node, other.rows.link.node)
+      : trans.__('Link of %1', one.rows.link.node),
+    subtitle: isShare
+      ? trans.__(
+          '→ above, ← below, of measured capacity; hatched: other traffic'
+        )
+      : trans.__('→ above, ← below; capacity not measured: %mntrain measure'),
+    lines,
+    ...linkScale(isShare, top, scales),
+    isMirrored: true,
+    note: lines.some(line => line.y.length)
+      ? undefined
+      : trans.__('No sample yet.'),
+    height: 108
+  };
+}
+
+function sideLabel(
+  side: ISide,
+  isPair: boolean,
+  trans: TranslationBundle
+): string {
+  if (isPair) {
+    return trans.__('to %1', side.name);
+  }
+  return side.isSent ? trans.__('sent') : trans.__('received');
+}
+
+/** All traffic of one direction, and this job's own; the second direction points down. */
+function sideLines(
+  side: ISide,
+  i: number,
+  scale: number,
+  theme: ITheme,
+  label: string,
+  trans: TranslationBundle
+): ILine[] {
+  const { table } = side.rows;
+  const sign = i === 0 ? 1 : -1;
+  const values = (name: 'sent' | 'received' | 'own_sent' | 'own_received') =>
+    table.column(name).map(value => (sign * value) / scale);
+  const x = table.column('time_s');
+  return [
+    {
+      key: `all-${i}`,
+      label: trans.__('%1, all', label),
+      x,
+      y: values(side.isSent ? 'sent' : 'received'),
+      color: theme.other,
+      dash: [],
+      width: 1,
+      isQuiet: true
+    },
+    {
+      key: `own-${i}`,
+      label,
+      x,
+      y: values(side.isSent ? 'own_sent' : 'own_received'),
+      color: theme.fill,
+      dash: [],
+      width: 1.5,
+      isFilled: true,
+      fillTo: `all-${i}`,
+      fillKind: 'hatch'
+    }
+  ];
+}
+
+/** The highest value of all lines, in either direction. */
+function highest(lines: ILine[]): number {
+  let top = 0;
+  for (const line of lines) {
+    for (const value of line.y) {
+      top = Math.abs(value) > top ? Math.abs(value) : top;
+    }
+  }
+  return top;
+}
+
+/** Up to the capacity, or enlarged where little of it is used or it is not known. */
+function linkScale(
+  isShare: boolean,
+  top: number,
+  scales: number[]
+): Pick<IChart, 'format' | 'tick' | 'limit' | 'levels'> {
+  const isZoomed = !isShare || top < ZOOM_BELOW;
+  const limits = {
+    limit: isZoomed ? Math.max(1.25 * top, 1e-9) : Math.max(1.02, top),
+    levels: isZoomed
+      ? []
+      : scales.map((scale, i) => ({
+          at: i === 0 ? 1 : -1,
+          label: formats.bitRate(scale)
+        }))
+  };
+  return isShare
+    ? {
+        ...limits,
+        format: value => formats.percent(Math.abs(value), top < 0.02 ? 2 : 1),
+        tick: (value, step) =>
+          formats.percent(Math.abs(value), shareDigits(step))
+      }
+    : {
+        ...limits,
+        format: value => formats.bitRate(Math.abs(value)),
+        tick: value => formats.shortBitRate(Math.abs(value))
+      };
+}

@@ -1,0 +1,50 @@
+/** The chart of the loss: in training, and on text that is not trained on. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import * as formats from '../../formats';
+import type { SeriesStore } from '../../series/store';
+import { hasValues, type IChart, type ILine } from './chart';
+import type { ITheme } from './theme';
+
+export function lossChart(
+  store: SeriesStore,
+  theme: ITheme,
+  trans: TranslationBundle
+): IChart {
+  const y = store.job.column('loss');
+  const lines: ILine[] = [];
+  if (hasValues(y)) {
+    lines.push({
+      key: 'loss',
+      label: trans.__('loss'),
+      x: store.job.column('time_s'),
+      y,
+      color: theme.job,
+      dash: [],
+      width: 2
+    });
+  }
+  if (store.evaluation.length) {
+    lines.push({
+      key: 'evaluation',
+      label: trans.__('evaluation'),
+      x: store.evaluation.column('time_s'),
+      y: store.evaluation.column('loss'),
+      color: theme.fill,
+      dash: [6, 4],
+      width: 1.5,
+      isMarked: true
+    });
+  }
+  return {
+    key: 'loss',
+    title: trans.__('Loss'),
+    subtitle: '',
+    lines,
+    format: value => formats.loss(value),
+    tick: formats.plain,
+    note: lines.length ? undefined : trans.__('n/a: no loss is reported.'),
+    height: 72
+  };
+}

@@ -1,0 +1,94 @@
+/** Marks on a chart: levels across it, values outside its scale, and values that are no numbers. */
+
+import type uPlot from 'uplot';
+
+import type { IChart } from './chart';
+import type { ITheme } from './theme';
+
+/** Half the width and the height of a triangle at the frame. */
+const MARK = 4;
+
+/** Zero of a mirrored chart, and capacities. */
+export function drawLevels(plot: uPlot, chart: IChart, theme: ITheme): void {
+  const { ctx, bbox } = plot;
+  const at = (chart.levels ?? []).map(level => level.at);
+  ctx.save();
+  ctx.strokeStyle = theme.axis;
+  ctx.lineWidth = devicePixelRatio;
+  for (const value of chart.isMirrored ? [0, ...at] : at) {
+    const y = plot.valToPos(value, 'y', true);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+/** A triangle on the frame for each value above or below the scale: none ends there unseen. */
+export function drawOutside(plot: uPlot, chart: IChart): void {
+  const { min, max } = plot.scales.y;
+  if (min === undefined || max === undefined || min === null || max === null) {
+    return;
+  }
+  chart.lines.forEach((line, i) => {
+    const times = plot.data[0];
+    const values = plot.data[1 + i];
+    const [from, to] = plot.series[0].idxs ?? [0, times.length - 1];
+    for (let row = from; row <= to; row++) {
+      const value = values[row];
+      if (typeof value === 'number' && (value < min || value > max)) {
+        triangle(plot, times[row], value > max, line.color);
+      }
+    }
+  });
+}
+
+function triangle(
+  plot: uPlot,
+  time: number,
+  isAbove: boolean,
+  color: string
+): void {
+  const { ctx, bbox } = plot;
+  const size = MARK * devicePixelRatio;
+  const x = plot.valToPos(time, 'x', true);
+  const tip = isAbove ? bbox.top : bbox.top + bbox.height;
+  const base = isAbove ? tip + size : tip - size;
+  ctx.save();
+  ctx.fillStyle = color;
+  ctx.beginPath();
+  ctx.moveTo(x, tip);
+  ctx.lineTo(x - size, base);
+  ctx.lineTo(x + size, base);
+  ctx.fill();
+  ctx.restore();
+}
+
+/** A red line across the chart where a value is NaN or infinite, with its name where there is room. */
+export function drawBreaks(plot: uPlot, chart: IChart, theme: ITheme): void {
+  const { ctx, bbox } = plot;
+  const { min, max } = plot.scales.x;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = theme.bad;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${11 * devicePixelRatio}px ${theme.font}`;
+  ctx.textBaseline = 'top';
+  let free = -Infinity;
+  for (const { time, label } of chart.breaks ?? []) {
+    if (time < (min ?? -Infinity) || time > (max ?? Infinity)) {
+      continue;
+    }
+    const x = plot.valToPos(time, 'x', true);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    const width = ctx.measureText(label).width + MARK * devicePixelRatio;
+    if (x > free && x + width < bbox.left + bbox.width) {
+      ctx.fillText(label, x + 2 * devicePixelRatio, bbox.top);
+      free = x + width;
+    }
+  }
+  ctx.restore();
+}

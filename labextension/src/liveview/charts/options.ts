@@ -1,0 +1,189 @@
+/** What uPlot is told to draw: scales, axes, lines and the areas between them. */
+
+import uPlot from 'uplot';
+
+import { clock } from '../../formats';
+import type { IChart, ILine } from './chart';
+import { drawBreaks, drawLevels, drawOutside } from './marks';
+import { logTicks, type Scale, valueRange } from './scale';
+import { hatch, type ITheme } from './theme';
+
+export interface IPlotProps {
+  chart: IChart;
+  theme: ITheme;
+  scale: Scale;
+  /** Both ends of the time axis that all charts share. */
+  span: [number, number];
+  /** Charts with one key move one pointer. */
+  syncKey: string;
+  showsTime: boolean;
+}
+
+export interface IPlotEvents {
+  /** The row under the pointer; `null` when it leaves. */
+  pointed: (index: number | null) => void;
+  /** The value axis has been laid out anew. */
+  scaled: (axis: string) => void;
+}
+
+const LEFT = 52;
+
+/** Beside the chart the canvas goes on: the last clock of the time axis has its half there. */
+export const OVERHANG = 48;
+
+/** Below, the clock on the axis needs seconds. */
+const SHORT_RUN_S = 600;
+
+/** Whole seconds, minutes, hours, days: a clock has no halves of them. */
+const INCREMENTS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
+  43200, 86400, 172800, 604800
+];
+
+export function showsSeconds([first, last]: [number, number]): boolean {
+  return last - first < SHORT_RUN_S;
+}
+
+/** Options of a new plot; `props` gives the newest, for what changes without one. */
+export function options(
+  props: () => IPlotProps,
+  size: { width: number; height: number },
+  events: IPlotEvents
+): uPlot.Options {
+  const { chart, theme, syncKey, showsTime } = props();
+  return {
+    ...size,
+    padding: [6, OVERHANG, showsTime ? 0 : 4, 0],
+    legend: { show: false },
+    cursor: {
+      sync: { key: syncKey, setSeries: false },
+      drag: { x: false, y: false },
+      points: { show: false },
+      y: false
+    },
+    scales: scales(props),
+    axes: [timeAxis(props), valueAxis(props)],
+    series: [{}, ...chart.lines.map(series)],
+    bands: bands(chart, theme),
+    hooks: {
+      setCursor: [
+        plot =>
+          events.pointed(
+            plot.cursor.left! >= 0 ? (plot.cursor.idx ?? null) : null
+          )
+      ],
+      draw: [
+        plot => {
+          const { y } = plot.scales;
+          const { top, height } = plot.bbox;
+          events.scaled([y.min, y.max, top, height].join(' '));
+          drawOutside(plot, props().chart);
+          drawBreaks(plot, props().chart, theme);
+        }
+      ],
+      drawClear: [plot => drawLevels(plot, props().chart, theme)]
+    }
+  };
+}
+
+function isLog({ chart, scale }: IPlotProps): boolean {
+  return scale === 'log' && !chart.isMirrored;
+}
+
+function scales(props: () => IPlotProps): uPlot.Scales {
+  return {
+    x: {
+      time: true,
+      range: () => {
+        const [begin, end] = props().span;
+        return [begin, Math.max(end, begin + 1)];
+      }
+    },
+    y: {
+      distr: isLog(props()) ? 3 : 1,
+      // What has no logarithm lies on the frame, where a mark says so.
+      clamp: (_, __, low) => low,
+      range: (_, low, high) =>
+        valueRange(props().chart, props().scale, low, high)
+    }
+  };
+}
+
+function timeAxis(props: () => IPlotProps): uPlot.Axis {
+  const { theme, showsTime, span } = props();
+  const withSeconds = showsSeconds(span);
+  return {
+    show: showsTime,
+    size: 20,
+    space: withSeconds ? 84 : 64,
+    incrs: INCREMENTS,
+    ...look(theme),
+    gap: 4,
+    values: (_, splits) => splits.map(split => clock(split, withSeconds))
+  };
+}
+
+function valueAxis(props: () => IPlotProps): uPlot.Axis {
+  return {
+    size: LEFT,
+    ...look(props().theme),
+    gap: 6,
+    space: 24,
+    ...(isLog(props())
+      ? {
+          splits: (_: uPlot, __: number, low: number, high: number) =>
+            logTicks(low, high),
+          filter: (_: uPlot, splits: number[]) => splits
+        }
+      : {}),
+    values: (_, splits) => {
+      const step = splits.length > 1 ? splits[1] - splits[0] : 1;
+      // Neighbors on a logarithmic axis are about a tick's own size apart.
+      return splits.map(split =>
+        props().chart.tick(split, isLog(props()) ? split : step)
+      );
+    }
+  };
+}
+
+function look(theme: ITheme): Partial<uPlot.Axis> {
+  return {
+    stroke: theme.secondary,
+    font: `11px ${theme.font}`,
+    grid: { stroke: theme.grid, width: 1 },
+    ticks: { show: false }
+  };
+}
+
+function series(line: ILine): uPlot.Series {
+  return {
+    label: line.label,
+    stroke: line.color,
+    width: line.width,
+    dash: line.dash.length ? line.dash : undefined,
+    spanGaps: true,
+    fill: line.isFilled ? translucent(line.color) : undefined,
+    fillTo: line.isFilled ? () => 0 : undefined,
+    points: line.isMarked
+      ? { show: true, size: 5, fill: line.color, space: 60 }
+      : { show: line.x.length === 1, size: 5, fill: line.color }
+  };
+}
+
+function bands({ lines, isMirrored }: IChart, theme: ITheme): uPlot.Band[] {
+  const index = (key: string) => 1 + lines.findIndex(line => line.key === key);
+  return lines
+    .filter(line => line.fillTo !== undefined)
+    .map(line => ({
+      series: [index(line.fillTo!), index(line.key)],
+      fill:
+        line.fillKind === 'hatch'
+          ? (hatch(theme.other) as unknown as string)
+          : theme.band,
+      dir: isMirrored && line.key.endsWith('1') ? 1 : -1
+    }));
+}
+
+function translucent(color: string): string {
+  return /^#[0-9a-f]{6}$/i.test(color) ? `${color}59` : color;
+}

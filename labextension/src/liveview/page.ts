@@ -1,0 +1,66 @@
+/** What a view reads from the page around it: its width, the theme's colors, and whether it is seen. */
+
+import * as React from 'react';
+
+import { type ITheme, readTheme } from './charts/theme';
+import type { LiveController } from './controller';
+
+/** JupyterLab marks the theme on the body, and loads its colors a moment later. */
+const THEME_MS = 100;
+
+export interface IPage {
+  theme: ITheme | null;
+  /** Pixels between the view's paddings. */
+  width: number;
+}
+
+export function usePage(
+  root: React.RefObject<HTMLElement>,
+  controller: LiveController
+): IPage {
+  const [theme, setTheme] = React.useState<ITheme | null>(null);
+  const [width, setWidth] = React.useState(0);
+  React.useLayoutEffect(() => {
+    const node = root.current!;
+    const read = () => {
+      const now = readTheme(node);
+      setTheme(old =>
+        old && JSON.stringify(old) === JSON.stringify(now) ? old : now
+      );
+    };
+    const measure = () => setWidth(innerWidth(node));
+    read();
+    measure();
+    const sizes = new ResizeObserver(measure);
+    sizes.observe(node);
+    let later = 0;
+    const themes = new MutationObserver(() => {
+      window.clearTimeout(later);
+      later = window.setTimeout(read, THEME_MS);
+    });
+    themes.observe(document.body, {
+      attributes: true,
+      attributeFilter: ['data-jp-theme-name', 'data-jp-theme-light', 'class']
+    });
+    const seen = new IntersectionObserver(entries => {
+      controller.visible = entries[entries.length - 1].isIntersecting;
+    });
+    seen.observe(node);
+    return () => {
+      window.clearTimeout(later);
+      sizes.disconnect();
+      themes.disconnect();
+      seen.disconnect();
+    };
+  }, [controller]);
+  return { theme, width };
+}
+
+/** Without the paddings: a chart as wide as `clientWidth` would be wider than its room. */
+export function innerWidth(node: HTMLElement): number {
+  const style = getComputedStyle(node);
+  const padding =
+    (parseFloat(style.paddingLeft) || 0) +
+    (parseFloat(style.paddingRight) || 0);
+  return Math.max(0, Math.floor(node.clientWidth - padding));
+}

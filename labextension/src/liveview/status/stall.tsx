@@ -1,0 +1,44 @@
+/** Why a running job makes no progress, what to do, and each rank's stacks folded below. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import * as formats from '../../formats';
+import { Icon } from '../../icons';
+import type { JobEntry } from '../../schema';
+
+export function StallCard(props: {
+  job: JobEntry;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, trans } = props;
+  const { stall } = job;
+  if (!stall) {
+    return null;
+  }
+  const stacks = job.parts.flatMap(part =>
+    (part.stall?.stacks ?? []).map(stack => ({ node: part.node, stack }))
+  );
+  return (
+    <section className="mnt-card mnt-card-stall" role="alert">
+      <p className="mnt-card-cause">
+        <Icon name="warning" /> {stall.summary}
+      </p>
+      {stall.fix && <p>{trans.__('Fix: %1', stall.fix)}</p>}
+      <p className="m s">
+        {trans.__('no progress since %1', formats.clock(stall.since_s, true))}
+      </p>
+      {stacks.map(({ node, stack }) => (
+        <details key={stack.rank}>
+          <summary>
+            {trans.__('rank %1 on %2: %3', stack.rank, node, stack.doing)}
+            {stack.where ? `, ${stack.where}` : ''}
+          </summary>
+          <pre tabIndex={0}>
+            {stack.text || trans.__('No stacks were received from this rank.')}
+          </pre>
+        </details>
+      ))}
+    </section>
+  );
+}

@@ -1,0 +1,36 @@
+/** What every rank does before its first step. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import * as formats from '../../formats';
+import { Icon } from '../../icons';
+import type { JobEntry } from '../../schema';
+import { OVER, stateWord } from '../../words';
+
+/** More ranks than these would push the rest off the screen. */
+const MOST_SHOWN = 64;
+
+export function Starting(props: {
+  job: JobEntry;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, trans } = props;
+  if (OVER.has(job.state) || (job.numbers.step ?? 0) > 0) {
+    return null;
+  }
+  return (
+    <ul className="mnt-starting">
+      {job.ranks.slice(0, MOST_SHOWN).map(rank => (
+        <li key={rank.rank}>
+          <Icon name={rank.state} size={12} />{' '}
+          <span className="b">{trans.__('rank %1', rank.rank)}</span>{' '}
+          <span className="m">{rank.node}</span>{' '}
+          {rank.activity ?? stateWord(rank.state, trans)}
+          {typeof rank.progress === 'number' &&
+            `, ${formats.percent(rank.progress, 0)}`}
+        </li>
+      ))}
+    </ul>
+  );
+}

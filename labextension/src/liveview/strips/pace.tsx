@@ -1,0 +1,121 @@
+/** The pace of many ranks by node: the darker the slower; a select does the same by keyboard. */
+
+import * as React from 'react';
+
+import * as formats from '../../formats';
+import type { RankColumns } from '../../schema';
+import { MANY_RANKS, pickedRank, slowestRank } from '../charts/rank_lines';
+import type { IStripProps } from './pipeline';
+
+/** A rank this much slower than the median is marked. */
+const SLOW = 0.05;
+
+interface IPace {
+  who: RankColumns;
+  pace: number;
+}
+
+export function PaceStrip(props: IStripProps): JSX.Element | null {
+  const { store, choice, pick, trans } = props;
+  if (store.ranks.size < MANY_RANKS) {
+    return null;
+  }
+  const ranks = store.sorted.map(rows => ({
+    who: rows.who,
+    pace: rows.table.recent('pace_tokens_per_s')
+  }));
+  const known = ranks
+    .map(({ pace }) => pace)
+    .filter(pace => !Number.isNaN(pace))
+    .sort((a, b) => a - b);
+  if (known.length === 0) {
+    return null;
+  }
+  const picked = pickedRank(store, choice);
+  return (
+    <section className="mnt-heat" aria-label={trans.__('Pace of all ranks')}>
+      <div className="mnt-strip-head">
+        <span>
+          <span className="b">
+            {trans.__('Pace of %1 ranks', store.ranks.size)}
+          </span>{' '}
+          <span className="m s">
+            {trans.__('against the median; darker is slower, ▼ from 5 %')}
+          </span>
+        </span>
+        <RankSelect {...props} ranks={ranks} picked={picked} />
+      </div>
+      <div className="mnt-heat-nodes" aria-hidden="true">
+        {byNode(ranks).map(([node, cells]) => (
+          <div key={node} className="mnt-heat-node">
+            <div className="m s">{node}</div>
+            <div className="mnt-heat-cells">
+              {cells.map(cell => (
+                <Cell
+                  key={cell.who.rank}
+                  {...cell}
+                  median={known[known.length >> 1]}
+                  isPicked={cell.who.rank === picked}
+                  pick={pick}
+                />
+              ))}
+            </div>
+          </div>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function byNode(ranks: IPace[]): [string, IPace[]][] {
+  const nodes = new Map<string, IPace[]>();
+  for (const rank of ranks) {
+    nodes.set(rank.who.node, [...(nodes.get(rank.who.node) ?? []), rank]);
+  }
+  return [...nodes];
+}
+
+function RankSelect(
+  props: IStripProps & { ranks: IPace[]; picked: number | null }
+): JSX.Element {
+  const { ranks, picked, pick, store, trans } = props;
+  const slowest = slowestRank(store);
+  return (
+    <label className="s mnt-heat-select">
+      {trans.__('Show rank')}{' '}
+      <select
+        value={picked ?? ''}
+        onChange={event => pick(Number(event.target.value))}
+      >
+        {ranks.map(({ who }) => (
+          <option key={who.rank} value={who.rank}>
+            {`${who.rank}, ${who.node}:${who.local_rank ?? 0}`}
+            {who.rank === slowest ? ` (${trans.__('slowest')})` : ''}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Cell(
+  props: IPace & {
+    median: number;
+    isPicked: boolean;
+    pick: (rank: number) => void;
+  }
+): JSX.Element {
+  const { who, pace, median, isPicked, pick } = props;
+  const slower = Number.isNaN(pace) ? 0 : 1 - pace / median;
+  const shade = Math.min(1, Math.max(0, 0.5 + slower / 0.1));
+  return (
+    <span
+      className={`mnt-heat-cell${isPicked ? ' mnt-picked' : ''}`}
+      style={{ opacity: 0.2 + 0.8 * shade }}
+      title={`r${who.rank} ${formats.rate(pace)} tok/s`}
+      onClick={() => pick(who.rank)}
+    >
+      {slower >= SLOW ? '▼' : ''}
+    </span>
+  );
+}

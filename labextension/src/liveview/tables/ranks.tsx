@@ -1,0 +1,96 @@
+/** The numbers of every rank as a table. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import * as formats from '../../formats';
+import { Measured } from '../../measured';
+import type { JobEntry } from '../../schema';
+import type { IRankRows, SeriesStore } from '../../series/store';
+import { stateWord } from '../../words';
+import { Table } from './table';
+
+export function RankTable(props: {
+  job: JobEntry;
+  store: SeriesStore;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { job, store, trans } = props;
+  const states = new Map(job.ranks.map(rank => [rank.rank, rank.state]));
+  return (
+    <Table
+      caption={trans.__('Ranks, over their last steps')}
+      columns={[
+        trans.__('rank'),
+        trans.__('node'),
+        trans.__('state'),
+        trans.__('stage'),
+        trans.__('step'),
+        trans.__('tok/s'),
+        trans.__('pace'),
+        trans.__('MFU'),
+        trans.__('computing'),
+        trans.__('waiting'),
+        trans.__('memory')
+      ]}
+    >
+      {store.sorted.map(rows => (
+        <RankRow
+          key={rows.who.rank}
+          rows={rows}
+          state={stateWord(states.get(rows.who.rank) ?? 'unknown', trans)}
+          trans={trans}
+        />
+      ))}
+    </Table>
+  );
+}
+
+function RankRow(props: {
+  rows: IRankRows;
+  state: string;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { rows, state, trans } = props;
+  const { who, table } = rows;
+  const missing = trans.__('This rank does not report it.');
+  return (
+    <tr>
+      <th scope="row">{who.rank}</th>
+      <td>{who.node}</td>
+      <td>{state}</td>
+      <td>
+        {who.stages?.length ? (
+          who.stages.join(', ')
+        ) : (
+          <Measured value={null} write={formats.count} reason={missing} />
+        )}
+      </td>
+      <td>{formats.count(table.last('step'))}</td>
+      {(
+        [
+          ['tokens_per_s', formats.rate],
+          ['pace_tokens_per_s', formats.rate],
+          ['mfu', formats.percent],
+          ['compute', formats.percent],
+          ['wait', formats.percent],
+          ['memory_bytes', formats.gibibytes]
+        ] as const
+      ).map(([name, write]) => (
+        <td key={name}>
+          <Measured
+            value={table.recent(name)}
+            write={write}
+            reason={
+              name === 'mfu'
+                ? trans.__(
+                    'The peak of this device or the model’s FLOPs are not known.'
+                  )
+                : missing
+            }
+          />
+        </td>
+      ))}
+    </tr>
+  );
+}

@@ -1,0 +1,62 @@
+/** A log as it is read from the Jupyter server, again and again while the job runs. */
+
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { problemText } from '../problem';
+import type { JobLog } from '../schema';
+import type { IClusterModel } from '../tokens';
+import { OVER } from '../words';
+import type { IQuery } from './controls';
+
+const EVERY_MS = 2000;
+const HIDDEN_EVERY_MS = 10_000;
+
+export interface IReading {
+  /** `null` until it has been read once. */
+  log: JobLog | null;
+  /** Why it could not be read just now. */
+  problem: string | null;
+}
+
+export function useLog(
+  model: IClusterModel,
+  jobId: string,
+  query: IQuery,
+  trans: TranslationBundle
+): IReading {
+  const { rank, tail, search, isFollowing } = query;
+  const [log, setLog] = React.useState<JobLog | null>(null);
+  const [problem, setProblem] = React.useState<string | null>(null);
+  const state = model.job(jobId)?.state;
+  React.useEffect(() => {
+    let isOver = false;
+    let timer = 0;
+    const read = async () => {
+      try {
+        const read = await model.api.log(jobId, { rank, tail, search });
+        if (!isOver) {
+          setLog(read);
+          setProblem(null);
+        }
+      } catch (error) {
+        if (!isOver) {
+          setProblem(problemText(error as Error, trans));
+        }
+      }
+      const ended = OVER.has(model.job(jobId)?.state ?? '');
+      if (!isOver && isFollowing && !ended) {
+        timer = window.setTimeout(
+          read,
+          document.hidden ? HIDDEN_EVERY_MS : EVERY_MS
+        );
+      }
+    };
+    void read();
+    return () => {
+      isOver = true;
+      window.clearTimeout(timer);
+    };
+  }, [jobId, rank, tail, search, isFollowing, state]);
+  return { log, problem };
+}

@@ -1,0 +1,27 @@
+/** A number on the page: what is not known says why in a tooltip, what is not finite is red. */
+
+import * as React from 'react';
+
+import { isKnown, type Maybe, nonFinite, type NonFinite } from './formats';
+
+export function Measured<Value extends Maybe | NonFinite>(props: {
+  value: Value;
+  write: (value: Value) => string;
+  /** Why it is not known, where it is not. */
+  reason?: string;
+}): JSX.Element {
+  const { value, write, reason } = props;
+  const text = write(value);
+  if (!isKnown(value)) {
+    return (
+      <span className="mnt-absent" title={reason}>
+        {text}
+      </span>
+    );
+  }
+  return nonFinite(value) ? (
+    <span className="mnt-alarm">{text}</span>
+  ) : (
+    <>{text}</>
+  );
+}

@@ -1,0 +1,131 @@
+/** Commands for nodes: add, invite, remove, measure their links. */
+
+import { InputDialog, Notification } from '@jupyterlab/apputils';
+
+import { showInvitation } from '../../sidebar/invitation';
+import { CommandIDs } from '../../tokens';
+import { type ICommandContext, request, succeeded } from './context';
+
+export function addNodeCommands(context: ICommandContext): void {
+  addAddNode(context);
+  addInvite(context);
+  addForget(context);
+  addMeasure(context);
+}
+
+function addAddNode({ commands, model, trans }: ICommandContext): void {
+  const askAddress = async (): Promise<string | null> => {
+    const asked = await InputDialog.getText({
+      title: trans.__('Add a node'),
+      label: trans.__('Address: host or host:port'),
+      placeholder: '192.168.1.11:8765',
+      okLabel: trans.__('Add')
+    });
+    return asked.button.accept ? asked.value : null;
+  };
+  commands.addCommand(CommandIDs.addNode, {
+    label: trans.__('Add a node by address…'),
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: {
+          address: { type: 'string', description: 'host or host:port' }
+        }
+      }
+    },
+    execute: async args => {
+      const given = args.address ? String(args.address) : await askAddress();
+      const address = given?.trim();
+      const node =
+        address && (await request(() => model.api.addNode(address), trans));
+      if (node) {
+        succeeded(trans.__('Added %1.', node.name));
+      }
+    }
+  });
+}
+
+function addInvite({ commands, model, trans }: ICommandContext): void {
+  const askUses = async (): Promise<number | null> => {
+    const asked = await InputDialog.getNumber({
+      title: trans.__('Invite nodes'),
+      label: trans.__('How many machines will join?'),
+      value: 1,
+      okLabel: trans.__('Invite')
+    });
+    return asked.button.accept ? asked.value : null;
+  };
+  commands.addCommand(CommandIDs.inviteNodes, {
+    label: trans.__('Invite nodes…'),
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: {
+          uses: {
+            type: 'number',
+            description: 'How many machines may join with this command.'
+          }
+        }
+      }
+    },
+    execute: async args => {
+      const uses =
+        args.uses === undefined ? await askUses() : Number(args.uses);
+      const invitation =
+        uses !== null && (await request(() => model.api.invite(uses), trans));
+      if (invitation) {
+        await showInvitation(invitation, trans);
+      }
+    }
+  });
+}
+
+function addForget({ commands, model, trans }: ICommandContext): void {
+  commands.addCommand(CommandIDs.forgetNode, {
+    label: trans.__('Remove a node from the list'),
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: { key: { type: 'string' } },
+        required: ['key']
+      }
+    },
+    isVisible: args => args.key !== undefined,
+    execute: args =>
+      request(() => model.api.forgetNode(String(args.key)), trans)
+  });
+}
+
+function addMeasure({ commands, model, trans }: ICommandContext): void {
+  commands.addCommand(CommandIDs.measureLinks, {
+    label: trans.__('Measure all links'),
+    caption: trans.__('About a second per pair of nodes and direction'),
+    describedBy: {
+      args: {
+        type: 'object',
+        properties: {
+          nodes: {
+            type: 'array',
+            items: { type: 'string' },
+            description: 'Names; every node that is up if not given.'
+          }
+        }
+      }
+    },
+    execute: async args => {
+      const id = Notification.emit(
+        trans.__('Measuring links…'),
+        'in-progress',
+        { autoClose: false }
+      );
+      const names = (args.nodes as string[] | undefined) ?? [];
+      const done = await request(() => model.api.measureLinks(names), trans);
+      Notification.dismiss(id);
+      if (done) {
+        succeeded(
+          trans._n('Measured %1 link.', 'Measured %1 links.', done.length)
+        );
+      }
+    }
+  });
+}

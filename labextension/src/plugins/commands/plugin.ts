@@ -1,0 +1,74 @@
+/** What can be done with nodes and jobs: one registry for palette, menus and buttons. */
+
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { IMainMenu } from '@jupyterlab/mainmenu';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+import { CommandIDs, IClusterModel } from '../../tokens';
+import { setting } from '../setting';
+import { addCellCommands } from './cells';
+import { addJobCommands } from './jobs';
+import { addNodeCommands } from './nodes';
+
+const PLUGIN = 'jupyter-mntrain:commands';
+
+/** In the palette, in this order. */
+const LISTED = [
+  CommandIDs.show,
+  CommandIDs.launch,
+  CommandIDs.attach,
+  CommandIDs.logs,
+  CommandIDs.save,
+  CommandIDs.stop,
+  CommandIDs.kill,
+  CommandIDs.launchAgain,
+  CommandIDs.copySpec,
+  CommandIDs.insertCell,
+  CommandIDs.inviteNodes,
+  CommandIDs.addNode,
+  CommandIDs.measureLinks
+];
+
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: PLUGIN,
+  description: 'Commands for nodes and jobs.',
+  autoStart: true,
+  requires: [IClusterModel],
+  optional: [
+    ITranslator,
+    ICommandPalette,
+    IMainMenu,
+    INotebookTracker,
+    ISettingRegistry
+  ],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IClusterModel,
+    translator: ITranslator | null,
+    palette: ICommandPalette | null,
+    menu: IMainMenu | null,
+    notebooks: INotebookTracker | null,
+    settings: ISettingRegistry | null
+  ) => {
+    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
+    const { commands } = app;
+    const confirms = setting(settings, PLUGIN, 'confirm', true);
+    addCellCommands(app, model, notebooks, trans);
+    addJobCommands({ commands, model, trans }, confirms);
+    addNodeCommands({ commands, model, trans });
+
+    const category = trans.__('Multi-node training');
+    for (const command of LISTED) {
+      palette?.addItem({ command, category });
+    }
+    const args = { andStop: true };
+    palette?.addItem({ command: CommandIDs.save, category, args });
+    menu?.viewMenu.addGroup([{ command: CommandIDs.show }], 30);
+  }
+};

@@ -1,0 +1,35 @@
+/** Many lines as one band: lowest, median and highest at each time. */
+
+export interface IBand {
+  x: Float64Array;
+  low: Float64Array;
+  middle: Float64Array;
+  high: Float64Array;
+}
+
+/** Lowest, median and highest of several lines on the time axis of the longest one. */
+export function band(
+  lines: ReadonlyArray<{ x: Float64Array; y: Float64Array }>
+): IBand {
+  const longest = lines.reduce((a, b) => (b.x.length > a.x.length ? b : a));
+  const { x } = longest;
+  const at = lines.map(() => 0);
+  const [low, middle, high] = [0, 1, 2].map(() => new Float64Array(x.length));
+  for (let row = 0; row < x.length; row++) {
+    const values: number[] = [];
+    lines.forEach((line, i) => {
+      while (at[i] + 1 < line.x.length && line.x[at[i] + 1] <= x[row]) {
+        at[i] += 1;
+      }
+      const value = line.y[at[i]];
+      if (line.x.length && line.x[at[i]] <= x[row] && !Number.isNaN(value)) {
+        values.push(value);
+      }
+    });
+    values.sort((a, b) => a - b);
+    low[row] = values.length ? values[0] : NaN;
+    middle[row] = values.length ? values[values.length >> 1] : NaN;
+    high[row] = values.length ? values[values.length - 1] : NaN;
+  }
+  return { x, low, middle, high };
+}

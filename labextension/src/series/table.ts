@@ -1,0 +1,123 @@
+/** A table of numbers by column: appended in place, bounded, and thinned evenly when it is full. */
+
+/** Rows per table. When it is full, neighbors are joined: all rows then stand for more steps. */
+export const MOST_ROWS = 1200;
+
+/** These take the last of the joined values, all others the mean. */
+const KEEP_LAST = new Set(['time_s', 'step']);
+
+type Column = ReadonlyArray<number | null>;
+
+/** Rows of named numbers; NaN = not known. */
+export class Table<Name extends string> {
+  constructor(
+    readonly names: ReadonlyArray<Name>,
+    readonly mostRows = MOST_ROWS
+  ) {
+    for (const name of names) {
+      this.columns.set(name, new Float64Array(64));
+    }
+  }
+
+  /** Number of rows. */
+  length = 0;
+
+  /** A view on the column: valid until rows are added. */
+  column(name: Name): Float64Array {
+    return this.columns.get(name)!.subarray(0, this.length);
+  }
+
+  last(name: Name): number {
+    return this.length ? this.columns.get(name)![this.length - 1] : NaN;
+  }
+
+  /** Median of the known ones among the last rows; NaN if there are none. */
+  recent(name: Name, rows = 10): number {
+    const known = [...this.column(name).subarray(-rows)].filter(
+      value => !Number.isNaN(value)
+    );
+    known.sort((a, b) => a - b);
+    return known.length ? known[Math.floor(known.length / 2)] : NaN;
+  }
+
+  clear(): void {
+    this.length = 0;
+    this.size = 1;
+    this.open = 0;
+  }
+
+  /** Columns that are missing, as those that nobody fills are, hold NaN. */
+  append(rows: Partial<Record<Name, Column>>): void {
+    const count = (rows['time_s' as Name] ?? []).length;
+    for (let row = 0; row < count; row++) {
+      this.appendRow(name => {
+        const value = rows[name]?.[row];
+        return value === null || value === undefined ? NaN : value;
+      });
+    }
+  }
+
+  private appendRow(value: (name: Name) => number): void {
+    // An open row takes as many as the ones before it stand for.
+    if (this.open > 0 && this.open < this.size) {
+      this.joinInto(this.length - 1, value);
+      this.open += 1;
+      return;
+    }
+    if (this.length >= this.mostRows) {
+      this.halve();
+    }
+    this.reserve(this.length + 1);
+    for (const name of this.names) {
+      this.columns.get(name)![this.length] = value(name);
+    }
+    this.length += 1;
+    this.open = 1;
+  }
+
+  private joinInto(at: number, value: (name: Name) => number): void {
+    for (const name of this.names) {
+      const column = this.columns.get(name)!;
+      const next = value(name);
+      if (KEEP_LAST.has(name) || Number.isNaN(column[at])) {
+        column[at] = next;
+      } else if (!Number.isNaN(next)) {
+        column[at] += (next - column[at]) / (this.open + 1);
+      }
+    }
+  }
+
+  private halve(): void {
+    const half = Math.floor(this.length / 2);
+    for (const name of this.names) {
+      const column = this.columns.get(name)!;
+      for (let row = 0; row < half; row++) {
+        const [a, b] = [column[2 * row], column[2 * row + 1]];
+        if (KEEP_LAST.has(name) || Number.isNaN(a)) {
+          column[row] = b;
+        } else {
+          column[row] = Number.isNaN(b) ? a : (a + b) / 2;
+        }
+      }
+    }
+    this.length = half;
+    this.size *= 2;
+    this.open = this.size;
+  }
+
+  private reserve(rows: number): void {
+    for (const [name, column] of this.columns) {
+      if (rows > column.length) {
+        const longer = new Float64Array(
+          Math.min(this.mostRows, 2 * column.length)
+        );
+        longer.set(column);
+        this.columns.set(name, longer);
+      }
+    }
+  }
+
+  private columns = new Map<Name, Float64Array>();
+  private size = 1;
+  private open = 0;
+}

@@ -1,0 +1,79 @@
+/** A GPU of a node: how busy and how full it is, and whose work that is. */
+
+import * as React from 'react';
+
+import * as formats from '../formats';
+import { Measured } from '../measured';
+import type { Gpu, NodeEntry } from '../schema';
+import { type IContext, Meter } from './parts';
+
+export function GpuRow(
+  props: IContext & { node: NodeEntry; gpu: Gpu }
+): JSX.Element {
+  const { gpu, node, trans } = props;
+  const isBusy =
+    (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
+  return (
+    <>
+      <div className="mnt-gpu">
+        <span>{trans.__('GPU %1', gpu.index)}</span>
+        <span className="mnt-value">
+          <Measured
+            value={gpu.utilization}
+            write={formats.wholePercent}
+            reason={trans.__('NVML does not report it for this GPU.')}
+          />
+          <Meter
+            share={gpu.utilization}
+            label={trans.__('Utilization of GPU %1', gpu.index)}
+          />
+        </span>
+        <span className="mnt-value">
+          {trans.__(
+            '%1 of %2',
+            formats.gibibytes(gpu.memory_used_bytes, false),
+            formats.gibibytes(gpu.memory_total_bytes)
+          )}
+          <Meter
+            share={gpu.memory_used_bytes / gpu.memory_total_bytes}
+            label={trans.__('Memory of GPU %1', gpu.index)}
+          />
+        </span>
+      </div>
+      {(isBusy || typeof gpu.temperature_c === 'number') && (
+        <p className="m s">
+          {[
+            ...(typeof gpu.temperature_c === 'number'
+              ? [`${Math.round(gpu.temperature_c)} °C`]
+              : []),
+            isBusy ? owner(props, node, gpu) : trans.__('not in use')
+          ].join(', ')}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** The job and rank that a lease names, or the processes themselves. */
+function owner(props: IContext, node: NodeEntry, gpu: Gpu): string {
+  const { model, trans } = props;
+  for (const lease of node.view.info?.leases ?? []) {
+    if (lease.gpus.includes(gpu.index)) {
+      const job = model.job(lease.job_id);
+      const place = job?.placements.find(
+        one => one.node_id === node.view.info?.node_id
+      );
+      const local = place ? place.gpus.indexOf(gpu.index) : -1;
+      const name = job?.name ?? lease.job_id;
+      return place && local >= 0
+        ? trans.__('%1, rank %2', name, place.first_rank + local)
+        : name;
+    }
+  }
+  const names = (gpu.processes ?? []).map(({ pid, user, command }) =>
+    [user, command, `pid ${pid}`].filter(Boolean).join(', ')
+  );
+  return names.length
+    ? trans.__('in use by %1', names.join('; '))
+    : trans.__('in use by an unknown process');
+}

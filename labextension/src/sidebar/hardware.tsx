@@ -1,0 +1,71 @@
+/** What a node computes with: its GPUs, or its CPU and memory. */
+
+import * as React from 'react';
+
+import * as formats from '../formats';
+import { Measured } from '../measured';
+import type { NodeEntry } from '../schema';
+import { GpuRow } from './gpu';
+import { type IContext, Meter } from './parts';
+
+export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
+  const { info, beat } = props.node.view;
+  const { gpus } = info!.inventory;
+  if (gpus.length === 0) {
+    return <Cpu {...props} />;
+  }
+  const now = beat?.gpus?.length ? beat.gpus : gpus;
+  const kinds = new Map<string, number>();
+  for (const gpu of gpus) {
+    kinds.set(gpu.name, (kinds.get(gpu.name) ?? 0) + 1);
+  }
+  return (
+    <>
+      <p className="m s">
+        {[...kinds].map(([name, count]) => `${count} × ${name}`).join(', ')}
+      </p>
+      {now.map(gpu => (
+        <GpuRow key={gpu.index} gpu={gpu} {...props} />
+      ))}
+    </>
+  );
+}
+
+function Cpu(props: IContext & { node: NodeEntry }): JSX.Element {
+  const { node, trans } = props;
+  const { info, beat } = node.view;
+  const { inventory } = info!;
+  const total = inventory.memory_total_bytes;
+  const free = beat?.memory_available_bytes || inventory.memory_available_bytes;
+  const share = beat?.cpu_share;
+  return (
+    <>
+      <p className="m s">
+        {trans._n('%1 core', '%1 cores', inventory.cpu_count)},{' '}
+        {inventory.gpu_note ?? trans.__('no GPU')}
+      </p>
+      <div className="mnt-gpu">
+        <span>{trans.__('CPU')}</span>
+        <span className="mnt-value">
+          <Measured
+            value={share}
+            write={formats.wholePercent}
+            reason={trans.__('This node has not reported its load yet.')}
+          />
+          <Meter share={share} label={trans.__('CPU of %1', node.name)} />
+        </span>
+        <span className="mnt-value">
+          {trans.__(
+            '%1 of %2',
+            formats.gibibytes(total - free, false),
+            formats.gibibytes(total)
+          )}
+          <Meter
+            share={(total - free) / total}
+            label={trans.__('Memory of %1', node.name)}
+          />
+        </span>
+      </div>
+    </>
+  );
+}

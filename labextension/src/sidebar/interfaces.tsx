@@ -1,0 +1,63 @@
+/** The interfaces of a node: how fast each is, and what it carries now. */
+
+import * as React from 'react';
+
+import * as formats from '../formats';
+import { Measured } from '../measured';
+import type { Interface, NodeEntry } from '../schema';
+import { OVER } from '../words';
+import type { IContext } from './parts';
+
+/** Those a job may train over: up, with an address, and not virtual. */
+export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
+  const { node, model, trans } = props;
+  const { info, beat } = node.view;
+  const used = new Set(
+    model.jobs
+      .filter(job => !OVER.has(job.state))
+      .flatMap(job => job.placements)
+      .filter(place => place.node_id === info!.node_id)
+      .map(place => place.interface)
+  );
+  const shown = info!.inventory.interfaces.filter(
+    one =>
+      one.is_up &&
+      (one.addresses?.length ?? 0) > 0 &&
+      (used.has(one.name) || one.kind === 'ethernet' || one.kind === 'wireless')
+  );
+  const written = (value: formats.Maybe) => (
+    <Measured
+      value={value}
+      write={formats.bitRate}
+      reason={trans.__('This node has not reported its traffic yet.')}
+    />
+  );
+  return (
+    <>
+      {shown.map(one => {
+        const rate = beat?.interfaces.find(now => now.name === one.name);
+        return (
+          <div key={one.name} className="mnt-interface">
+            <span>
+              {one.name}
+              {speed(one) && `, ${speed(one)}`}
+            </span>
+            <span className="nw">
+              ↑ {written(rate?.sent_bytes_per_s)} ↓{' '}
+              {written(rate?.received_bytes_per_s)}
+            </span>
+          </div>
+        );
+      })}
+    </>
+  );
+}
+
+function speed(one: Interface): string {
+  if (one.capacity && one.capacity.source !== 'nominal') {
+    return formats.bitRate(one.capacity.bytes_per_s);
+  }
+  return one.speed_mbit_per_s
+    ? formats.bitRate((one.speed_mbit_per_s * 1e6) / 8)
+    : '';
+}

@@ -1,0 +1,146 @@
+/** What the sidebar says instead of its lists. */
+
+import * as React from 'react';
+
+import { duration } from '../formats';
+import { Icon, type IconName } from '../icons';
+import { CommandIDs } from '../tokens';
+import { Copyable, type IContext } from './parts';
+
+/** Nodes have this long to be found before the sidebar says that there are none. */
+const PATIENCE_MS = 3000;
+
+function Note(props: {
+  title: string;
+  icon?: IconName;
+  children: React.ReactNode;
+}): JSX.Element {
+  return (
+    <div className="mnt-note">
+      <h2>
+        {props.icon && <Icon name={props.icon} />} {props.title}
+      </h2>
+      {props.children}
+    </div>
+  );
+}
+
+export function Missing({ model, trans }: IContext): JSX.Element {
+  return (
+    <Note
+      title={trans.__('jupyter_mntrain is not installed on the Jupyter server')}
+      icon="warning"
+    >
+      <p>
+        {trans.__(
+          'Install it in the environment that starts JupyterLab, then restart JupyterLab:'
+        )}
+      </p>
+      <Copyable text="pip install jupyter-mntrain" trans={trans} />
+      <p className="m s">
+        {trans.__(
+          'Running jobs are not affected. %mntrain in notebooks keeps working.'
+        )}
+      </p>
+      <button className="btn" onClick={() => model.retry()}>
+        {trans.__('Check again')}
+      </button>
+    </Note>
+  );
+}
+
+export function Forbidden({ model, trans }: IContext): JSX.Element {
+  return (
+    <Note
+      title={trans.__('You do not have permission to see the cluster')}
+      icon="warning"
+    >
+      <p>{trans.__('Ask the administrator of this Jupyter server.')}</p>
+      <button className="btn" onClick={() => model.retry()}>
+        {trans.__('Check again')}
+      </button>
+    </Note>
+  );
+}
+
+/** A cluster without nodes: how it gets some. */
+export function Empty(props: IContext): JSX.Element {
+  const { model, commands, trans } = props;
+  const [isPatient, setPatient] = React.useState(true);
+  React.useEffect(() => {
+    const timer = window.setTimeout(() => setPatient(false), PATIENCE_MS);
+    return () => window.clearTimeout(timer);
+  }, []);
+  const name = model.status?.cluster ?? '';
+  if (isPatient) {
+    return (
+      <Waiting {...props} title={trans.__('Looking for nodes of %1', name)} />
+    );
+  }
+  return (
+    <Note title={trans.__('No nodes in %1 yet', name)}>
+      <p>
+        {trans.__('Invite a machine: one command makes it a node.')}
+        {model.status?.is_driver === false &&
+          ' ' + trans.__('The first invitation creates the cluster.')}
+      </p>
+      <button
+        className="btn pri"
+        onClick={() => void commands.execute(CommandIDs.inviteNodes)}
+      >
+        {trans.__('Invite nodes…')}
+      </button>
+      <p>
+        {trans.__(
+          'Nodes that have joined appear automatically. On networks without multicast, add them by address.'
+        )}
+      </p>
+      <button
+        className="btn"
+        onClick={() => void commands.execute(CommandIDs.addNode)}
+      >
+        {trans.__('Add by address…')}
+      </button>
+    </Note>
+  );
+}
+
+/** All nodes are silent. */
+export function AllSilent(props: IContext): JSX.Element {
+  const { model, trans } = props;
+  const tried = model.nodes.every(node => node.view.reason);
+  if (!tried) {
+    return <p className="mnt-indent m">{trans.__('Connecting…')}</p>;
+  }
+  return (
+    <p className="mnt-indent" role="status">
+      <span className="b">
+        {trans.__('No node of %1 is answering.', model.status?.cluster ?? '')}
+      </span>{' '}
+      {trans.__('Running jobs are not affected. See each node for the reason.')}
+    </p>
+  );
+}
+
+/** How long the answer has been waited for. */
+export function Waiting(props: IContext & { title: string }): JSX.Element {
+  const [begun] = React.useState(() => Date.now());
+  const [seconds, setSeconds] = React.useState(0);
+  React.useEffect(() => {
+    const timer = window.setInterval(
+      () => setSeconds((Date.now() - begun) / 1000),
+      1000
+    );
+    return () => window.clearInterval(timer);
+  }, []);
+  return (
+    <Note title={props.title}>
+      <p className="m s">{seconds >= 1 ? duration(seconds) : ''}</p>
+      <div className="mnt-ghosts" aria-hidden="true">
+        <span />
+        <span />
+        <span />
+      </div>
+    </Note>
+  );
+}

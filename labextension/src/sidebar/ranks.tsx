@@ -1,0 +1,99 @@
+/** The ranks of a job: a button each, or for many a grid with its counts. */
+
+import * as React from 'react';
+
+import { Icon } from '../icons';
+import type { JobEntry, RankNumbers } from '../schema';
+import { CommandIDs } from '../tokens';
+import { type JobState, stateWord } from '../words';
+import type { IContext } from './parts';
+
+/** From here on cells without numbers, in rows. */
+const MANY_RANKS = 17;
+const ROW = 16;
+
+const MARKS: Partial<Record<JobState, string>> = {
+  failed: '✕',
+  unknown: '?'
+};
+
+type IRanksProps = IContext & { job: JobEntry };
+
+export function Ranks(props: IRanksProps): JSX.Element {
+  return props.job.ranks.length >= MANY_RANKS ? (
+    <RankGrid {...props} />
+  ) : (
+    <RankButtons {...props} />
+  );
+}
+
+function labelOf(rank: RankNumbers, trans: IContext['trans']): string {
+  return trans.__(
+    'Log of rank %1, %2',
+    rank.rank,
+    stateWord(rank.state, trans)
+  );
+}
+
+function RankGrid({ job, trans }: IRanksProps): JSX.Element {
+  const counts = new Map<JobState, number>();
+  for (const rank of job.ranks) {
+    counts.set(rank.state, (counts.get(rank.state) ?? 0) + 1);
+  }
+  return (
+    <>
+      <p className="s">
+        {[...counts]
+          .map(([state, count]) => `${count} ${stateWord(state, trans)}`)
+          .join(', ')}
+      </p>
+      <div
+        className="mnt-grid"
+        role="img"
+        aria-label={trans.__('%1 ranks, %2 in a row', job.ranks.length, ROW)}
+      >
+        {job.ranks.map(rank => (
+          <span
+            key={rank.rank}
+            className={`mnt-cell mnt-state-${rank.state}`}
+            title={labelOf(rank, trans)}
+          >
+            {MARKS[rank.state] ?? ''}
+          </span>
+        ))}
+      </div>
+    </>
+  );
+}
+
+function RankButtons({ job, commands, trans }: IRanksProps): JSX.Element {
+  const byNode = new Map<string, RankNumbers[]>();
+  for (const rank of job.ranks) {
+    byNode.set(rank.node, [...(byNode.get(rank.node) ?? []), rank]);
+  }
+  return (
+    <div className="mnt-ranks">
+      {[...byNode].map(([node, ranks]) => (
+        <div key={node}>
+          <div className="m s">{node}</div>
+          {ranks.map(rank => (
+            <button
+              key={rank.rank}
+              className={`mnt-rank mnt-state-${rank.state}`}
+              aria-label={labelOf(rank, trans)}
+              title={labelOf(rank, trans)}
+              onClick={() =>
+                void commands.execute(CommandIDs.logs, {
+                  jobId: job.job_id,
+                  rank: rank.rank
+                })
+              }
+            >
+              {rank.rank} <Icon name={rank.state} size={12} />
+            </button>
+          ))}
+        </div>
+      ))}
+    </div>
+  );
+}
