@@ -1,4 +1,4 @@
-"""``mntrain``: the verbs of the magic, on a command line, with honest exit codes.
+"""Command line: ``mntrain``, the same verbs as the magic, with documented exit codes.
 
 0 done (``launch --wait``: every rank succeeded), 1 the job failed or was canceled, 2 bad input,
 3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C.

@@ -1,4 +1,4 @@
-"""Once a second: network counters, GPUs and load, as a beat to listeners and samples to jobs."""
+"""Heartbeat: once a second, sends counters of network, GPUs and load to listeners and jobs."""
 
 from __future__ import annotations
 

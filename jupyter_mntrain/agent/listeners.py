@@ -1,4 +1,4 @@
-"""Who listens to this agent's changes. A listener that does not keep up is let go."""
+"""Listeners to this agent's changes; one that does not keep up is dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This node as its handlers see it: identity, inventory, leases, jobs, in one place."""
+"""Local node: its identity, inventory, leases and jobs, as HTTP handlers see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What drivers use: find nodes, launch on them, watch, end. Synchronous; the core is async."""
+"""Cluster API for drivers: find nodes, launch, watch, stop. Synchronous; the core is async."""
 
 from jupyter_mntrain.cluster.cluster import Cluster
 from jupyter_mntrain.cluster.discovery.discovery import (

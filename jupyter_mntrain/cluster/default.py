@@ -1,4 +1,4 @@
-"""The cluster that the environment names: for drivers that are not told of one."""
+"""Default cluster: read from the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job as a driver holds it: a view of what its participants do, and two ways to end it."""
+"""Job handle of a driver: its state, history and logs, and the ways to end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: how plain code uses the async core."""
+"""Event loop in a thread: how synchronous code uses the async core."""
 
 from __future__ import annotations
 

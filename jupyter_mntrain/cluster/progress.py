@@ -1,4 +1,4 @@
-"""How far a driver is with what it asks of many nodes: told to whoever wants to draw it."""
+"""Progress of a driver's own work: reported to whatever draws it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster and its jobs share inside one process: the loop, the live view, the journals."""
+"""Driver session: the loop, live view and journals that a cluster and its jobs share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job spec becomes processes."""
+"""Launching: how a job spec becomes processes."""
 
 from jupyter_mntrain.launch.base import Launcher
 from jupyter_mntrain.launch.torchrun import NodeCommand, torchrun_command

@@ -1,4 +1,4 @@
-"""The contract of everything that can start a job: agents today, SLURM and Kubernetes next."""
+"""Launcher: the contract of everything that can start a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job as a file (TOML): versioned, for people to read, and to be launched again anywhere."""
+"""Job file: a job as versioned TOML that can be read, kept and launched again."""
 
 from __future__ import annotations
 

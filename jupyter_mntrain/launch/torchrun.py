@@ -1,4 +1,4 @@
-"""The exact command and environment of a participant. Pure: dry run and agent share it."""
+"""torchrun command: a participant's exact command and environment. Pure; also the dry run's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of numbers that grow row by row, keep a bounded length, and number their rows."""
+"""Column tables: grow row by row, keep a bounded length, and number their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and jobs of the live view as a page shows them. Pure."""
+"""Page entries: builds them from nodes and jobs of the live view. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All samples of a job, merged from its nodes' journals. Grows in one thread, read from any."""
+"""Job history: all samples of a job, merged from its nodes' journals. Readable from any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How busy one node's link was, about once a second: this job's own bytes and everybody's."""
+"""Link rows: traffic of one node's link about once a second, this job's own and the total."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes and jobs as a page shows them: what the Jupyter server and a saved notebook both hold.
+"""Page entries: nodes and jobs as the Jupyter server and a saved notebook show them.
 
 Neither the environment nor the files of a job are in here: they may hold secrets, and a notebook
 is handed on.

@@ -1,4 +1,4 @@
-"""A job's history as columns of numbers, thinned to what a picture can show.
+"""Job series: a job's history as columns of numbers, thinned to what a chart can show.
 
 One shape serves all: the whole history, what is new since a number, and what a saved notebook
 keeps. ``None`` in a column = the step does not say.

@@ -1,4 +1,4 @@
-"""Turns what a job's ranks wrote into the columns a page draws, step by step as it comes."""
+"""Series builder: turns what a job's ranks wrote into columns, step by step."""
 
 from __future__ import annotations
 

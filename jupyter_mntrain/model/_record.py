@@ -1,4 +1,4 @@
-"""The bases of every record: frozen, checked where data comes in."""
+"""Record bases: frozen, and checked where data comes in."""
 
 import msgspec
 

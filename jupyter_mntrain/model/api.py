@@ -1,4 +1,4 @@
-"""What goes over HTTP between drivers and agents. Bodies are JSON, streams are NDJSON.
+"""Agent API: routes and messages between drivers and agents. Bodies are JSON, streams NDJSON.
 
 ======  =========================================  ==============================================
 verb    path                                       body → answer

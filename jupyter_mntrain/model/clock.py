@@ -1,4 +1,4 @@
-"""One clock for all parts of an attempt, whatever the clocks of their machines say.
+"""Attempt clock: one time line for all parts, independent of the machines' own clocks.
 
 What happened first tells who is to blame, so the parts of an attempt tell their times by the clock
 of whoever started it, carried on by each machine's monotonic clock. A machine that is an hour off,

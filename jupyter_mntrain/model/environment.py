@@ -1,4 +1,4 @@
-"""Variables in the environment: of every process of a job, and of a driver. The one list."""
+"""Environment variables: the one list of those that jobs and drivers read."""
 
 JOB_VARIABLE = "MNTRAIN_JOB"
 """The job's id, for scripts and for people who look at processes."""

@@ -1,4 +1,4 @@
-"""Every error a user can meet. Each names the node, the cause and the fix.
+"""Errors: every one that a user can meet, with node, cause and fix.
 
 MntrainError
 ├── SpecError          what was asked for is wrong in itself (exit code 2)

@@ -1,4 +1,4 @@
-"""Small files that must never be seen half-written."""
+"""Small files, written atomically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identifiers. Each is a distinct type, so that a node is never passed for a job."""
+"""Identifiers: a distinct type each, so that a node is never passed for a job."""
 
 import re
 import secrets

@@ -1,4 +1,4 @@
-"""A bar on the page, under the cell that waits: tqdm's, as a widget or as text."""
+"""Progress bar on a page: tqdm's, below the cell that waits, as a widget or text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes onto the page: MIME bundles that every frontend can show."""
+"""Display: MIME bundles that every frontend can show."""
 
 from __future__ import annotations
 

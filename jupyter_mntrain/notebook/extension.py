@@ -1,4 +1,4 @@
-"""Everything the extension adds to a shell, in one object, so that all of it can be taken away."""
+"""IPython extension: everything it adds to a shell, in one object that can be removed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job, live, in one or two outputs of the notebook."""
+"""Live view: one job in one or two outputs of the notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``%mntrain`` and ``%%mntrain``: a thin face of the verbs."""
+"""Magics: ``%mntrain`` and ``%%mntrain`` pass a line and a cell to the verbs."""
 
 from __future__ import annotations
 

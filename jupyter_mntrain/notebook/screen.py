@@ -1,4 +1,4 @@
-"""The notebook as a place to show jobs: live, in the background."""
+"""Notebook screen: shows jobs live, in the background."""
 
 from __future__ import annotations
 

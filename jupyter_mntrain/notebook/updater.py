@@ -1,4 +1,4 @@
-"""One background thread per kernel that redraws every live view, and only while there is one."""
+"""Updater: one background thread per kernel that redraws live views while there are any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which addresses an agent listens, as it says itself."""
+"""Agent hosts: the addresses on which an agent says it listens."""
 
 from __future__ import annotations
 

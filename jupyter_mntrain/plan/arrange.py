@@ -1,4 +1,4 @@
-"""Participants on real nodes: who, over what, where. What launching decides before it asks."""
+"""Arrangement: participants placed on real nodes, with interfaces and ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which network interface each participant trains over."""
+"""Interface choice: the network each participant trains over."""
 
 from __future__ import annotations
 

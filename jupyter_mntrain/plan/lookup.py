@@ -1,4 +1,4 @@
-"""From what a person calls a node to the node."""
+"""Node lookup: finds a node by what a person calls it."""
 
 from __future__ import annotations
 

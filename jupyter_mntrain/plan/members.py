@@ -1,4 +1,4 @@
-"""Who takes part: ``--member HOST:N[:IFACE]`` and the default, checked against what nodes have.
+"""Participants: ``--member HOST:N[:IFACE]`` or the default, checked against what nodes have.
 
 ``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``.
 """

@@ -1,4 +1,4 @@
-"""From chosen participants to places: ranks, addresses, devices."""
+"""Placement: ranks, addresses and devices of the chosen participants."""
 
 from __future__ import annotations
 

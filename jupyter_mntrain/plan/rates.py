@@ -1,4 +1,4 @@
-"""Link rates as people write them."""
+"""Link rates: parses them as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a job spec in itself, before any node is asked."""
+"""Spec check: what is wrong with a job spec by itself, before any node is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline sends between nodes in one optimizer step. Pure."""
+"""Pipeline traffic: bytes between nodes in one optimizer step. Pure."""
 
 from __future__ import annotations
 

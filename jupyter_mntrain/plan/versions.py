@@ -1,4 +1,4 @@
-"""Which node has other versions than the rest: ranks that disagree fail late and obscurely."""
+"""Version check: which node's versions differ from the majority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices of the memory and evaluation sections that exclude others. Pure; imports no torch."""
+"""Exclusive choices of a recipe's memory and evaluation sections. Pure; imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which layers make which stage, and which rank holds it. Pure."""
+"""Layout: which layers make which stage, and which rank holds it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes a rank will hold, part by part. Pure; imports no torch.
+"""Memory estimate: bytes that a rank will hold, part by part. Pure; imports no torch.
 
 Weights, gradients and optimizer are exact. Activations are what autograd saves of transformers'
 Llama-like layers, read off their code and measured; beside them a backward pass needs some room

@@ -1,4 +1,4 @@
-"""TOML in, checked :class:`Recipe` out. Imports neither torch nor transformers."""
+"""Recipe parser: TOML to a checked :class:`Recipe`. Imports neither torch nor transformers."""
 
 from __future__ import annotations
 

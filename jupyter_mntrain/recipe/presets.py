@@ -1,4 +1,4 @@
-"""Model shapes that come with us, by family. The vocabulary is the tokenizer's.
+"""Model presets: shapes by family. The tokenizer sets the vocabulary.
 
 Keys are Hugging Face config fields. ``tiny`` is for tests; ``8m`` trains on a laptop's CPU within
 minutes and has as many FLOPs in each of two equal halves as 2 cores allow.

@@ -1,4 +1,4 @@
-"""What each rank of a recipe will hold, before anything runs. Pure; imports no torch."""
+"""Memory forecast: what each rank of a recipe will hold. Pure; imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schedule needs, and the order in which eager 1F1B computes. Pure; imports no torch.
+"""Pipeline schedules: what each needs, and the order of eager 1F1B. Pure; imports no torch.
 
 1F1B holds just as many microbatches in flight as there are stages to come. On a link that takes
 time that is too few: a stage waits for the answer to what it has just sent. Eager 1F1B sends as

@@ -1,4 +1,4 @@
-"""The sections of a recipe: every field typed, ranged and with a default that works."""
+"""Recipe sections: every field with its type, range and default."""
 
 from __future__ import annotations
 

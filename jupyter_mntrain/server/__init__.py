@@ -1,1 +1,1 @@
-"""The Jupyter server's part: one watcher of the cluster for every open page."""
+"""Jupyter server extension: one watcher of the cluster for every open page."""

@@ -1,4 +1,4 @@
-"""The extension of the Jupyter server: its settings, its routes, its end."""
+"""Jupyter server app: its settings and routes."""
 
 from __future__ import annotations
 

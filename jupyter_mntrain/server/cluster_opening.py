@@ -1,4 +1,4 @@
-"""The cluster is opened by the first who asks: a server nobody trains with costs nothing."""
+"""Cluster opening: on the first request, so that an unused server costs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes over the WebSocket and the REST routes between the Jupyter server and the page.
+"""Page messages: what the Jupyter server and the page exchange by WebSocket and REST.
 
 ======  ===================================  ====================================================
 verb    path below ``{base}/mntrain/v1``     body → answer

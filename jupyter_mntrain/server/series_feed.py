@@ -1,4 +1,4 @@
-"""What one job's ranks wrote, for every page that watches it."""
+"""Series feed: one job's numbers, for every page that watches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One watcher of the cluster for every open page: what changed, numbered, and sent to all."""
+"""Page updates: numbered changes of the cluster, sent to every open page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers, times and states as people read them. The one place that spells them.
+"""Formats: how numbers, times and states are spelled, everywhere.
 
 Thousands take a comma, a percent sign a narrow no-break space, a unit a no-break space. What is
 not known is a dash, never 0.

@@ -1,4 +1,4 @@
-"""New lines of a log of which only the last lines can be asked for."""
+"""Log follower: new lines of a log that only hands out its last lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver itself is busy with, drawn once it has taken longer than a second."""
+"""Progress bars: drawn once the driver's own work takes longer than a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Showing a job in a terminal: a table redrawn in place, or plain lines where nothing can be."""
+"""Terminal screen: redraws a table in place, or prints plain lines where it cannot."""
 
 from __future__ import annotations
 

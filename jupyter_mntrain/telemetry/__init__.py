@@ -1,4 +1,4 @@
-"""What runs inside ranks: the recorder; and what numbers mean: formulas and peaks.
+"""Telemetry: the recorder used inside ranks, formulas and peaks.
 
 The package imports no torch; what measures a model (``gemm``, ``memory``, the callbacks) does.
 """

@@ -1,4 +1,4 @@
-"""What people ask of a job that runs: save now, stop after saving. A small file, read when changed.
+"""Control file: requests to a running job, read when it changes.
 
 An agent writes it, every rank reads its own node's; the trainer has all ranks agree before any of
 them acts. Imports no torch, so a script of one's own can use it, too.

@@ -1,4 +1,4 @@
-"""Every formula the product shows, once, with its source. Pure; fractions are 0..1.
+"""Formulas: every one the product shows, with its source. Pure; fractions are 0..1.
 
 Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
 twice forward, attention counts the full T x T square, recomputation counts nothing. PaLM's

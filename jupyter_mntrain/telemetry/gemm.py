@@ -1,4 +1,4 @@
-"""The peak of a device nobody has a data sheet for: what its own matrix product reaches."""
+"""Measured peak: FLOPs per second of a matrix product, for devices without a data sheet."""
 
 from __future__ import annotations
 

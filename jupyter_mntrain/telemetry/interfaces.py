@@ -1,4 +1,4 @@
-"""What a network interface is: judged by what the kernel says, not by its name or addresses."""
+"""Interface kinds: physical or virtual, by what the kernel says."""
 
 from __future__ import annotations
 

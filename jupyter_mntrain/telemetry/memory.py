@@ -1,4 +1,4 @@
-"""How much memory a rank holds, read no more often than anyone looks."""
+"""Rank memory: how much a rank holds, read at a bounded rate."""
 
 from __future__ import annotations
 

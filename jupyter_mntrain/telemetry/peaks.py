@@ -1,4 +1,4 @@
-"""Peak dense FLOPs per second of known GPUs. An unknown name gives nothing, never a guess.
+"""Peak table: dense FLOPs per second of known GPUs; an unknown one has no peak.
 
 ``sixteen_bit`` is bfloat16 and float16 on tensor cores with float32 accumulation, *dense*
 (data sheets headline the sparse number, twice as high; GeForce runs float32 accumulation at half

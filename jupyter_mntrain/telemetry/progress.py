@@ -1,4 +1,4 @@
-"""How far a long piece of work is: said a few times a second at most, drawn where one looks."""
+"""Progress of long work inside a rank, written a few times a second at most."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line per step from inside a rank to a local file, and a few while it loads.
+"""Recorder: writes one line per step from inside a rank to a local file.
 
 Never waits for a network or a disk.
 """

@@ -1,4 +1,4 @@
-"""A rank's stacks, told when its agent asks: by a signal, without a debugger or a thread.
+"""Stack dumps: a rank writes its stacks when its agent sends a signal.
 
 Python's own :mod:`faulthandler` writes them from inside the signal handler: also while the main
 thread waits in C++ for another rank, or holds the interpreter's lock.

@@ -1,4 +1,4 @@
-"""``python -m jupyter_mntrain.train.generate``: what a job's newest checkpoint makes of a text.
+"""Generation: ``python -m jupyter_mntrain.train.generate`` continues a text from a checkpoint.
 
 Runs beside the job, on the CPUs of its nodes: whoever holds a shard sends what rank 0 needs.
 """

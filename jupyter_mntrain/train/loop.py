@@ -1,4 +1,4 @@
-"""Training, top to bottom."""
+"""Training loop, top to bottom."""
 
 from __future__ import annotations
 

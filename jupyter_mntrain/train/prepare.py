@@ -1,4 +1,4 @@
-"""Everything a rank can get wrong by itself, done before the first step and agreed by all."""
+"""Preparation: every check before the first step, agreed on by all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ranks of this job: who I am, who the others are, and one process group for all."""
+"""World: this job's ranks and their process groups."""
 
 from __future__ import annotations
 

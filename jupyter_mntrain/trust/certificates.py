@@ -1,4 +1,4 @@
-"""Keys and certificates of a cluster: EC P-256, one small authority, two roles.
+"""Certificates: EC P-256 keys, one small authority, two roles.
 
 A certificate says who somebody is by a URI, ``mntrain:node:ID`` or ``mntrain:driver:NAME``, and by
 a DNS name that the other side of a connection asks for. It names no address: those change.

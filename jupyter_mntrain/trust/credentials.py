@@ -1,4 +1,4 @@
-"""What a node or a driver shows, and whom it believes: two files in a private directory.
+"""Credentials: a key, a certificate and the trusted authority, in a private directory.
 
 ``own.pem`` is its key and its certificate, ``trusted.pem`` the cluster's authority and who was
 revoked. Each is replaced as a whole, also by other processes of the same user.

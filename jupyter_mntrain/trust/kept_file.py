@@ -1,4 +1,4 @@
-"""Small files of the user's own that several kernels read and change at once."""
+"""Shared user files: small ones that several processes read and change."""
 
 from __future__ import annotations
 

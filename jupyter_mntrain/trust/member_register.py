@@ -1,4 +1,4 @@
-"""Who was invited and who has joined: kept by the driver that made the cluster."""
+"""Member register: who was invited and who has joined, kept by the driver that made the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How both sides of a joining show that they hold the token, and see the same connection.
+"""Proof of the token: a MAC over the certificate that was seen.
 
 The connection is TLS with a certificate that nobody vouches for yet. Each side puts the hash of
 the certificate *it* saw into a MAC under the token's secret: somebody in between, who must show a

@@ -1,4 +1,4 @@
-"""The one line that lets a node or a driver join: a secret, whose cluster, and until when."""
+"""Invitation token: one line with a secret, the cluster and an expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs behind both the magic and the command line."""
+"""Verbs behind both the magic and the command line."""
 
 from jupyter_mntrain.verbs.command import Command, parse, split_line, top_parser, verb_parser
 from jupyter_mntrain.verbs.context import Clusters, Context, connect

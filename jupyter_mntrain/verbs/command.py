@@ -1,4 +1,4 @@
-"""From words to a verb and its arguments. The options that every verb takes stand here."""
+"""Command parsing: from words to a verb and its arguments, with the options every verb takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a verb works with: the cluster, the clock, and where things are shown."""
+"""Verb context: the cluster, the clock, and the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one table of verbs, behind both the magic and the command line."""
+"""Table of verbs, for both the magic and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``-o NAME``: keep the job in a variable of the notebook."""
+"""``-o NAME``: keeps the job in a notebook variable."""
 
 from __future__ import annotations
 

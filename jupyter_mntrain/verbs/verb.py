@@ -1,4 +1,4 @@
-"""What a verb is, and what it answers."""
+"""Verb: its contract, and its outcome."""
 
 from __future__ import annotations
 

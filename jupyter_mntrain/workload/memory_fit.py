@@ -1,4 +1,4 @@
-"""What a recipe would take of each rank's memory, beside what its GPU has. Pure."""
+"""Memory fit: what each rank needs beside what its GPU has. Pure."""
 
 from __future__ import annotations
 

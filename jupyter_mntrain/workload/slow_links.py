@@ -1,4 +1,4 @@
-"""Saying that a job talks over a slow network although there is a fast one. Pure."""
+"""Slow-link note: says that a job uses a slow network although a faster one exists. Pure."""
 
 from __future__ import annotations
 

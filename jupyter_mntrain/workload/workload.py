@@ -1,4 +1,4 @@
-"""What a job runs: a recipe for the default trainer, or anyone's training script.
+"""Workload: a recipe for the default trainer, or a training script.
 
 Checked here, before any node is asked: a recipe field by field, a script by compiling it.
 """

@@ -1,4 +1,4 @@
-"""What was done here, by whom and from where: one line each, kept beside the jobs."""
+"""Audit log: one line for each request that changes something: what, by whom, from where."""
 
 from __future__ import annotations
 

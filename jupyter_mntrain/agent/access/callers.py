@@ -1,4 +1,4 @@
-"""What this node shows and whom it believes, and what it passes on between drivers."""
+"""Callers: authenticates them, cuts revoked ones, relays revocations and renewed certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one caller, or all of them together, may ask of an agent at once."""
+"""Limits: bounds how many streams one caller, and all callers together, may hold open."""
 
 from __future__ import annotations
 

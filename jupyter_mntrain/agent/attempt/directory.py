@@ -1,4 +1,4 @@
-"""One attempt on this node: its directory, its keeper, and what can be read of them."""
+"""Attempt directory: prepares it, starts the keeper in it, and reads what the attempt wrote."""
 
 from __future__ import annotations
 

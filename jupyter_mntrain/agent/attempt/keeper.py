@@ -1,4 +1,4 @@
-"""The keeper: one tiny process per attempt, which outlives the agent.
+"""Keeper: a tiny process per attempt that outlives the agent.
 
 ``python -m jupyter_mntrain.agent.attempt.keeper ATTEMPT_DIR`` reads ``command.json``, owns
 ``log``, starts torchrun, adopts every process torchrun's ranks leave behind, and writes

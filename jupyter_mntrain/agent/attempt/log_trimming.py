@@ -1,4 +1,4 @@
-"""Logs that grow for weeks, bounded on disk. Only the standard library: the keeper imports it.
+"""Log trimming: bounds logs on disk without moving offsets. Standard library only, for the keeper.
 
 What lies between a log's first and last bytes is given back to the file system by punching a hole
 (fallocate(2)). Nothing is renamed or copied, so whoever writes goes on writing, whoever reads at an

@@ -1,4 +1,4 @@
-"""New whole lines of files that ranks append to."""
+"""Metrics tail: reads new whole lines from the files that ranks append to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding and ending every process of an attempt, and nothing else. Only the standard library.
+"""Processes of an attempt: finds and ends them, and nothing else. Standard library only.
 
 torchrun starts each rank in a session of its own, so neither its process group nor its session
 holds them all (measured). Every process of an attempt carries the attempt's own directory in its

@@ -1,4 +1,4 @@
-"""The line at the head of every log: who runs where, over which network."""
+"""Topology line: the first line of every log, with ranks, nodes and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a rank what it is at: its kernel's state, and its Python stacks if it can tell them."""
+"""Stacks of a rank: its state in the kernel, and its Python stacks if it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noticing that an attempt does not get on, and finding out what its ranks are at."""
+"""Stall watchdog: notices that an attempt makes no progress and asks its ranks where they are."""
 
 from __future__ import annotations
 

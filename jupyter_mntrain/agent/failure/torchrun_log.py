@@ -1,4 +1,4 @@
-"""torchrun's own account of its ranks' ends, as it stands in its log. Pure."""
+"""torchrun's log: reads from it how each rank ended. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Trying the links of a part that stalled, the way its ranks use them: address to address, on a
-high port, with more bytes than one packet holds. What a firewall, a wrong MTU or a dead cable does
-to a training run is otherwise seen by nobody (research: cluster §3).
+"""Link trial: tests the links of a stalled part, address to address, the way its ranks use them.
+
+A high port, and more bytes than one packet holds: a firewall, a wrong MTU or a dead cable shows no
+other way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All or nothing, also after the start: one failed part ends the others.
+"""Gang watch: ends the other parts of an attempt when one has failed.
 
 Without this the rest waits: torchrun itself sits 300 s at its exit barrier, and ranks in a
 collective for 10 to 30 minutes (measured). The head's agent watches; if it does not answer, the

@@ -1,4 +1,4 @@
-"""The gang watches of this agent's attempts, as tasks that end with them."""
+"""Gang watches of this agent's attempts, as tasks that end with them."""
 
 from __future__ import annotations
 

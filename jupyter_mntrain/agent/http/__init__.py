@@ -1,4 +1,4 @@
-"""The agent's HTTP face, one file per family of routes; the routes stand in ``model/api.py``."""
+"""HTTP routes of the agent, one file per family; the table of routes is ``model/api.py``."""
 
 from __future__ import annotations
 

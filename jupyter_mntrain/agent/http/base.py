@@ -1,4 +1,4 @@
-"""What every request goes through: who may ask, what a body may be, how a refusal looks."""
+"""Request handling: checks the caller and the body, and turns errors into replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting, stopping and reading jobs."""
+"""Job routes: start, stop and read jobs."""
 
 from __future__ import annotations
 

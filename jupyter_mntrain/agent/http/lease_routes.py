@@ -1,4 +1,4 @@
-"""Promising GPUs and ports, and telling beforehand whether a port could be promised."""
+"""Lease routes: lease GPUs and ports, and say whether a port is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who this node is, and the stream of its changes, which is also its heartbeat."""
+"""Node routes: the node's inventory, and the stream of its changes, which is its heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring links. Threads: both ends block on their sockets."""
+"""Probe routes: measure a link. In threads, because both ends block on their sockets."""
 
 from __future__ import annotations
 

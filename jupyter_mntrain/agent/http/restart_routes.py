@@ -1,4 +1,4 @@
-"""What a job's head may ask of the other participants: what a driver has deposited, once more."""
+"""Restart routes: lets a job's head start the deposited job again on the other participants."""
 
 from __future__ import annotations
 

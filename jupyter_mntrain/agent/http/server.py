@@ -1,4 +1,4 @@
-"""The agent's HTTPS server: what anybody on the network can make it hold is bounded."""
+"""HTTPS server of the agent: bounds what unauthenticated callers can make it hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revocations and renewed certificates: what drivers leave here for one another and for us."""
+"""Trust routes: drivers leave revocations and renewed certificates here."""
 
 from __future__ import annotations
 

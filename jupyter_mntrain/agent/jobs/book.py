@@ -1,4 +1,4 @@
-"""Every job this node takes or took part in."""
+"""Job book: every job that this node takes or took part in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stops that came before the start they are meant for."""
+"""Early stops: stop requests that arrived before the start they refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's samples on this node, numbered, on disk: the one history that every reader resumes.
+"""Journal: a job's samples on this node, numbered and on disk, so that any reader can resume.
 
 A job of weeks keeps how it began and what was last; the middle is given back to the disk.
 """

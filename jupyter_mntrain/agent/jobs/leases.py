@@ -1,4 +1,4 @@
-"""What this node has promised: GPUs and the head's port, to one attempt at a time."""
+"""Leases: the GPUs and the port of the head that this node has promised to one attempt."""
 
 from __future__ import annotations
 

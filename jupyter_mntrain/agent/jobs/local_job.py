@@ -1,4 +1,4 @@
-"""One job on this node: its record on disk, its journal, its attempt."""
+"""Job on this node: its record on disk, its journal, its attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each link of this node can carry: measured by a probe, or given by the user."""
+"""Link capacities of this node: measured by a probe, or given by the user."""
 
 from __future__ import annotations
 

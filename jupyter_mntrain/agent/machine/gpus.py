@@ -1,4 +1,4 @@
-"""GPUs by NVML. A node without a driver has none, and says why."""
+"""GPUs: reads them through NVML; without a driver, says why there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network interfaces of this machine: addresses, state, speed, capacity."""
+"""Network interfaces of this machine: addresses, state, speed, capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this node has, read afresh when asked; only what cannot change is kept."""
+"""Inventory: reads what this node has each time it is asked; caches only what cannot change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding a port for torchrun, and finding out who has one."""
+"""Ports: holds one for torchrun, and finds out which process has one."""
 
 from __future__ import annotations
 

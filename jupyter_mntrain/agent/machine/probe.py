@@ -1,4 +1,4 @@
-"""What a link carries: plain TCP for a second, as accurate as iperf3 (measured to 1 %)."""
+"""Bandwidth probe: plain TCP for a second, as accurate as iperf3 (measured to 1 %)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions that must agree between nodes, read from package metadata: torch is never imported."""
+"""Versions that must agree between nodes, from package metadata; torch is never imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an agent listens, and where it tells others to find it."""
+"""Agent addresses: where it listens, and which ones it announces."""
 
 from __future__ import annotations
 

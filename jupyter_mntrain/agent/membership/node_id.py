@@ -1,4 +1,4 @@
-"""The node's persistent id, and the lock that allows one agent per state directory."""
+"""Node id: persistent, and locked so that one agent uses a state directory."""
 
 from __future__ import annotations
 

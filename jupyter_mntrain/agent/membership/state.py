@@ -1,4 +1,4 @@
-"""That this node belongs to a cluster, and how its agent is to run: kept beside its credentials."""
+"""Membership: the stored cluster and agent settings of this node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``mntrain agent install-service``: systemd starts the agent with the machine, and leaves its jobs
-alone when it ends: an upgrade is a restart of the service while training goes on.
-"""
+"""systemd unit: ``mntrain agent install-service`` starts the agent at boot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letting somebody in who waits with one of our tokens: we dial, so no port need be open here."""
+"""Admission: connects to a machine that waits with one of our tokens, and lets it in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gets around what the authority has signed: who was revoked, whose certificate was renewed.
+"""Trust relay: passes revocations and renewed certificates on to the nodes.
 
 Drivers never talk to one another. Each tells the nodes it sees what they do not know yet, and
 learns from them what other drivers have told.

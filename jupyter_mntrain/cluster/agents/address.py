@@ -1,4 +1,4 @@
-"""``host[:port]`` as people type it."""
+"""Agent addresses: parses ``host[:port]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent, one typed method per route of :mod:`jupyter_mntrain.model.api`."""
+"""Agent client: one typed method per route of :mod:`jupyter_mntrain.model.api`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one driver reaches the agents of its cluster: as itself, and sure of whom it talks to."""
+"""Connector: opens authenticated connections from one driver to its cluster's agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an agent and we do not trust each other: looked at afresh, without believing anybody.
+"""Failed TLS handshakes: reads the other side's certificate and says why it was not accepted.
 
 Libraries say "certificate verify failed", or that the connection broke off. What a person needs to
 know is whose certificate it is and what is wrong with it.

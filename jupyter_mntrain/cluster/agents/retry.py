@@ -1,4 +1,4 @@
-"""Asking again when a reply is lost: right, because every changing request is idempotent."""
+"""Retries: repeats a request whose reply was lost, safe because requests are idempotent."""
 
 from __future__ import annotations
 

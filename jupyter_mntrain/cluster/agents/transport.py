@@ -1,4 +1,4 @@
-"""What can go wrong between a driver and an agent, in words a person can act on."""
+"""HTTP transport: turns failures of a connection into errors with a cause and a fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding agents. mDNS only finds: whether a node lives is judged by its heartbeat."""
+"""Discovery: finds agents by mDNS; the heartbeat decides whether a node is alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of this machine's own addresses a driver looks for agents on."""
+"""Local addresses on which a driver looks for agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this machine hears multicast at all: its own is the least it must hear."""
+"""Multicast self-test: checks that this machine receives its own announcement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's journals followed on every participant, resumed where each was left."""
+"""Journal follower: reads a job's journals on every participant, each resumed where it stopped."""
 
 from __future__ import annotations
 

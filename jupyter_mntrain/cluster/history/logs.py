@@ -1,4 +1,4 @@
-"""The last lines of a job's log, from every node, with the rank each line belongs to."""
+"""Job logs: the last lines from every node, each with its rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bandwidth of every ordered pair of participants, one at a time, kept by the sending agents."""
+"""Link measurement: bandwidth of every ordered pair of participants, one pair at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent watched: its stream, opened again whenever it ends, and whether it lives."""
+"""Agent watch: one agent's stream, reopened whenever it ends, and the node's liveness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bell between threads: rung after every change, waited for with a condition."""
+"""Change bell: wakes threads that wait for a condition after every change."""
 
 from __future__ import annotations
 

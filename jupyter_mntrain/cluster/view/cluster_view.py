@@ -1,4 +1,4 @@
-"""All nodes and jobs of a cluster as they are now: one watch per agent, merged.
+"""Cluster view: all nodes and jobs as they are now, merged from one watch per agent.
 
 Everything here runs on one event loop, but :attr:`ClusterView.nodes` and
 :attr:`ClusterView.jobs`, which are immutable and may be read from any thread.

@@ -1,4 +1,4 @@
-"""What agents said about jobs, rolled up per job. Pure but for its own dictionary."""
+"""Job ledger: what agents reported about jobs, rolled up per job."""
 
 from __future__ import annotations
 

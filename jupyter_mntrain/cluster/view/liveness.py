@@ -1,4 +1,4 @@
-"""Whether a node lives, from how long it has been silent. Pure."""
+"""Liveness: up, suspect or lost, from how long a node has been silent. Pure."""
 
 from __future__ import annotations
 

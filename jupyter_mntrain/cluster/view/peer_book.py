@@ -1,4 +1,4 @@
-"""Nodes that were typed in or seen once, per cluster: who is silent then is missed, by name."""
+"""Peer book: nodes typed in or seen before, per cluster, so that a missing one is named."""
 
 from __future__ import annotations
 

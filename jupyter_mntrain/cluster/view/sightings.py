@@ -1,4 +1,4 @@
-"""Which sightings are one and the same node. Pure."""
+"""Sightings: merges those of the same node. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job that still runs does not get on: said by looking at all of its ranks at once. Pure.
+"""Diagnosis: why a running job makes no progress, from the evidence of all its ranks. Pure.
 
 In a pipeline whoever is stuck has everybody else wait. So the ranks that wait for others explain
 nothing, as long as there is one that does not.

@@ -1,4 +1,4 @@
-"""Where ranks wait for one another, and what it means that they do. Pure.
+"""Deadlock sites: places in torch.distributed where ranks wait, and what that means. Pure.
 
 A rank that waits sits in one of few places of torch.distributed. Which one, and whether the others
 sit in the same, tells what went wrong: the table that people otherwise learn by heart.

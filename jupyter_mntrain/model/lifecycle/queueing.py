@@ -1,6 +1,4 @@
-"""Which of several jobs that wait comes first. Pure; every node judges alike, so none waits for one
-that waits for it.
-"""
+"""Queue order: which waiting job comes first. Pure; every node decides alike, so none deadlock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an attempt that failed is followed by another one, and when. Pure."""
+"""Restarts: whether and when a failed attempt is followed by another. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job out of what its participants say. Pure.
+"""Roll-up: one job from the records of its participants. Pure.
 
 A job is done only when *every* part is: one finished rank proves nothing about the others.
 """

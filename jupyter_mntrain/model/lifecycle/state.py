@@ -1,4 +1,4 @@
-"""How one node's part of an attempt changes state. Pure: ``apply(part, event) -> part``.
+"""State transitions of one node's part of an attempt: ``apply(part, event) -> part``. Pure.
 
     pending → starting → running → stopping → succeeded | failed | canceled
 

@@ -1,4 +1,4 @@
-"""What a job is: an immutable spec plus its attempts."""
+"""Job records: an immutable spec plus its attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines that ranks write and agents journal. One JSON object per line, tagged by ``kind``.
+"""Metrics records: one JSON object per line, tagged by ``kind``, written by ranks.
 
 Times are seconds since the Unix epoch (``time_s``) or durations (``…_s``).
 """

@@ -1,4 +1,4 @@
-"""What a node is: its hardware, its networks, its software."""
+"""Node records: hardware, networks, software."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node as a driver sees it right now."""
+"""Node view: a node as a driver sees it now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trained model's directory holds, and where: read by whoever gathers it."""
+"""Model directory: which files a trained model has, and on which node."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The submit panel as ipywidgets. Imported only where they are installed."""
+"""Submit panel as ipywidgets; imported only where they are installed."""

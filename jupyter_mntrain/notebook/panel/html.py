@@ -1,4 +1,4 @@
-"""The panel's words as HTML. Everything a node said is escaped: anyone may announce anything."""
+"""Panel HTML: escapes everything that a node reported."""
 
 from __future__ import annotations
 

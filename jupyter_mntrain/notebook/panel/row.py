@@ -1,4 +1,4 @@
-"""One node's row of the panel."""
+"""Panel row: the widgets of one node."""
 
 from __future__ import annotations
 

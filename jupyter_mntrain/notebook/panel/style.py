@@ -1,4 +1,4 @@
-"""How the panel looks: the page's own colors and sizes, light and dark."""
+"""Panel style: the page's own colors and sizes, light and dark."""
 
 ROOT = "mnt-panel"
 

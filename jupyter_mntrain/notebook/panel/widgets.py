@@ -1,4 +1,4 @@
-"""Small helps with ipywidgets: made quietly, changed only where something differs."""
+"""Widget helpers: create them quietly, update only what differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread that does all a panel has to do, so that no click ever waits for another thing.
+"""Panel worker: one thread for all slow work, so that no click waits.
 
 Which thread a widget's callback runs in differs between ipykernel 7.3 and 7.4, and may be that of
 a cell which runs for hours. So callbacks only put a task here.

@@ -1,1 +1,1 @@
-"""What the page asks, route by route."""
+"""Request handlers of the page, route by route."""

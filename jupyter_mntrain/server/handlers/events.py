@@ -1,4 +1,4 @@
-"""The WebSocket: everything at first, then what changes, numbered."""
+"""WebSocket: sends a snapshot, then numbered changes."""
 
 from __future__ import annotations
 

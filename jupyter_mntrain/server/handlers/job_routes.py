@@ -1,4 +1,4 @@
-"""Jobs: what they are, what they wrote, and how they begin and end."""
+"""Job resources: launch, read and end jobs."""
 
 from __future__ import annotations
 

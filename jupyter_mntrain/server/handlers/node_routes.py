@@ -1,4 +1,4 @@
-"""Nodes and links."""
+"""Node resources: nodes, invitations and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job as one picture: what it is now, then throughput, MFU, links, computing and loss over time.
+"""Picture of a job: its state, then throughput, MFU, links, computing and loss over time.
 
 Imports matplotlib, which takes a while: import it where a picture is drawn, never at the top.
 """

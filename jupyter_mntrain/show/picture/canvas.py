@@ -1,4 +1,4 @@
-"""Text, strokes and boxes at pixels of the page, on a matplotlib ``Figure``.
+"""Canvas: text, strokes and boxes at page pixels of a matplotlib ``Figure``.
 
 Never pyplot: a figure of one's own may be drawn in any thread.
 """

@@ -1,4 +1,4 @@
-"""What a chart is, before anything is drawn. Pure."""
+"""Chart: curves, bands and scales before anything is drawn. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands above the charts: the cause if it failed, the state, the numbers now. Pure."""
+"""Picture header: the cause of a failure, the state, the current numbers. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How full the links are: each direction by itself, mirrored at zero. Pure."""
+"""Link chart: utilization per direction, mirrored at zero. Pure."""
 
 from __future__ import annotations
 

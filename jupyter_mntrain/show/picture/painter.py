@@ -1,4 +1,4 @@
-"""Header and charts onto a matplotlib ``Figure``: never pyplot, so any thread may draw.
+"""Painter: draws header and charts on a ``Figure``; never pyplot, so any thread may draw.
 
 All lengths are pixels of the page, from the top left corner.
 """

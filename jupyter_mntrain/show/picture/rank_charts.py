@@ -1,4 +1,4 @@
-"""The charts with a line per rank: throughput, MFU, computing, and the job's loss. Pure."""
+"""Rank charts: throughput, MFU and computing per rank, and the job's loss. Pure."""
 
 from __future__ import annotations
 

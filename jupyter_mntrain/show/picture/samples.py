@@ -1,4 +1,4 @@
-"""Below the charts: what the model wrote last, to each prompt."""
+"""Samples: the newest text that the model wrote to each prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels at the ends of lines, moved apart so that none covers another. Pure."""
+"""Label spreading: moves labels at line ends apart so that none covers another. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Colors, strokes and sizes of the picture.
+"""Theme: colors, strokes and sizes of the picture.
 
 A saved picture cannot know the page it is shown on: ``auto`` is transparent, and every color in
 it has at least 3:1 against white and against JupyterLab's dark ``#111111``; text has 4.2:1 on

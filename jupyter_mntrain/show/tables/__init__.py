@@ -1,1 +1,1 @@
-"""Tables for terminal and notebook alike, out of rich. Pure: records in, renderables out."""
+"""Tables for terminal and notebook, made with rich. Pure: records in, renderables out."""

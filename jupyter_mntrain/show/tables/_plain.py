@@ -1,4 +1,4 @@
-"""The look that all tables share."""
+"""Table style shared by all tables."""
 
 from __future__ import annotations
 

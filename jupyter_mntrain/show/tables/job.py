@@ -1,4 +1,4 @@
-"""One job: the cause first if it failed, then state, numbers, ranks and links."""
+"""Job table: the cause of a failure first, then state, numbers, ranks and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All jobs that reachable nodes know, newest first."""
+"""Job list: all jobs that reachable nodes know, newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster at a glance: who is there, with what, and who disagrees."""
+"""Node list: the cluster's nodes, their hardware, and whose versions differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do before their first step and between two, in one line. Pure."""
+"""Rank progress: what ranks do before their first step and between steps, in one line. Pure."""
 
 from __future__ import annotations
 

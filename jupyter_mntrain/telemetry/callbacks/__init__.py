@@ -1,1 +1,1 @@
-"""Recorders for other people's training loops; each imports its own library, and torch."""
+"""Callbacks: recorders for other libraries' training loops; each imports its library."""

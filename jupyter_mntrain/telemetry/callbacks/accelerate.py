@@ -1,4 +1,4 @@
-"""The tracker of Hugging Face Accelerate."""
+"""Accelerate tracker."""
 
 from __future__ import annotations
 

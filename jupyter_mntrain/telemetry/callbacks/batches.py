@@ -1,4 +1,4 @@
-"""What a training step computes: tokens from its batches, FLOPs from its model."""
+"""Batch counting: tokens from a loop's batches, FLOPs from its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callback of Lightning's Trainer, by either of its names."""
+"""Lightning callback, for either name of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the callbacks of all training libraries share: one line per optimizer step of their loop."""
+"""Loop recorder: what all callbacks share; one line per optimizer step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people ask of a job, heard by all its ranks at the same step."""
+"""Requests to a job (save, stop), taken by all of its ranks at the same step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callback of transformers' Trainer."""
+"""transformers Trainer callback."""
 
 from __future__ import annotations
 

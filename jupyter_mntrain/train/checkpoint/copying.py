@@ -1,5 +1,6 @@
-"""Files from rank to rank; and with them a second copy of every shard on the next node: where each
-node has a disk of its own, a node that is lost would otherwise take its layers with it.
+"""Shard copies: sends files between ranks, keeps a second copy of every shard on the next node.
+
+Where each node has its own disk, a lost node would otherwise take its layers with it.
 
 Shards go over a process group of their own, from the thread that wrote them: training goes on.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: ``step-00000100/`` with one shard per rank, and a manifest written last.
+"""Checkpoint directory: ``step-00000100/`` with one shard per rank, the manifest written last.
 
 The directory may be shared by all nodes or be each node's own. A checkpoint is complete when the
 ranks together hold every shard that its manifest names, so nobody needs to know which it is.

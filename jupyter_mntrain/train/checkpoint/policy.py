@@ -1,4 +1,4 @@
-"""When to save, and what: the trainer's side of :mod:`saving` and :mod:`resuming`."""
+"""Checkpoint policy: when to save, and what."""
 
 from __future__ import annotations
 

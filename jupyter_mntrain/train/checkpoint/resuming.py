@@ -1,4 +1,4 @@
-"""Going on from the newest checkpoint that the ranks together still have whole.
+"""Resuming: finds the newest checkpoint that the ranks together still have complete, and loads it.
 
 Whoever holds a shard reads it and sends what others need, so the ranks may be fewer or more than
 those that saved, and the directory may be shared or each node's own.

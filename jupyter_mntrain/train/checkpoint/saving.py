@@ -1,4 +1,4 @@
-"""Saving while training goes on: copied between two steps, written by a thread, agreed by all.
+"""Background saving: copies tensors between two steps and writes them in a thread.
 
 A checkpoint is there when every rank's shard is on its disk. Whether that is so is asked in the
 all-reduce that every step does anyway, so no rank ever waits for another one's disk.

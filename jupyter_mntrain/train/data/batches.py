@@ -1,4 +1,4 @@
-"""Which tokens each step sees: a pure function of seed and step, so that any rank can know it."""
+"""Batches: which tokens each step sees, a pure function of seed and step."""
 
 from __future__ import annotations
 

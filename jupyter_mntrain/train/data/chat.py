@@ -1,4 +1,4 @@
-"""Conversations: found in rows of data, written with a chat template, answers marked."""
+"""Chat data: finds conversations in rows, renders the chat template, marks answers."""
 
 from __future__ import annotations
 

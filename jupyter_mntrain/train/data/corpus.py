@@ -1,4 +1,4 @@
-"""Documents to train on: read in a fixed order, hashed, the same on every node or refused."""
+"""Corpus: reads documents in a fixed order, and checks that every node has the same ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filling sequences with documents. Pure."""
+"""Packing: fills sequences with documents. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of files: text, JSON lines, Parquet, and what Hugging Face datasets saves."""
+"""Data records: rows of text, JSON lines, Parquet and saved datasets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents to token ids: a byte-level BPE trained on the corpus, or the model's own tokenizer."""
+"""Tokenizing: with the model's tokenizer, or a byte-level BPE trained on the corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage keeps of the forward pass for the backward one: less, for computing it again."""
+"""Activation checkpointing: keeps less of the forward pass and recomputes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Hugging Face decoder of which only some layers are there.
+"""Partial decoder: a Hugging Face decoder with only some of its layers.
 
 Layers that belong to other stages become :class:`Skip`: indices, state-dict names and
 ``config.layer_types`` stay those of the whole model, whereas slicing the layer list silently

@@ -1,4 +1,4 @@
-"""The loss of a microbatch: from all of its logits, or without ever holding them all.
+"""Losses: of a microbatch, from all logits at once or in chunks.
 
 With a vocabulary of 128k the logits of 4096 tokens are 2 GB in float32, and cross-entropy holds
 them three times. Instead the last stage hands out hidden states, and the output projection is done

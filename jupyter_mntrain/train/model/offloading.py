@@ -1,4 +1,4 @@
-"""Activations that wait for their backward pass in the memory of the host."""
+"""Activation offloading: keeps activations in host memory until their backward pass."""
 
 from __future__ import annotations
 

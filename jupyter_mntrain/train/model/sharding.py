@@ -1,4 +1,4 @@
-"""Weights, gradients and optimizer split over the ranks of a node, by torch's FSDP2."""
+"""Sharding: splits weights, gradients and optimizer state over a node's ranks with FSDP2."""
 
 from __future__ import annotations
 

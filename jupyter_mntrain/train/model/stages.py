@@ -1,4 +1,4 @@
-"""The stages of a rank, with only their own weights in memory."""
+"""Stages of a rank, with only their own weights in memory."""
 
 from __future__ import annotations
 

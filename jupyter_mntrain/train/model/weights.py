@@ -1,4 +1,4 @@
-"""Where a stage's weights come from: seeded by name, or its own tensors of a directory's files."""
+"""Weights of a stage: seeded by name, or its own tensors from a model directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of optimizers: torch's own and torchao's, and what each remembers of a parameter."""
+"""Optimizer algorithms: torch's and torchao's, and the state each keeps per parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates within the backward pass: a gradient that is complete is used up at once."""
+"""Fused backward: updates a parameter as soon as its gradient is complete."""
 
 from __future__ import annotations
 

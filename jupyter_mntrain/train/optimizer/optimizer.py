@@ -1,4 +1,4 @@
-"""A rank's own parameters updated, clipped by the norm of the whole model's gradient."""
+"""Optimizer of a rank: its own parameters, clipped by the whole model's gradient norm."""
 
 from __future__ import annotations
 

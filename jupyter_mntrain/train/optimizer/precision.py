@@ -1,4 +1,4 @@
-"""In which precision weights are kept between steps: as they are, with a master copy, or rounded.
+"""Weight precision between steps: as is, with a float32 master copy, or stochastically rounded.
 
 A bfloat16 has 8 significant bits: an update of less than 1/256 of a weight is lost when it is
 rounded to nearest, and with it most of what late training does. Either a float32 copy remembers

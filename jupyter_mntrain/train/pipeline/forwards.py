@@ -1,4 +1,4 @@
-"""What stages compute forward alone: the loss of held-out text, and the next token of a text."""
+"""Forward-only runs: held-out loss and next tokens."""
 
 from __future__ import annotations
 

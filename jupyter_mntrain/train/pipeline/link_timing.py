@@ -1,4 +1,4 @@
-"""What the links between stages take, measured between two steps: nobody knows it before."""
+"""Link timing: measures the links between stages, between two steps."""
 
 from __future__ import annotations
 

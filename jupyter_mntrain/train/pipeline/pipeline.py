@@ -1,4 +1,4 @@
-"""This rank's stages and the schedule that drives them: one batch in, gradients and loss out."""
+"""Pipeline: this rank's stages and the schedule that drives them."""
 
 from __future__ import annotations
 

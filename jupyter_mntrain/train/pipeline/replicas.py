@@ -1,4 +1,4 @@
-"""Gradients of the pipelines that train side by side, added up stage by stage."""
+"""Replicas: sums gradients of parallel pipelines, stage by stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules on torch's pipeline runtime. The one place that touches its private parts."""
+"""Schedules on torch's pipeline runtime; the only place that uses its private API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model writes while it is trained: the likeliest token, again and again.
+"""Sampling: what the model writes to the recipe's prompts during training, greedily.
 
 Without a cache: each token takes a forward pass of all that stands before it, through all stages.
 """

@@ -1,4 +1,4 @@
-"""Time spent on the device, without making the device wait.
+"""Stopwatch: times work on the device without synchronizing it.
 
 On a GPU a mark is an event in the stream, read after the step has ended anyway; on a CPU it is
 the clock. Stages are measured by wrapping methods of the *instance*: torch stays as it is.

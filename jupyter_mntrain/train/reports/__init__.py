@@ -1,4 +1,4 @@
-"""How training goes, told to whoever draws it: TensorBoard, W&B, Trackio, Prometheus.
+"""Reports: passes training metrics to TensorBoard, W&B, Trackio and Prometheus.
 
 Rank 0 alone speaks: all ranks have the same loss and norm. Imports none of those libraries
 before a run begins.

@@ -1,4 +1,4 @@
-"""A thread between the training loop and a reporter: neither a disk nor a network slows a step."""
+"""Background reporter: a thread, so that neither disk nor network slows a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is told, whoever keeps it."""
+"""Reporter: the contract of every report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest numbers for a Prometheus that comes and asks."""
+"""Prometheus reporter: serves the newest numbers."""
 
 from __future__ import annotations
 

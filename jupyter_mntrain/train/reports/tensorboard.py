@@ -1,4 +1,4 @@
-"""Event files that TensorBoard reads, beside the checkpoints."""
+"""TensorBoard reporter: writes event files beside the checkpoints."""
 
 from __future__ import annotations
 

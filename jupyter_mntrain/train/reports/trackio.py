@@ -1,4 +1,4 @@
-"""Trackio: like Weights & Biases, on this machine."""
+"""Trackio reporter."""
 
 from __future__ import annotations
 

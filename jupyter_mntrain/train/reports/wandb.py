@@ -1,4 +1,4 @@
-"""Weights & Biases. Whether it is online, and as whom, is said by its own variables."""
+"""Weights & Biases reporter, configured by its own environment variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would run, and what it would take, without starting anything."""
+"""Dry run: the commands and memory of a launch, without starting anything."""
 
 from __future__ import annotations
 

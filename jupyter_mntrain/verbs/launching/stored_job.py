@@ -1,4 +1,4 @@
-"""A job that was written down: a job file, or a job that the cluster still knows."""
+"""Stored jobs: a job file, or a job that the cluster still knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other machines and colleagues that launch and watch: ``driver invite``, ``join``, ``revoke``."""
+"""``driver``: other machines and colleagues that launch and watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``measure``: what every link carries, each direction by itself."""
+"""``measure``: the capacity of every link, per direction."""
 
 from __future__ import annotations
 

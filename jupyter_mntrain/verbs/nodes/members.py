@@ -1,4 +1,4 @@
-"""Who belongs to the cluster: ``invite``, ``members``, ``revoke``."""
+"""``invite``, ``members``, ``revoke``: who belongs to the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is there: ``nodes``, ``add``, ``forget``."""
+"""``nodes``, ``add``, ``forget``: which nodes there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person has chosen, and the words of ``launch`` that say the same. Pure."""
+"""Panel choices, and the ``launch`` command that says the same. Pure."""
 
 from __future__ import annotations
 

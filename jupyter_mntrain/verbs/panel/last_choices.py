@@ -1,4 +1,4 @@
-"""The choices last launched, per recipe."""
+"""Last choices per recipe."""
 
 from __future__ import annotations
 

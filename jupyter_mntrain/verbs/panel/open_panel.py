@@ -1,4 +1,4 @@
-"""``panel``: choose nodes, see what a launch will do, launch: by clicking, or as text."""
+"""``panel``: choose nodes and launch by clicking, or see the same as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A submit panel: what is chosen now, what follows from it, and the launch itself.
+"""Submit panel without widgets: what is chosen, what follows from it, and the launch.
 
 It knows no widgets and starts no thread: whoever shows it calls it, from one thread at a time.
 """

@@ -1,4 +1,4 @@
-"""What can be said of a pipeline before it runs: its bubble and what its links must carry. Pure."""
+"""Pipeline prediction: bubble and link load before a run. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a panel can launch: recipes in the directory, presets, a script that was named."""
+"""Panel targets: recipes in the directory, presets, or a named script."""
 
 from __future__ import annotations
 

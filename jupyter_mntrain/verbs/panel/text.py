@@ -1,4 +1,4 @@
-"""The panel where there are no widgets: the same rows and checks, and the command to run."""
+"""Panel as text: the same rows and checks, and the command to run."""
 
 from __future__ import annotations
 

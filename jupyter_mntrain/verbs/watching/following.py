@@ -1,4 +1,4 @@
-"""Waiting for a job to end, with an honest exit code."""
+"""Following: waits for a job to end; the exit code says how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs and what ran: ``jobs``, ``status``."""
+"""``jobs``, ``status``: what runs and what ran."""
 
 from __future__ import annotations
 

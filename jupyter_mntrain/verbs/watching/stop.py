@@ -1,4 +1,4 @@
-"""Ending a job everywhere: ``stop``, ``kill``; and ``save``. What would not die is named."""
+"""``stop``, ``kill``, ``save``: ends a job everywhere, or saves a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching a job: ``attach``, ``plot``, ``logs``."""
+"""``attach``, ``plot``, ``stacks``, ``logs``: watching a job."""
 
 from __future__ import annotations
 
