@@ -29,8 +29,6 @@ from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import Reach
-from jupyter_mntrain.agent.membership.announcer import Announcer, announced_on
-from jupyter_mntrain.agent.membership.joining import AwaitedAdmission, Candidate, seek_admission
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
@@ -39,7 +37,10 @@ from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.token import Token
+from jupyter_mntrain.trust.joining.announcer import Announcer
+from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.join_server import AwaitedAdmission, seek_admission
+from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
 
@@ -118,7 +119,7 @@ async def _join(
     where = AwaitedAdmission(
         sockets=sockets,
         addresses=addresses,
-        sources=announced_on(interfaces, options.reach),
+        sources=options.reach.announced_from(interfaces),
         directory=options.state,
         hint=lambda: _hint(addresses),
     )
@@ -290,7 +291,7 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
                 node.changed()
             previous = current
             addresses = node.reach.addresses(inventory.interfaces)
-            sources = announced_on(inventory.interfaces, node.reach)
+            sources = node.reach.announced_from(inventory.interfaces)
             await announcer.announce(record, addresses, sources)
         except Exception:  # whatever a network does, the agent stays; it is in the log
             log.exception("looking at the interfaces failed")

@@ -21,7 +21,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
-from jupyter_mntrain.trust.token import Token, read_token
+from jupyter_mntrain.trust.joining.token import Token, read_token
 
 PROGRAM = "mntrain agent"
 Action = Literal["join", "run", "leave", "install-service", "remove-service"]

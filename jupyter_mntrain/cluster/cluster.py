@@ -29,8 +29,8 @@ from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
+from jupyter_mntrain.trust.joining.token import write_token
 from jupyter_mntrain.trust.member_register import RegisteredMember
-from jupyter_mntrain.trust.token import write_token
 
 SETTLE_S = 2.5
 """A driver that has just begun gives nodes this long to be found: mDNS takes 1.2 s when cold."""
@@ -147,20 +147,20 @@ class Cluster:
         Raises:
             TrustError: its keys are damaged, or others may read them.
         """
-        gate = self._driver.live.gate
-        if gate.problem is not None:
-            raise gate.problem
-        return gate.identity
+        desk = self._driver.live.desk
+        if desk.problem is not None:
+            raise desk.problem
+        return desk.identity
 
     @property
     def is_driver(self) -> bool:
         """Whether this user has keys of the cluster; the first invitation makes it."""
-        return self._driver.live.gate.identity is not None
+        return self._driver.live.desk.identity is not None
 
     @property
     def strangers(self) -> tuple[str, ...]:
         """Names of nodes of other clusters that are announced here, each with its cluster's."""
-        found = self._driver.live.gate.strangers.values()
+        found = self._driver.live.desk.strangers.values()
         return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
 
     def invite(
@@ -202,11 +202,11 @@ class Cluster:
         if self.identity is None:
             raise SpecError(f"this machine has no cluster called {self.name!r}")
         gone = self.identity.revoke(name)
-        self._driver.loop.run(self._driver.live.gate.settle(self.nodes()))
+        self._driver.loop.run(self._driver.live.desk.settle(self.nodes()))
         return gone
 
     async def _look(self) -> None:
-        self._driver.live.gate.look()
+        self._driver.live.desk.look()
 
     def _was_seen(self, info: NodeInfo) -> None:
         """In the driver's thread, and maybe before this object is made to its end."""
@@ -245,7 +245,7 @@ class Cluster:
             return info
 
         async def admitted() -> NodeInfo:
-            subject = await live.gate.admit(where)
+            subject = await live.desk.admit(where)
             if subject.role == "driver":
                 said = f"{subject.name} was let in as a driver, and no node is there"
                 raise NodeError(said, fix="nothing is to be done", node=where)

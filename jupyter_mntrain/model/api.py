@@ -30,7 +30,7 @@ All of it is TLS with a certificate of the cluster on both sides. Drivers may as
 node may ask other nodes for ``POST /v1/probe/listen``, for the record and the stop of a job that
 both take part in, and, as the head of a job that may be restarted, for the leases and the start of
 its next attempt, exactly as a driver has deposited it; for anything else it gets 403. Before it has
-joined, an agent answers only :mod:`jupyter_mntrain.trust.joining`. A refusal is 4xx with
+joined, an agent answers only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with
 :class:`Problem`. Every request that changes something is idempotent by job id and attempt number:
 repeating it, or its arriving late, changes nothing.
 """

@@ -36,10 +36,10 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
-from jupyter_mntrain.trust.joining import Admission, Application
+from jupyter_mntrain.trust.joining.messages import Admission, Application
+from jupyter_mntrain.trust.joining.token import Token, new_token
 from jupyter_mntrain.trust.kept_file import KeptFile
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
-from jupyter_mntrain.trust.token import Token, new_token
 
 AUTHORITY_KEY = "authority.key"
 INVITE_LIFE_S = 3600.0

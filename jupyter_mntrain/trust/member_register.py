@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.trust.certificates import Role, Subject, load_certificate
-from jupyter_mntrain.trust.token import Token
+from jupyter_mntrain.trust.joining.token import Token
 
 
 class IssuedInvitation(Record, frozen=True):

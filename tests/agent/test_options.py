@@ -8,7 +8,7 @@ import pytest
 from jupyter_mntrain.agent.options import parse_options
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.node import Interface
-from jupyter_mntrain.trust.token import new_token, write_token
+from jupyter_mntrain.trust.joining.token import new_token, write_token
 
 TOKEN = write_token(new_token("node", b"a" * 32, 2e9))
 DRIVERS = write_token(new_token("driver", b"a" * 32, 2e9))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.trust.token import PREFIX
+from jupyter_mntrain.trust.joining.token import PREFIX
 from tests.netlab import Host, HostProcess, Lab, missing, own_lab
 from tests.waiting import until
 

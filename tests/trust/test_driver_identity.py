@@ -19,10 +19,10 @@ from jupyter_mntrain.trust.certificates import (
 )
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory, room_for
-from jupyter_mntrain.trust.joining import Admission, Application
+from jupyter_mntrain.trust.joining.messages import Admission, Application
+from jupyter_mntrain.trust.joining.proof import new_nonce
+from jupyter_mntrain.trust.joining.token import Token
 from jupyter_mntrain.trust.member_register import RegisteredMember
-from jupyter_mntrain.trust.proof import new_nonce
-from jupyter_mntrain.trust.token import Token
 
 LIFE = timedelta(days=20)
 NODE = Subject(role="node", name="ab" * 16)

@@ -44,6 +44,16 @@ class Reach(Record, frozen=True):
         """Whether only this machine itself can find it."""
         return all(map(is_loopback, self.hosts(interfaces)))
 
+    def announced_from(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
+        """Addresses of this machine to announce from: every real interface that is up.
+
+        An agent that listens on loopback alone can only be reached from here, and says so only
+        here.
+        """
+        if self.listen and all(map(is_loopback, self.listen)):
+            return (LOOPBACK,)
+        return tuple(real_addresses(interfaces)) or (LOOPBACK,)
+
 
 def real_addresses(interfaces: Sequence[Interface]) -> Iterator[str]:
     """IPv4 addresses of every network card that is up."""

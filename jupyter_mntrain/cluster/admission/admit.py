@@ -19,7 +19,7 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.credentials import blind_context
 from jupyter_mntrain.trust.driver_identity import Identity
-from jupyter_mntrain.trust.joining import (
+from jupyter_mntrain.trust.joining.messages import (
     JOIN_PATH,
     Application,
     Greeting,
@@ -27,8 +27,8 @@ from jupyter_mntrain.trust.joining import (
     seal,
     unseal_application,
 )
+from jupyter_mntrain.trust.joining.proof import new_nonce
 from jupyter_mntrain.trust.member_register import IssuedInvitation
-from jupyter_mntrain.trust.proof import new_nonce
 
 
 async def admit(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from jupyter_mntrain.cluster.admission.gate import MOST_ANNOUNCED, Gate
+from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
@@ -63,7 +63,9 @@ class ClusterView:
         """Why discovery does not work on this machine; typed addresses do."""
         self._discovery = discovery
         self._clock = clock
-        self.gate = Gate(cluster, now=clock.time, on_member=self._on_member, on_open=self._on_open)
+        self.desk = AdmissionDesk(
+            cluster, now=clock.time, on_member=self._on_member, on_open=self._on_open
+        )
         self._on_seen = on_seen
         self._watches: dict[AgentWatch, asyncio.Task[None]] = {}
         self._ledger = JobLedger()
@@ -76,7 +78,7 @@ class ClusterView:
 
         Returns at once.
         """
-        self.gate.look()
+        self.desk.look()
         for node in seen:
             self._begin(node.addresses, "remembered", node_id=node.node_id, called=node.name)
         for address, found_by in addresses:
@@ -92,7 +94,7 @@ class ClusterView:
         self._watches.clear()
         if self._discovery is not None:
             await self._discovery.close()
-        await self.gate.close()
+        await self.desk.close()
 
     def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
         """Watch an address; once is enough.
@@ -137,7 +139,7 @@ class ClusterView:
         """Raises:
         TrustError: this user is no driver of the cluster.
         """
-        return self.gate.client(address, node_id, node)
+        return self.desk.client(address, node_id, node)
 
     def client_of(self, placement: Placement) -> AgentClient:
         """A client for a participant, at the address it answers on now."""
@@ -217,7 +219,7 @@ class ClusterView:
         if self._discovery is None:
             return
         try:
-            await self._discovery.start(self.gate.take)
+            await self._discovery.start(self.desk.take)
         except OSError as error:
             self.discovery_problem = (
                 f"this machine cannot browse for nodes: {error}. Fix: add them by host:port"
@@ -250,10 +252,10 @@ class ClusterView:
 
     async def _keep_trust(self) -> None:
         while True:
-            self.gate.look()
-            await self.gate.settle(self.nodes)
+            self.desk.look()
+            await self.desk.settle(self.nodes)
             for view in self.nodes:
-                if view.silence == "not joined" and await self.gate.lets_in(view.address):
+                if view.silence == "not joined" and await self.desk.lets_in(view.address):
                     self.watch(view.address, view.found_by)
             await asyncio.sleep(TRUST_EVERY_S)
 

@@ -9,7 +9,7 @@ from tornado.web import authenticated
 
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
-from jupyter_mntrain.trust.token import read_token
+from jupyter_mntrain.trust.joining.token import read_token
 
 
 class NowhereResource(MntrainHandler):

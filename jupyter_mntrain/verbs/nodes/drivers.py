@@ -13,15 +13,15 @@ from rich.text import Text
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.trust.certificates import Subject, is_member_name
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.token import Token, read_token
+from jupyter_mntrain.trust.joining.token import Token, read_token
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.nodes.members import invite, invite_options, revoke
 from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.agent.membership.joining import Candidate
-    from jupyter_mntrain.trust.joining import Admission
+    from jupyter_mntrain.trust.joining.candidate import Candidate
+    from jupyter_mntrain.trust.joining.messages import Admission
 
 JOIN_PORT = 8766
 """Open on a machine that joins as a driver, while it joins."""
@@ -61,9 +61,9 @@ class DriverVerb(Verb):
 
 
 def _join(context: Context, args: Namespace) -> Outcome:
-    from jupyter_mntrain.agent.membership.joining import Candidate
     from jupyter_mntrain.cluster.loop import LoopThread
     from jupyter_mntrain.trust.driver_identity import own_driver_name, room_for
+    from jupyter_mntrain.trust.joining.candidate import Candidate
 
     token = _token(args.what, context)
     name = args.name or own_driver_name()
@@ -99,9 +99,9 @@ def _join(context: Context, args: Namespace) -> Outcome:
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
-    from jupyter_mntrain.agent.membership.announcer import Announcer
-    from jupyter_mntrain.agent.membership.joining import AwaitedAdmission, seek_admission
     from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
+    from jupyter_mntrain.trust.joining.announcer import Announcer
+    from jupyter_mntrain.trust.joining.join_server import AwaitedAdmission, seek_admission
 
     sources = browsing_addresses()
     hosts = tuple(source for source in sources if source != LOOPBACK) or (LOOPBACK,)

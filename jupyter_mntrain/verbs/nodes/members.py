@@ -13,7 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.token import read_token
+from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.verb import Outcome, Verb

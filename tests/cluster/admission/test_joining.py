@@ -33,7 +33,7 @@ from jupyter_mntrain.trust.certificates import (
 )
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
-from jupyter_mntrain.trust.token import read_token, write_token
+from jupyter_mntrain.trust.joining.token import read_token, write_token
 from tests.agent.live import free_port
 from tests.waiting import PATIENCE_S, until
 

@@ -15,10 +15,10 @@ from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
 from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
-from jupyter_mntrain.trust.joining import Application
+from jupyter_mntrain.trust.joining.messages import Application
+from jupyter_mntrain.trust.joining.proof import new_nonce
+from jupyter_mntrain.trust.joining.token import PREFIX, Token, read_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation
-from jupyter_mntrain.trust.proof import new_nonce
-from jupyter_mntrain.trust.token import PREFIX, Token, read_token
 from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
 from tests.waiting import until
@@ -104,7 +104,7 @@ def test_what_cannot_be_is_one_line(run, words, kind, says):
 
 def test_each_role_is_told_where_its_token_is_of_use(run, identity):
     from jupyter_mntrain.agent.options import parse_options
-    from jupyter_mntrain.trust.token import write_token
+    from jupyter_mntrain.trust.joining.token import write_token
 
     node, driver = (write_token(identity.invite(role)) for role in ("node", "driver"))
     code, _, err = run("driver", "join", node)

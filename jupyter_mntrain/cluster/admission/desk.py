@@ -1,4 +1,4 @@
-"""This driver's standing in its cluster: who it is there, whom it lets in, whom it asks."""
+"""The driver's admission desk: its own membership, whom it admits, and clients for agents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_ANNOUNCED = 512
 """Anybody can announce anything, as often as he likes; more than this is not remembered."""
 
 
-class Gate:
+class AdmissionDesk:
     """Closed until this user is a driver of the cluster: who makes or joins it, in any process.
 
     Args:
@@ -56,7 +56,7 @@ class Gate:
         self._dialler: Dialler | None = None
         self._trustee: Trustee | None = None
         self._early: list[FoundAgent] = []
-        """Found before the gate was open."""
+        """Found before the desk was open."""
         self._admissions: dict[str, asyncio.Task[None]] = {}
         """By instance."""
 

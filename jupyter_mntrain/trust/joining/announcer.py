@@ -12,21 +12,9 @@ import msgspec
 from zeroconf import Error, IPVersion, ServiceInfo
 from zeroconf.asyncio import AsyncZeroconf
 
-from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
-from jupyter_mntrain.model.records.node import Interface
 
 log = logging.getLogger("mntrain.agent")
-
-
-def announced_on(interfaces: Sequence[Interface], reach: Reach) -> tuple[str, ...]:
-    """Addresses of this machine to announce from: every real interface that is up.
-
-    An agent that listens on loopback alone can only be reached from here, and says so only here.
-    """
-    if reach.listen and all(map(is_loopback, reach.listen)):
-        return (LOOPBACK,)
-    return tuple(real_addresses(interfaces)) or (LOOPBACK,)
 
 
 def service_info(record: ServiceRecord, addresses: Sequence[str]) -> ServiceInfo:

@@ -10,11 +10,11 @@ from zeroconf import IPVersion, ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
 from jupyter_mntrain.agent.membership.addresses import Reach
-from jupyter_mntrain.agent.membership.announcer import Announcer, announced_on, service_info
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.model.records.node import Interface
+from jupyter_mntrain.trust.joining.announcer import Announcer, service_info
 
 DEADLINE_S = 20.0
 
@@ -36,7 +36,7 @@ def test_it_announces_on_every_real_network_that_is_up():
     everywhere = ("10.0.0.1", "10.1.0.1", "10.2.0.1", "10.3.0.1")
 
     def sources(*listen: str) -> tuple[str, ...]:
-        return announced_on(interfaces, Reach(listen=listen, advertised=(), port=1))
+        return Reach(listen=listen, advertised=(), port=1).announced_from(interfaces)
 
     assert sources() == everywhere
     assert sources("10.0.0.1") == everywhere

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jupyter_mntrain.cluster.admission.gate import MOST_ANNOUNCED, Gate
+from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.driver_identity import Identity
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.anyio
 
 
 class Watching:
-    """A gate, and what it has let through."""
+    """A desk, and what it has let through."""
 
     def __init__(self, cluster: str) -> None:
         self.members: list[FoundAgent] = []
         self.opened = 0
-        self.gate = Gate(
+        self.desk = AdmissionDesk(
             cluster, now=time.time, on_member=self.members.append, on_open=self._opened
         )
 
@@ -35,56 +35,56 @@ def found(number: int = 0, **fields: str) -> FoundAgent:
 
 async def test_members_are_told_from_strangers_by_their_authority_not_by_their_name() -> None:
     watching = Watching("test")
-    watching.gate.look()
-    ours = watching.gate.identity
+    watching.desk.look()
+    ours = watching.desk.identity
     assert ours is not None
-    watching.gate.take(
+    watching.desk.take(
         found(1, authority=ours.credentials.authority_id, cluster="called otherwise")
     )
-    watching.gate.take(found(2, authority="0123456789abcdef", cluster="test"))
-    watching.gate.take(found(3))  # it does not say: it is asked, and must prove it
+    watching.desk.take(found(2, authority="0123456789abcdef", cluster="test"))
+    watching.desk.take(found(3))  # it does not say: it is asked, and must prove it
     assert [one.name for one in watching.members] == ["n1", "n3"]
-    assert [one.name for one in watching.gate.strangers.values()] == ["n2"]
-    await watching.gate.close()
+    assert [one.name for one in watching.desk.strangers.values()] == ["n2"]
+    await watching.desk.close()
 
 
 async def test_what_is_found_before_there_are_keys_is_told_apart_when_there_are() -> None:
     watching = Watching("new")
-    watching.gate.look()
+    watching.desk.look()
     with pytest.raises(TrustError, match="no cluster called 'new' yet"):
-        watching.gate.client("10.0.0.1:8765")
-    watching.gate.take(found(1))
+        watching.desk.client("10.0.0.1:8765")
+    watching.desk.take(found(1))
     assert (watching.members, watching.opened) == ([], 0)
     Identity.make("new")
-    watching.gate.look()
+    watching.desk.look()
     assert ([one.name for one in watching.members], watching.opened) == (["n1"], 1)
-    await watching.gate.close()
+    await watching.desk.close()
 
 
 async def test_a_flood_of_announcements_is_not_remembered() -> None:
     closed, watching = Watching("new"), Watching("test")
-    closed.gate.look()
-    watching.gate.look()
+    closed.desk.look()
+    watching.desk.look()
     for number in range(MOST_ANNOUNCED + 100):
-        closed.gate.take(found(number))
-        watching.gate.take(found(number, authority="ab" * 8, cluster="x"))
-    assert len(watching.gate.strangers) == MOST_ANNOUNCED
+        closed.desk.take(found(number))
+        watching.desk.take(found(number, authority="ab" * 8, cluster="x"))
+    assert len(watching.desk.strangers) == MOST_ANNOUNCED
     # Whoever is known already is still followed.
     moved = FoundAgent(addresses=("10.9.9.9:1",), instance="i0", name="n0", authority="ab" * 8)
-    watching.gate.take(moved)
-    assert watching.gate.strangers["i0"] == moved
+    watching.desk.take(moved)
+    assert watching.desk.strangers["i0"] == moved
     Identity.make("new")
-    closed.gate.look()
+    closed.desk.look()
     assert len(closed.members) == MOST_ANNOUNCED
     for one in (closed, watching):
-        await one.gate.close()
+        await one.desk.close()
 
 
 async def test_nobody_is_let_in_without_an_invitation_or_by_another_s() -> None:
     watching = Watching("mine")
     Identity.make("mine").invite()
-    watching.gate.look()
-    watching.gate.take(found(1, joining="0123456789abcdef"))
+    watching.desk.look()
+    watching.desk.take(found(1, joining="0123456789abcdef"))
     assert watching.members == []
-    assert not await watching.gate.lets_in("127.0.0.1:9")
-    await watching.gate.close()
+    assert not await watching.desk.lets_in("127.0.0.1:9")
+    await watching.desk.close()

@@ -11,7 +11,7 @@ why not             →  keeps it, and from then on demands certificates
 =====================  ==================================================================
 
 Each seal is a proof over the message, both nonces, and the hash of the certificate that
-was seen: see :mod:`jupyter_mntrain.trust.proof`.
+was seen: see :mod:`jupyter_mntrain.trust.joining.proof`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from jupyter_mntrain.trust.certificates import (
     revoked_serials,
     subject_of,
 )
-from jupyter_mntrain.trust.proof import Side, is_proved, prove
-from jupyter_mntrain.trust.token import Token
+from jupyter_mntrain.trust.joining.proof import Side, is_proved, prove
+from jupyter_mntrain.trust.joining.token import Token
 
 JOIN_PATH = "/v1/join"
 """POST: Greeting → Sealed(Application). PUT: Sealed(Admission) → {}."""

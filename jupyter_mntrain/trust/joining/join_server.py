@@ -1,55 +1,41 @@
-"""Becoming a member: the one thing an agent does for strangers, and only until it is one.
+"""The join server: the one thing an agent does for strangers, and only until it is a member.
 
-It listens where the agent will listen, with a certificate that nobody vouches for yet. Who dials
-and proves to hold the token may give it a certificate of the cluster.
+It listens where the agent will listen, with a certificate that nobody vouches for yet. Whoever
+dials and proves to hold the token may give it a certificate of the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from cryptography.hazmat.primitives import serialization
 from tornado.httpserver import HTTPServer
 from tornado.web import Application as WebApplication
 from tornado.web import RequestHandler
 
-from jupyter_mntrain.agent.membership.announcer import Announcer
 from jupyter_mntrain.model.api import PROTOCOL, Problem, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.trust.certificates import (
-    Subject,
     key_pem,
-    load_certificate,
-    new_key,
-    request,
-    self_signed,
 )
 from jupyter_mntrain.trust.credentials import write_private
-from jupyter_mntrain.trust.joining import (
+from jupyter_mntrain.trust.joining.announcer import Announcer
+from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.messages import (
     JOIN_PATH,
     Admission,
-    Application,
     Greeting,
     JoinRefusedError,
     Sealed,
-    check_admission,
-    seal,
-    unseal,
 )
-from jupyter_mntrain.trust.proof import NONCE_BYTES, new_nonce
-from jupyter_mntrain.trust.token import Token
 
 MOST_BODY_BYTES = 64 << 10
 MOST_GREETINGS = 32
@@ -60,56 +46,6 @@ HINT_AFTER_S = 10.0
 """Of waiting to be admitted: then it is said what may be wrong."""
 
 PRIVATE_FILE = "joining.pem"
-
-
-class Candidate:
-    """Whoever wants to join with a token: its new key, and what is said.
-
-    Args:
-        name: for people.
-    """
-
-    def __init__(self, token: Token, subject: Subject, name: str) -> None:
-        self.token = token
-        self.subject = subject
-        self.name = name
-        self.key = new_key()
-        self.certificate = self_signed(self.key, subject, datetime.now(UTC))
-        self._hash = _hash_of(self.certificate)
-        self._application = Application(
-            nonce=new_nonce(), subject=subject, name=name, request=request(self.key, subject)
-        )
-        self._greetings: deque[bytes] = deque(maxlen=MOST_GREETINGS)
-
-    def apply(self, greeting: Greeting) -> Sealed:
-        """Raises:
-        TrustError: it is no greeting.
-        """
-        if len(greeting.nonce) != NONCE_BYTES:
-            raise TrustError("the greeting has another length")
-        self._greetings.append(greeting.nonce)
-        nonces = (greeting.nonce, self._application.nonce)
-        return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
-
-    def admitted(self, sealed: Sealed) -> Admission:
-        """What the driver gives, if it is a driver of the token's cluster.
-
-        Raises:
-            TrustError: it is not, or it refuses.
-        """
-        problem = TrustError("nobody has begun to invite us")
-        for nonce in self._greetings:
-            nonces = (nonce, self._application.nonce)
-            try:
-                admission = unseal(
-                    sealed, Admission, self.token, certificate_hash=self._hash, nonces=nonces
-                )
-            except TrustError as error:
-                problem = error
-                continue
-            check_admission(admission, self.token, self._application)
-            return admission
-        raise problem
 
 
 class JoinServer:
@@ -269,8 +205,3 @@ def _context(candidate: Candidate, directory: Path) -> ssl.SSLContext:
     finally:
         path.unlink(missing_ok=True)
     return context
-
-
-def _hash_of(certificate_pem: str) -> bytes:
-    der = load_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
-    return hashlib.sha256(der).digest()

@@ -1,0 +1,87 @@
+"""A candidate: whoever wants to join with a token, its new key, and what it says and believes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives import serialization
+
+from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    load_certificate,
+    new_key,
+    request,
+    self_signed,
+)
+from jupyter_mntrain.trust.joining.messages import (
+    Admission,
+    Application,
+    Greeting,
+    Sealed,
+    check_admission,
+    seal,
+    unseal,
+)
+from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, new_nonce
+from jupyter_mntrain.trust.joining.token import Token
+
+MOST_GREETINGS = 32
+"""Conversations at once: several processes of one driver may see us at the same time."""
+
+
+class Candidate:
+    """Whoever wants to join with a token: its new key, and what is said.
+
+    Args:
+        name: for people.
+    """
+
+    def __init__(self, token: Token, subject: Subject, name: str) -> None:
+        self.token = token
+        self.subject = subject
+        self.name = name
+        self.key = new_key()
+        self.certificate = self_signed(self.key, subject, datetime.now(UTC))
+        self._hash = _hash_of(self.certificate)
+        self._application = Application(
+            nonce=new_nonce(), subject=subject, name=name, request=request(self.key, subject)
+        )
+        self._greetings: deque[bytes] = deque(maxlen=MOST_GREETINGS)
+
+    def apply(self, greeting: Greeting) -> Sealed:
+        """Raises:
+        TrustError: it is no greeting.
+        """
+        if len(greeting.nonce) != NONCE_BYTES:
+            raise TrustError("the greeting has another length")
+        self._greetings.append(greeting.nonce)
+        nonces = (greeting.nonce, self._application.nonce)
+        return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
+
+    def admitted(self, sealed: Sealed) -> Admission:
+        """What the driver gives, if it is a driver of the token's cluster.
+
+        Raises:
+            TrustError: it is not, or it refuses.
+        """
+        problem = TrustError("nobody has begun to invite us")
+        for nonce in self._greetings:
+            nonces = (nonce, self._application.nonce)
+            try:
+                admission = unseal(
+                    sealed, Admission, self.token, certificate_hash=self._hash, nonces=nonces
+                )
+            except TrustError as error:
+                problem = error
+                continue
+            check_admission(admission, self.token, self._application)
+            return admission
+        raise problem
+
+
+def _hash_of(certificate_pem: str) -> bytes:
+    der = load_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
+    return hashlib.sha256(der).digest()
