@@ -1,8 +1,9 @@
-/** One request each to the Jupyter server's part. */
+/** Requests to the Jupyter server extension. */
 
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import type { IProblem } from './problem';
 import type {
   Invitation,
   JobLog,
@@ -72,7 +73,7 @@ export class Api implements IApi {
     return this.request('GET', `jobs/${encodeURIComponent(jobId)}/spec`);
   }
 
-  /** Where the WebSocket is, with the token where the page has no cookie. */
+  /** The WebSocket's URL, with the token where the page has no cookie. */
   eventsUrl(stream: string, since: number): string {
     const query: Record<string, string> = { stream, since: String(since) };
     if (this.settings.appendToken && this.settings.token) {
@@ -98,7 +99,7 @@ export class Api implements IApi {
       );
     } catch (error) {
       throw new RequestError(
-        { code: 'silent', message: 'The Jupyter server is not responding.' },
+        { cause: 'the Jupyter server is not responding' },
         0
       );
     }
@@ -119,13 +120,10 @@ function parse(text: string): unknown {
   }
 }
 
-function asProblem(data: unknown, response: Response): Problem {
+/** What the server part says is wrong; of any other answer its HTTP status. */
+function asProblem(data: unknown, response: Response): IProblem {
   const given = data as Partial<Problem> | undefined;
-  if (typeof given?.message === 'string') {
-    return { ...given, code: given.code ?? 'refused', message: given.message };
-  }
-  return {
-    code: 'refused',
-    message: `${response.status} ${response.statusText}`
-  };
+  return typeof given?.message === 'string'
+    ? { cause: given.message, fix: given.hint ?? undefined }
+    : { cause: `${response.status} ${response.statusText}` };
 }

@@ -1,4 +1,4 @@
-/** Text for a cell: what a person would have typed, theirs from then on. */
+/** Source of the cells that the page inserts: what a person would type. */
 
 import type { JobEntry, NodeEntry } from './schema';
 
@@ -8,7 +8,7 @@ export const NODES = `${LOAD}\n%mntrain nodes`;
 
 export const PANEL = `${LOAD}\n%mntrain panel`;
 
-/** Names that a line of a magic takes as they are. Others are not written into code at all. */
+/** Names that are safe in a line magic. Others are never written into a cell. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 /** How many processes a node would start: one per GPU, or one. */

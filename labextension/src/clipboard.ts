@@ -1,4 +1,4 @@
-/** Text to the system's clipboard: also where the page came over plain HTTP, which has no other. */
+/** The system's clipboard, also on pages served over plain HTTP, where browsers offer no API for it. */
 
 import { Clipboard } from '@jupyterlab/apputils';
 

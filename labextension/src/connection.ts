@@ -1,4 +1,4 @@
-/** The WebSocket to the Jupyter server's part: opened again whenever it ends, resumed by number. */
+/** The WebSocket to the Jupyter server extension: reconnects when it closes, and resumes by number. */
 
 import type { ServerConnection } from '@jupyterlab/services';
 
@@ -10,17 +10,17 @@ import { type Connection, RequestError } from './tokens';
 const FIRST_RETRY_MS = 1000;
 const LAST_RETRY_MS = 30_000;
 
-/** A server part that was missing may have been installed: look now and then. */
+/** A missing server extension may have been installed meanwhile. */
 const MISSING_RETRY_MS = 60_000;
 
-/** Nothing for this long although nodes beat each second, and the server pings: it is gone. */
+/** The connection is dead after this silence: nodes beat every second, and the server pings. */
 const SILENT_MS = 45_000;
 
 export interface IConnectionHandlers {
   /** Where to resume: the numbering and the last number seen. */
   position(): { stream: string; seq: number };
   message(message: ServerMessage): void;
-  /** Open: watches are to be sent again. */
+  /** The socket is open: send all watches again. */
   opened(): void;
   changed(): void;
 }
@@ -47,7 +47,7 @@ export class EventsConnection {
     this.socket?.close();
   }
 
-  /** Do not wait for the next try. */
+  /** Try to connect now instead of at the next try. */
   retry(): void {
     if (this.state !== 'live' && !this.isTrying) {
       window.clearTimeout(this.timer);
@@ -66,7 +66,7 @@ export class EventsConnection {
     this.isTrying = true;
     this.nextTry = null;
     try {
-      // A WebSocket that is refused does not say why: ask first.
+      // A refused WebSocket gives no reason: ask over HTTP first.
       await this.api.status();
     } catch (error) {
       this.isTrying = false;
@@ -118,7 +118,7 @@ export class EventsConnection {
     this.handlers.changed();
   }
 
-  /** A hidden page waits until it is looked at again. */
+  /** A hidden page reconnects once it is visible again. */
   private whenVisible(): void {
     if (!document.hidden) {
       void this.connect();

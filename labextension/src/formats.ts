@@ -111,7 +111,7 @@ export function duration(value: Maybe): string {
   return `${total}${NBSP}s`;
 }
 
-/** Of the local day; with the date when it is another day. */
+/** Local time of day, with the date unless it is today. */
 export function clock(time: Maybe, withSeconds = false): string {
   if (!isNumber(time)) {
     return ABSENT;
@@ -132,7 +132,7 @@ export function clock(time: Maybe, withSeconds = false): string {
   return `${day} ${text}`;
 }
 
-/** Bytes per second as bits per second, decimal as on the box. */
+/** Bytes per second as bits per second, with decimal prefixes as network cards have. */
 export function bitRate(bytesPerS: Maybe): string {
   if (!isNumber(bytesPerS)) {
     return ABSENT;

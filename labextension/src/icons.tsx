@@ -1,4 +1,4 @@
-/** Small pictures: always beside a word, never alone. */
+/** Icons: always beside a word, never alone. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';

@@ -1,4 +1,4 @@
-/** Several small plugins; each can be disabled by its id. */
+/** The extension's plugins; each can be disabled by its id. */
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 

@@ -1,4 +1,4 @@
-/** What the page says over the WebSocket. */
+/** Messages from the page to the server, over the WebSocket. */
 
 import type { Unwatch, Watch } from './schema';
 

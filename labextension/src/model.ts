@@ -105,7 +105,7 @@ export class ClusterModel implements IClusterModel, IDisposable {
     );
   }
 
-  /** Several views of a job share one stream of rows; if they have not the same, all begin anew. */
+  /** Views of a job share one stream of rows; if their positions differ, all of them restart from 0. */
   private sendWatch(jobId: string): void {
     const sinks = [...this.watches]
       .filter(watch => watch.jobId === jobId)
@@ -174,7 +174,7 @@ export class ClusterModel implements IClusterModel, IDisposable {
 
   private tell(): void {
     if (this.frame === 0 && !this.disposed) {
-      // Not requestAnimationFrame: hidden pages have none, and their title still counts jobs.
+      // Not requestAnimationFrame: it does not run in hidden pages, whose status must stay current.
       this.frame = window.setTimeout(() => {
         this.frame = 0;
         this.changedSignal.emit();

@@ -1,4 +1,4 @@
-/** What the page knows of the cluster, and how each message changes it. Pure. */
+/** State of the page: the cluster, and how each message changes it. Pure. */
 
 import type {
   JobEntry,
@@ -45,7 +45,7 @@ export const EMPTY: IState = {
   jobs: new Map()
 };
 
-/** The state after a message. Kinds that only a newer server knows change nothing. */
+/** The state after a message. Kinds of a newer server are ignored. */
 export function reduce(state: IState, message: ServerMessage): IState {
   switch (message.kind) {
     case 'snapshot':

@@ -1,9 +1,10 @@
-/** What the extension's parts, and other extensions, share: interfaces and one token. */
+/** Interfaces, commands and the token that this extension shares with others. */
 
 import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
+import type { IProblem } from './problem';
 import type {
   Invitation,
   JobEntry,
@@ -17,15 +18,15 @@ import type {
 } from './schema';
 
 /**
- * How the page stands with the Jupyter server's part.
+ * Connection to the Jupyter server extension.
  *
- * `missing`: the server answers, but has no mntrain part. `forbidden`: this user may not.
- * `retrying`: it was there and does not answer now; what is shown is old.
+ * `missing`: the server lacks our extension. `forbidden`: this user lacks permission.
+ * `retrying`: the connection was lost; the values shown are the last received.
  */
 export type Connection =
   'connecting' | 'live' | 'retrying' | 'missing' | 'forbidden';
 
-/** Where new rows of a job's series go, and where they resume after a break. */
+/** Receives the rows of a job's series, and knows where to resume after a break. */
 export interface ISeriesSink {
   /** The numbering of the last rows taken; `''` before the first. */
   readonly stream: string;
@@ -49,7 +50,7 @@ export interface ILogQuery {
 export interface IApi {
   addNode(address: string): Promise<NodeEntry>;
   forgetNode(key: string): Promise<void>;
-  /** For so many machines to join with one line. The first one makes the cluster. */
+  /** Invite `uses` machines with one command. The first invitation creates the cluster. */
   invite(uses: number): Promise<Invitation>;
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]>;
   /** Run a job again: a new job of the same spec. */
@@ -63,26 +64,29 @@ export interface IApi {
   spec(jobId: string): Promise<SpecFile>;
 }
 
-/** A request that was refused or not answered: `message` and `hint` are for people. */
+/** A request that was refused or not answered, with the problem to show. */
 export class RequestError extends Error {
   constructor(
-    readonly problem: Problem,
+    readonly problem: IProblem,
     readonly status: number
   ) {
-    super(problem.message);
+    super(problem.cause);
     this.name = 'RequestError';
   }
+}
 
-  get hint(): string | null {
-    return this.problem.hint ?? null;
-  }
+/** The problem behind whatever was thrown. */
+export function problemOf(error: unknown): IProblem {
+  return error instanceof RequestError
+    ? error.problem
+    : { cause: String((error as Error).message ?? error) };
 }
 
 /** The cluster as the Jupyter server sees it, live; one for the whole page. */
 export interface IClusterModel {
   readonly api: IApi;
   readonly connection: Connection;
-  /** When `retrying`: Unix seconds of the next try, and of the last word from the server. */
+  /** When `retrying`: Unix time of the next try, and of the last message from the server. */
   readonly nextTry: number | null;
   readonly lastHeard: number | null;
   readonly status: ServerStatus | null;
@@ -96,8 +100,8 @@ export interface IClusterModel {
   job(jobId: string): JobEntry | undefined;
 
   /**
-   * Have a job's rows sent to `sink` until disposed; resumed by itself after a break.
-   * `onProblem`: the server does not know the job.
+   * Send a job's rows to `sink` until disposed; resumed automatically after a break.
+   * `onProblem` is called if the server does not know the job.
    */
   watch(
     jobId: string,
@@ -105,7 +109,7 @@ export interface IClusterModel {
     onProblem?: (problem: Problem) => void
   ): IDisposable;
 
-  /** Do not wait for the next try. */
+  /** Try to connect now instead of at the next try. */
   retry(): void;
 }
 
@@ -114,7 +118,7 @@ export const IClusterModel = new Token<IClusterModel>(
   'The nodes and jobs of the mntrain cluster that the Jupyter server watches.'
 );
 
-/** Names of the commands; arguments stand in each command's `describedBy`. */
+/** Command ids; their arguments are in each command's `describedBy`. */
 export namespace CommandIDs {
   /** Show the sidebar. */
   export const show = 'mntrain:show';
@@ -138,7 +142,7 @@ export namespace CommandIDs {
   export const insertCell = 'mntrain:insert-cell';
   /** Args: address?. */
   export const addNode = 'mntrain:add-node';
-  /** Args: uses?. Shows the line that lets machines join. */
+  /** Args: uses?. Shows the command with which machines join. */
   export const inviteNodes = 'mntrain:invite-nodes';
   /** Args: key. */
   export const forgetNode = 'mntrain:forget-node';

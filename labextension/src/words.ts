@@ -34,16 +34,6 @@ export function stateWord(
   return words[state] ?? state;
 }
 
-/** `node: cause` of a job that failed, or why it makes no progress, in one line. */
-export function causeLine(job: JobEntry): string | null {
-  if (!job.cause) {
-    return job.stall ? job.stall.summary : null;
-  }
-  return job.cause_node
-    ? `${job.cause_node}: ${job.cause.summary}`
-    : job.cause.summary;
-}
-
 /** When the next attempt begins, or what it waits for; `null` if there is none. */
 export function restartLine(
   job: JobEntry,

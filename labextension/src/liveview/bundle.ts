@@ -1,10 +1,10 @@
-/** What a notebook may hand us: checked before it is drawn, for notebooks come from anywhere. */
+/** The job saved in a notebook: checked before it is drawn, because notebooks come from anywhere. */
 
 import type { JobBundle } from '../schema';
 
 export const JOB_MIME = 'application/vnd.mntrain.job+json';
 
-/** Raised with what is written; a newer bundle may mean things we do not know. */
+/** Version of the saved job that this page can draw; newer ones are refused. */
 export const BUNDLE_VERSION = 1;
 
 const JOB_ID = /^j-[0-9a-f]{8}$/;
@@ -48,7 +48,7 @@ export function checkBundle(data: unknown): Checked {
   return isWhole ? { bundle } : { problem: 'damaged' };
 }
 
-/** Every column is short enough, and holds numbers or nothing. */
+/** Whether every column is short enough and holds only numbers, text or null. */
 function areColumns(table: object): boolean {
   return Object.values(table).every(
     column =>
@@ -63,7 +63,7 @@ function areColumns(table: object): boolean {
   );
 }
 
-/** What the model wrote, none of it too long to be shown. */
+/** Whether the texts of the model are few and short enough. */
 function areTexts(texts: unknown): boolean {
   const isShort = (text: unknown) =>
     typeof text === 'string' && text.length <= MOST_CHARACTERS;

@@ -1,4 +1,4 @@
-/** One job on the page: what is known of it, where from, and when to draw it again. */
+/** A job on the page: its data, live from the server or saved in the notebook, and when to redraw. */
 
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
@@ -17,12 +17,12 @@ export type Stillness =
   | 'other-cluster'
   | 'not-known';
 
-/** A breath early: rows that come once a second are then never held back to the next turn. */
+/** Draw a little before a turn is due: rows that come once a second are then never a turn late. */
 const EARLY = 0.8;
 
 /**
- * What comes between two batches of rows (a node's own count of steps) waits for the rows, and is
- * drawn by itself only when none come: or it would take the rows' turn.
+ * Changes between two batches of rows wait this many turns for the rows to be drawn with them;
+ * drawn at once, they would take the rows' turn.
  */
 const PATIENCE = 2;
 
@@ -74,7 +74,7 @@ export class LiveController implements IDisposable {
     return this.model?.status?.cluster ?? null;
   }
 
-  /** What the notebook holds; the server's word, where there is one, is newer. */
+  /** Take the job saved in the notebook, unless the server has a newer one. */
   takeBundle(bundle: JobBundle): void {
     this.cluster = bundle.cluster;
     if (!this.isLive || !this.job) {
@@ -134,7 +134,7 @@ export class LiveController implements IDisposable {
     }
   }
 
-  /** Draw soon: at most at the wanted rate, and only where somebody looks. */
+  /** Draw soon: at most at the wanted rate, and only while visible. */
   private tell(turns = 1): void {
     this.isStale = true;
     if (this.disposed || !this.isVisible) {
@@ -159,7 +159,7 @@ export class LiveController implements IDisposable {
     } else if (this.isVisible) {
       this.isStale = false;
       this.drawnAt = performance.now();
-      // The model tells of changes a moment later than it knows them.
+      // The model announces changes a moment after it has them.
       this.job = this.model?.job(this.jobId) ?? this.job;
       this.changedSignal.emit();
     }

@@ -1,4 +1,4 @@
-/** What a view reads from the page around it: its width, the theme's colors, and whether it is seen. */
+/** The page around a view: its width, the theme's colors, and whether it is visible. */
 
 import * as React from 'react';
 

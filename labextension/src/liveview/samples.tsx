@@ -1,4 +1,4 @@
-/** What the model wrote at its evaluations: the newest for each prompt, and those before it. */
+/** Texts of the model at its evaluations: the newest for each prompt, and the earlier ones. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

@@ -8,7 +8,7 @@ import type { SeriesStore } from '../series/store';
 import type { IChoice } from './charts/chart';
 import type { Scale } from './charts/scale';
 
-/** How the charts are looked at. */
+/** What the toolbar has chosen. */
 export interface ILook {
   /** Seconds shown, up to the end; `null` = all. */
   range: number | null;

@@ -8,6 +8,7 @@ import { type Message, MessageLoop } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
+import { problemText } from '../problem';
 import type { IClusterModel } from '../tokens';
 import { checkBundle, JOB_MIME } from './bundle';
 import { LiveController } from './controller';
@@ -83,12 +84,19 @@ export class JobRenderer extends Panel implements IRenderMime.IRenderer {
     this.live = null;
     const line = new Widget({ node: document.createElement('p') });
     line.addClass('mnt-still');
-    line.node.textContent =
+    line.node.textContent = problemText(
       problem === 'newer'
-        ? trans.__(
-            'This output was written by a newer jupyter_mntrain. Fix: upgrade jupyter_mntrain on the Jupyter server, then reload the page.'
-          )
-        : trans.__('This output is not a readable job.');
+        ? {
+            cause: trans.__(
+              'This output was written by a newer jupyter_mntrain'
+            ),
+            fix: trans.__(
+              'upgrade jupyter_mntrain on the Jupyter server, then reload the page'
+            )
+          }
+        : { cause: trans.__('This output is not a readable job') },
+      trans
+    );
     this.addWidget(line);
   }
 

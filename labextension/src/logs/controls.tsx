@@ -7,7 +7,7 @@ import type { RankNumbers } from '../schema';
 
 const TAILS = [200, 1000, 5000];
 
-/** Letters that are typed one after the other are searched for together. */
+/** Search starts after this pause in typing. */
 const TYPING_MS = 300;
 
 export interface IQuery {

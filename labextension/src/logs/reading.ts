@@ -1,11 +1,10 @@
 /** A log as it is read from the Jupyter server, again and again while the job runs. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { problemText } from '../problem';
+import type { IProblem } from '../problem';
 import type { JobLog } from '../schema';
-import type { IClusterModel } from '../tokens';
+import { type IClusterModel, problemOf } from '../tokens';
 import { OVER } from '../words';
 import type { IQuery } from './controls';
 
@@ -16,18 +15,17 @@ export interface IReading {
   /** `null` until it has been read once. */
   log: JobLog | null;
   /** Why it could not be read just now. */
-  problem: string | null;
+  problem: IProblem | null;
 }
 
 export function useLog(
   model: IClusterModel,
   jobId: string,
-  query: IQuery,
-  trans: TranslationBundle
+  query: IQuery
 ): IReading {
   const { rank, tail, search, isFollowing } = query;
   const [log, setLog] = React.useState<JobLog | null>(null);
-  const [problem, setProblem] = React.useState<string | null>(null);
+  const [problem, setProblem] = React.useState<IProblem | null>(null);
   const state = model.job(jobId)?.state;
   React.useEffect(() => {
     let isOver = false;
@@ -41,7 +39,7 @@ export function useLog(
         }
       } catch (error) {
         if (!isOver) {
-          setProblem(problemText(error as Error, trans));
+          setProblem(problemOf(error));
         }
       }
       const ended = OVER.has(model.job(jobId)?.state ?? '');

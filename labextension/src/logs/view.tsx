@@ -5,12 +5,13 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
+import { ProblemLines } from '../problem';
 import type { JobEntry, LogLine } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { Controls, FIRST_QUERY } from './controls';
 import { useLog } from './reading';
 
-/** This close to the end counts as at the end. */
+/** Scrolled this close to the end, the view follows new lines. */
 const NEAR_END_PX = 24;
 
 export interface ILogProps {
@@ -34,7 +35,7 @@ export class LogWidget extends ReactWidget {
 export function LogView(props: ILogProps): JSX.Element {
   const { model, jobId, rank, trans } = props;
   const [query, setQuery] = React.useState({ ...FIRST_QUERY, rank });
-  const { log, problem } = useLog(model, jobId, query, trans);
+  const { log, problem } = useLog(model, jobId, query);
   const job = model.job(jobId);
   const lines = log?.lines ?? [];
   const text = lines.map(line => prefix(line) + line.text).join('\n');
@@ -52,9 +53,9 @@ export function LogView(props: ILogProps): JSX.Element {
         trans={trans}
       />
       {problem && (
-        <p role="alert" className="mnt-cause">
-          {problem}
-        </p>
+        <div role="alert">
+          <ProblemLines problem={problem} trans={trans} />
+        </div>
       )}
       {log?.is_cut && (
         <p className="m s">
@@ -69,7 +70,7 @@ export function LogView(props: ILogProps): JSX.Element {
   );
 }
 
-/** At the end it stays at the end; elsewhere it stays where one reads. */
+/** The lines: scrolled to the end, they stay there as new ones come. */
 function Lines(props: { label: string; text: string }): JSX.Element {
   const list = React.useRef<HTMLPreElement>(null);
   const wasAtEnd = React.useRef(true);

@@ -1,4 +1,4 @@
-/** Whether a notebook's kernel is busy, for the panel in it: its clicks then have to wait. */
+/** Whether a notebook's kernel is busy: the panel in it then says that clicks have to wait. */
 
 import type {
   JupyterFrontEnd,
@@ -17,7 +17,7 @@ export const kernelPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** The style sheet of the panel reads this; what lasts for a moment only it does not show. */
+/** Mark a notebook for the panel's style sheet, which ignores what lasts only a moment. */
 function mark(panel: NotebookPanel): void {
   const tell = () => {
     const status = panel.sessionContext.session?.kernel?.status;

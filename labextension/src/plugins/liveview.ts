@@ -21,7 +21,7 @@ const PLUGIN = 'jupyter-mntrain:liveview';
 
 export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
-  description: 'Draws jobs live, in outputs and as tabs.',
+  description: 'Live views of jobs, in outputs and as tabs.',
   autoStart: true,
   requires: [IRenderMimeRegistry],
   optional: [IClusterModel, ITranslator, ILayoutRestorer, ISettingRegistry],

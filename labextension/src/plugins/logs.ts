@@ -14,7 +14,7 @@ import { CommandIDs, IClusterModel } from '../tokens';
 
 export const logsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-mntrain:logs',
-  description: 'Shows what a job prints.',
+  description: 'Logs of jobs.',
   autoStart: true,
   requires: [IClusterModel],
   optional: [ITranslator, ILayoutRestorer],

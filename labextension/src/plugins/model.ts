@@ -1,4 +1,4 @@
-/** The cluster, for every other part of the page. */
+/** Provides the cluster model to all other plugins. */
 
 import type {
   JupyterFrontEnd,

@@ -1,4 +1,4 @@
-/** Cells into notebooks: inserted, run, or dragged there. */
+/** Puts cells into notebooks: inserted, run, or dragged there. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import {

@@ -1,4 +1,4 @@
-/** The sidebar, and the command that shows it: the only way in Notebook 7, which has no strip. */
+/** The sidebar, and the command that shows it: in Notebook 7, which has no tab bar, the only way. */
 
 import {
   ILabShell,
@@ -20,7 +20,7 @@ const PLUGIN = 'jupyter-mntrain:sidebar';
 
 export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
   id: PLUGIN,
-  description: 'Nodes, links and jobs at the side.',
+  description: 'Sidebar with nodes, links and jobs.',
   autoStart: true,
   requires: [IClusterModel],
   optional: [
@@ -47,7 +47,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       insert: text => void insertCell(app, notebooks, text),
       drag: (event, label, text) => dragCell(event.nativeEvent, label, text)
     });
-    // Notebook 7 shows its left side only in notebooks; lists of files have no sides.
+    // Notebook 7 has a left side only in notebooks, not in lists of files.
     let area = 'left';
     const place = () => app.shell.add(sidebar, area, { rank: 350 });
     place();

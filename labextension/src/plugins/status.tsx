@@ -1,4 +1,4 @@
-/** One line in the status bar: how many nodes are up, what runs, how far it is. */
+/** Status bar item: how many nodes are up, how many jobs run, and the progress of a single one. */
 
 import type {
   JupyterFrontEnd,
@@ -52,7 +52,7 @@ class StatusItem extends ReactWidget {
     model.changed.connect(this.onChange, this);
   }
 
-  /** Whether there is anything to say. */
+  /** Whether it is shown. */
   get isActive(): boolean {
     return (
       this.isWanted &&

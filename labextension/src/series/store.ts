@@ -11,7 +11,7 @@ import type {
 import type { ISeriesSink } from '../tokens';
 import { Table } from './table';
 
-/** Of what the model wrote: the newest. */
+/** Most texts of the model that are kept: the newest. */
 export const MOST_TEXTS = 50;
 
 export const RANK_COLUMNS = [
@@ -125,13 +125,13 @@ export class SeriesStore implements ISeriesSink {
     return [...this.ranks.values()].some(rows => rows.table.length > 0);
   }
 
-  /** Nothing at all: what was evaluated or written before the first step counts, too. */
+  /** Whether there is nothing at all, not even an evaluation or a text from before the first step. */
   get isEmpty(): boolean {
     return !(this.hasSteps || this.evaluation.length || this.texts.length);
   }
 }
 
-/** Without the rows: those are in the table. */
+/** Who a rank is, without its rows: those are in the table. */
 function identity(rank: RankColumns): RankColumns {
   const { rank: number, node, local_rank, stages, layers, device } = rank;
   return { rank: number, node, local_rank, stages, layers, device };

@@ -1,9 +1,9 @@
 /** A table of numbers by column: appended in place, bounded, and thinned evenly when it is full. */
 
-/** Rows per table. When it is full, neighbors are joined: all rows then stand for more steps. */
+/** Most rows of a table. When it is full, neighbors are joined: each row then stands for more steps. */
 export const MOST_ROWS = 1200;
 
-/** These take the last of the joined values, all others the mean. */
+/** Columns that keep the last of the joined values; all others keep the mean. */
 const KEEP_LAST = new Set(['time_s', 'step']);
 
 type Column = ReadonlyArray<number | null>;
@@ -46,7 +46,7 @@ export class Table<Name extends string> {
     this.open = 0;
   }
 
-  /** Columns that are missing, as those that nobody fills are, hold NaN. */
+  /** Append rows; a column that is missing in them holds NaN. */
   append(rows: Partial<Record<Name, Column>>): void {
     const count = (rows['time_s' as Name] ?? []).length;
     for (let row = 0; row < count; row++) {
@@ -58,7 +58,7 @@ export class Table<Name extends string> {
   }
 
   private appendRow(value: (name: Name) => number): void {
-    // An open row takes as many as the ones before it stand for.
+    // The last row is filled until it stands for as many steps as those before it.
     if (this.open > 0 && this.open < this.size) {
       this.joinInto(this.length - 1, value);
       this.open += 1;

@@ -7,10 +7,10 @@ import { cellForJob } from '../cells';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { Measured } from '../measured';
+import { failureOf, ProblemLines, stallOf } from '../problem';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
-  causeLine,
   OVER,
   progressOf,
   restartLine,
@@ -27,7 +27,7 @@ type IJobProps = IContext & { job: JobEntry };
 export function Job(props: IJobProps): JSX.Element {
   const { job, trans, drag } = props;
   const [hasMenu, setMenu] = React.useState(false);
-  const cause = causeLine(job);
+  const problem = failureOf(job) ?? stallOf(job);
   return (
     <li
       className="mnt-job"
@@ -50,7 +50,7 @@ export function Job(props: IJobProps): JSX.Element {
         />
       </div>
       <div className="mnt-indent">
-        {cause && <p className="mnt-cause">{cause}</p>}
+        {problem && <ProblemLines problem={problem} trans={trans} />}
         <Progress {...props} />
         <Ranks {...props} />
         <Buttons {...props} />

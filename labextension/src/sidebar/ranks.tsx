@@ -8,7 +8,7 @@ import { CommandIDs } from '../tokens';
 import { type JobState, stateWord } from '../words';
 import type { IContext } from './parts';
 
-/** From here on cells without numbers, in rows. */
+/** From this many ranks on: a grid of cells instead of buttons. */
 const MANY_RANKS = 17;
 const ROW = 16;
 

@@ -166,7 +166,7 @@ test.describe('a notebook from elsewhere', () => {
       bundle.job.name = '<img src=x onerror="window.wasRun = true">';
     });
     await expect(unknown).toContainText(
-      'As of when the notebook was saved: no reachable node knows this job.'
+      'As of when the notebook was saved: no reachable node knows this job'
     );
     const isTrusted = await page.evaluate(() =>
       [...(window as any).jupyterapp.shell.currentWidget.model.cells].some(

@@ -8,7 +8,7 @@ import type { ILinkRows, SeriesStore } from '../../series/store';
 import { type IChart, type IChoice, type ILine, shareDigits } from './chart';
 import type { ITheme } from './theme';
 
-/** A link this empty is shown enlarged: on a full scale it would be a flat line. */
+/** Below this utilization the scale is enlarged: up to the capacity it would be a flat line. */
 const ZOOM_BELOW = 0.1;
 
 interface ISide {

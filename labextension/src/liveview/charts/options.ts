@@ -1,4 +1,4 @@
-/** What uPlot is told to draw: scales, axes, lines and the areas between them. */
+/** uPlot's options: scales, axes, lines and the areas between them. */
 
 import uPlot from 'uplot';
 
@@ -28,13 +28,13 @@ export interface IPlotEvents {
 
 const LEFT = 52;
 
-/** Beside the chart the canvas goes on: the last clock of the time axis has its half there. */
+/** Canvas to the right of the chart: half of the last clock on the time axis is there. */
 export const OVERHANG = 48;
 
-/** Below, the clock on the axis needs seconds. */
+/** On a shorter axis, clocks show seconds. */
 const SHORT_RUN_S = 600;
 
-/** Whole seconds, minutes, hours, days: a clock has no halves of them. */
+/** Distances between clocks on the axis: whole seconds, minutes, hours, days. */
 const INCREMENTS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
   43200, 86400, 172800, 604800
@@ -44,7 +44,7 @@ export function showsSeconds([first, last]: [number, number]): boolean {
   return last - first < SHORT_RUN_S;
 }
 
-/** Options of a new plot; `props` gives the newest, for what changes without one. */
+/** Options of a new plot; `props` returns the latest props, which may change without a new plot. */
 export function options(
   props: () => IPlotProps,
   size: { width: number; height: number },

@@ -7,10 +7,10 @@ import type { IRankRows, RankTable, SeriesStore } from '../../series/store';
 import { hasValues, type IChoice, type ILine } from './chart';
 import { DASHES, type ITheme } from './theme';
 
-/** From here on a band and one picked rank instead of a line per rank. */
+/** From this many ranks on: a band and one picked rank instead of a line per rank. */
 export const MANY_RANKS = 9;
 
-/** What is drawn of each rank. */
+/** The values of a rank that are drawn. */
 export type RankValues = (table: RankTable) => Float64Array;
 
 /** The rank that is shown by itself among many. */
@@ -71,7 +71,7 @@ export function rankLines(
   ];
 }
 
-/** Highest, lowest and median of all ranks, the room between filled. */
+/** Highest, lowest and median of all ranks, the area between them filled. */
 function bandLines(
   lines: ILine[],
   theme: ITheme,

@@ -5,6 +5,13 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
+import {
+  causeLine,
+  failureOf,
+  type IProblem,
+  partFailure,
+  ProblemLines
+} from '../../problem';
 import type { JobEntry } from '../../schema';
 import { restartLine } from '../../words';
 
@@ -14,28 +21,26 @@ interface IProps {
 }
 
 export function FailureCard({ job, trans }: IProps): JSX.Element | null {
-  const { cause, cause_node: node } = job;
-  if (!cause) {
+  const problem = failureOf(job);
+  if (!problem) {
     return null;
   }
   return (
     <section className="mnt-card" role="alert">
-      <p className="mnt-card-cause">
-        <Icon name="failed" /> {node ? `${node}: ` : ''}
-        {cause.summary}
-      </p>
-      <p className="m s">
-        {trans.__('at %1', formats.clock(cause.time_s, true))}
-        {typeof cause.rank === 'number' &&
-          `, ${trans.__('rank %1', cause.rank)}`}
-      </p>
-      {cause.fix && <p>{trans.__('Fix: %1', cause.fix)}</p>}
+      <ProblemLines problem={problem} trans={trans}>
+        <Icon name="failed" />
+      </ProblemLines>
+      {typeof problem.time_s === 'number' && (
+        <p className="m s">
+          {trans.__('at %1', formats.clock(problem.time_s, true))}
+        </p>
+      )}
       {job.restart && <p>{restartLine(job, trans)}</p>}
       <Leftovers job={job} trans={trans} />
-      {cause.detail && (
+      {problem.detail && (
         <details>
           <summary>{trans.__('Last output of the rank')}</summary>
-          <pre tabIndex={0}>{cause.detail}</pre>
+          <pre tabIndex={0}>{problem.detail}</pre>
         </details>
       )}
       <Consequences job={job} trans={trans} />
@@ -65,11 +70,12 @@ function Leftovers({ job, trans }: IProps): JSX.Element {
   );
 }
 
-/** What other nodes say of the same failure, where it is not the cause itself. */
+/** What other nodes say of the same failure: causes alone, for the card has the fix. */
 function Consequences({ job, trans }: IProps): JSX.Element | null {
-  const others = job.parts.filter(
-    part => part.cause && part.cause.summary !== job.cause?.summary
-  );
+  const cause = failureOf(job)?.cause;
+  const others = job.parts
+    .map(partFailure)
+    .filter((one): one is IProblem => one !== null && one.cause !== cause);
   if (!others.length) {
     return null;
   }
@@ -83,10 +89,8 @@ function Consequences({ job, trans }: IProps): JSX.Element | null {
         )}
       </summary>
       <ul>
-        {others.map(part => (
-          <li key={part.node_id}>
-            {part.node}: {part.cause!.summary}
-          </li>
+        {others.map((one, i) => (
+          <li key={i}>{causeLine(one, trans)}</li>
         ))}
       </ul>
     </details>

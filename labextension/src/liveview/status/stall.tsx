@@ -5,6 +5,7 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
+import { ProblemLines, stallOf } from '../../problem';
 import type { JobEntry } from '../../schema';
 
 export function StallCard(props: {
@@ -12,7 +13,7 @@ export function StallCard(props: {
   trans: TranslationBundle;
 }): JSX.Element | null {
   const { job, trans } = props;
-  const { stall } = job;
+  const stall = stallOf(job);
   if (!stall) {
     return null;
   }
@@ -21,12 +22,11 @@ export function StallCard(props: {
   );
   return (
     <section className="mnt-card mnt-card-stall" role="alert">
-      <p className="mnt-card-cause">
-        <Icon name="warning" /> {stall.summary}
-      </p>
-      {stall.fix && <p>{trans.__('Fix: %1', stall.fix)}</p>}
+      <ProblemLines problem={stall} trans={trans}>
+        <Icon name="warning" />
+      </ProblemLines>
       <p className="m s">
-        {trans.__('no progress since %1', formats.clock(stall.since_s, true))}
+        {trans.__('no progress since %1', formats.clock(stall.time_s, true))}
       </p>
       {stacks.map(({ node, stack }) => (
         <details key={stack.rank}>

@@ -4,6 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { Icon } from '../../icons';
+import { type IProblem, problemText } from '../../problem';
 import type { LiveController, Stillness } from '../controller';
 
 export function StillLine(props: {
@@ -15,11 +16,10 @@ export function StillLine(props: {
   if (stillness === null || stillness === 'connecting') {
     return null;
   }
-  const { cause, fix } = problem(stillness, controller, trans);
+  const text = problemText(problem(stillness, controller, trans), trans);
   return (
     <p className="mnt-still s">
-      <Icon name="warning" size={12} /> {cause}
-      {fix && ` ${trans.__('Fix: %1', fix)}`}
+      <Icon name="warning" size={12} /> {text}
     </p>
   );
 }
@@ -28,36 +28,36 @@ function problem(
   stillness: Exclude<Stillness, 'connecting'>,
   controller: LiveController,
   trans: TranslationBundle
-): { cause: string; fix?: string } {
+): IProblem {
   switch (stillness) {
     case 'no-server':
-      return { cause: trans.__('As of when the notebook was saved.') };
+      return { cause: trans.__('As of when the notebook was saved') };
     case 'missing':
       return {
         cause: trans.__(
-          'Not live: jupyter_mntrain is not installed on the Jupyter server.'
+          'Not live: jupyter_mntrain is not installed on the Jupyter server'
         ),
         fix: trans.__(
-          'pip install jupyter_mntrain in the environment that starts it, then restart it.'
+          'pip install jupyter_mntrain in the environment that starts it, then restart it'
         )
       };
     case 'forbidden':
       return {
         cause: trans.__(
-          'Not live: you do not have permission to see the cluster.'
+          'Not live: you do not have permission to see the cluster'
         ),
-        fix: trans.__('ask the administrator of this Jupyter server.')
+        fix: trans.__('ask the administrator of this Jupyter server')
       };
     case 'retrying':
       return {
         cause: trans.__(
-          'The Jupyter server is not responding. These are the last values received; the job keeps running.'
+          'The Jupyter server is not responding. These are the last values received; the job keeps running'
         )
       };
     case 'other-cluster':
       return {
         cause: trans.__(
-          'As of when the notebook was saved: the job belongs to cluster %1, but this Jupyter server watches %2.',
+          'As of when the notebook was saved: the job belongs to cluster %1, but this Jupyter server watches %2',
           controller.cluster ?? '',
           controller.watchedCluster ?? ''
         )
@@ -65,7 +65,7 @@ function problem(
     case 'not-known':
       return {
         cause: trans.__(
-          'As of when the notebook was saved: no reachable node knows this job.'
+          'As of when the notebook was saved: no reachable node knows this job'
         )
       };
   }

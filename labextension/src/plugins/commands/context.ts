@@ -1,11 +1,11 @@
-/** What every command needs, and how one asks the Jupyter server. */
+/** What all commands share: their context, requests and notifications. */
 
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 
 import { problemText } from '../../problem';
-import type { IClusterModel } from '../../tokens';
+import { type IClusterModel, problemOf } from '../../tokens';
 
 export interface ICommandContext {
   commands: CommandRegistry;
@@ -13,14 +13,14 @@ export interface ICommandContext {
   trans: TranslationBundle;
 }
 
-/** What was done is said for so long. */
+/** How long a notification of success is shown. */
 const SAID_MS = 4000;
 
 export function succeeded(text: string): void {
   Notification.success(text, { autoClose: SAID_MS });
 }
 
-/** The answer, or a notification that says what is wrong and what to do. */
+/** Send a request; if it fails, show the problem as a notification. */
 export async function request<T>(
   ask: () => Promise<T>,
   trans: TranslationBundle
@@ -28,7 +28,7 @@ export async function request<T>(
   try {
     return await ask();
   } catch (error) {
-    Notification.error(problemText(error as Error, trans), {
+    Notification.error(problemText(problemOf(error), trans), {
       autoClose: false
     });
     return undefined;

@@ -1,4 +1,4 @@
-/** What can be done with nodes and jobs: one registry for palette, menus and buttons. */
+/** Commands for nodes and jobs, used by palette, menus and buttons. */
 
 import type {
   JupyterFrontEnd,
