@@ -1,12 +1,13 @@
-"""Run under torchrun: compares pipelines with one process that knows nothing of pipelines.
+"""Run by every rank: compares pipelines with one process that knows nothing of pipelines.
 
 The other side is transformers' own model, whole, with its own loss code path, torch's AdamW and
-``clip_grad_norm_``. Every rank builds it for itself and compares what it holds.
+``clip_grad_norm_``. Every rank trains it for itself, once for all schedules and ways to save
+memory, and compares what it holds.
 """
 
 from __future__ import annotations
 
-import sys
+import copy
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,14 @@ from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_r
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world
-from tests.train.equality_cases import STEPS, VOCABULARY, Outcome, cases, layers_of
+from tests.train.equality_cases import (
+    STEPS,
+    VOCABULARY,
+    Outcome,
+    cases,
+    for_one_process,
+    layers_of,
+)
 
 
 class OneProcess:
@@ -80,11 +88,6 @@ class OneProcess:
         with torch.no_grad():
             return self._loss(batch).item() / batch.counted
 
-    def next_logits(self, text: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            logits: torch.Tensor = self.model(input_ids=text[None], use_cache=False).logits
-        return logits[0, -1]
-
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Documents of a packed batch are shown to the model one by one, as if alone."""
         loss = nn.CrossEntropyLoss(reduction="sum")
@@ -111,7 +114,31 @@ class OneProcess:
         self.adamw.zero_grad()
 
 
-def run_case(recipe: Recipe, world: World) -> Outcome:
+class Reference:
+    """All that is compared with of one training by one process."""
+
+    def __init__(self, recipe: Recipe, config: Any) -> None:
+        one = OneProcess(recipe, config)
+        batches = _batches(recipe)
+        self.losses = [one.forward_backward(batches[0])]
+        self.gradients = {name: grad.clone() for name, grad in one.gradients().items()}
+        self.evaluations = [one.evaluate(batches[0])]
+        self._models = [_copy(one.model)]
+        for step in range(STEPS):
+            one.update(step)
+            self.evaluations.append(one.evaluate(_some(batches, step)))
+            self._models.append(_copy(one.model))
+            self.losses.append(one.forward_backward(batches[step + 1]))
+        self.weights = one.weights()
+
+    def next_logits(self, step: int, ids: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """After so many steps, at the last token of each text. What follows it is not looked at."""
+        with torch.no_grad():
+            logits: torch.Tensor = self._models[step](input_ids=ids, use_cache=False).logits
+        return logits[torch.arange(len(ids)), last]
+
+
+def run_case(recipe: Recipe, world: World, references: dict[Recipe, Reference]) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
     grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
     layout = lay_out(recipe, world.size, layers_of(world.size))
@@ -121,39 +148,36 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
     pipeline.measure()
     optimizer = Optimizer(recipe, pipeline.parameters(), pipeline.counted_once())
-    reference = OneProcess(recipe, config)
+    alone = for_one_process(recipe)
+    if alone not in references:
+        references[alone] = Reference(alone, config)
+    reference = references[alone]
     batches = _batches(recipe)
 
     loss, norm = _backward(pipeline, optimizer, batches[0])
-    expected = reference.forward_backward(batches[0])
-    theirs = reference.gradients()
 
     def mine_of(name: str) -> slice:
         return slice(*pipeline.rows().get(name, (None,)))
 
     errors = {
-        name: _error(parameter.grad, theirs[name][mine_of(name)])
+        name: _error(parameter.grad, reference.gradients[name][mine_of(name)])
         for name, parameter in pipeline.parameters().items()
     }
     worst = max(errors, key=lambda name: errors[name])
-    first_loss_error = abs(loss - expected)
+    first_loss_error = abs(loss - reference.losses[0])
     sent = dict(meter.sent_bytes)
 
-    evaluation_error = _evaluation_error(pipeline, reference, batches[0])
-    choice_error = _choice_error(pipeline, reference)
+    evaluation_error = _evaluation_error(pipeline, batches[0], reference.evaluations[0])
+    choice_error = _choice_error(pipeline, reference, 0)
     for step in range(STEPS):
         optimizer.update(norm)
-        reference.update(step)
-        # Between two steps, of a number of sequences that no microbatch divides.
-        some = next(batches[step].parts(3 + step))
-        found = _evaluation_error(pipeline, reference, some)
+        found = _evaluation_error(pipeline, _some(batches, step), reference.evaluations[step + 1])
         evaluation_error = max(evaluation_error, found)
-        choice_error = max(choice_error, _choice_error(pipeline, reference))
+        choice_error = max(choice_error, _choice_error(pipeline, reference, step + 1))
         loss, norm = _backward(pipeline, optimizer, batches[step + 1])
-        expected = reference.forward_backward(batches[step + 1])
-    final = reference.weights()
     weight_errors = [
-        _error(p.detach(), final[name][mine_of(name)]) for name, p in pipeline.parameters().items()
+        _error(p.detach(), reference.weights[name][mine_of(name)])
+        for name, p in pipeline.parameters().items()
     ]
 
     mine = Outcome(
@@ -162,12 +186,24 @@ def run_case(recipe: Recipe, world: World) -> Outcome:
         loss_error=first_loss_error,
         gradient_error=errors[worst],
         worst=worst,
-        trained_loss_error=abs(loss - expected),
+        trained_loss_error=abs(loss - reference.losses[STEPS]),
         trained_weight_error=max(weight_errors),
         sent_bytes={world.rank: sent},
         expected_bytes={world.rank: _expected_bytes(recipe, config, layout, grid, pipeline)},
     )
     return _gathered(mine, world)
+
+
+def _some(batches: list[Batch], step: int) -> Batch:
+    """Between two steps, of a number of sequences that no microbatch divides."""
+    return next(batches[step].parts(3 + step))
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    """As it is now, without its gradients."""
+    made = copy.deepcopy(model)
+    made.zero_grad()
+    return made
 
 
 def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[float, torch.Tensor]:
@@ -177,22 +213,22 @@ def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[f
     return loss.item(), norm
 
 
-def _evaluation_error(pipeline: Pipeline, reference: OneProcess, batch: Batch) -> float:
+def _evaluation_error(pipeline: Pipeline, batch: Batch, expected: float) -> float:
     total = torch.tensor(pipeline.forwards.evaluate(batch), dtype=torch.float64)
     dist.all_reduce(total)
-    return abs(total.item() / batch.counted - reference.evaluate(batch))
+    return abs(total.item() / batch.counted - expected)
 
 
-def _choice_error(pipeline: Pipeline, reference: OneProcess) -> float:
+def _choice_error(pipeline: Pipeline, reference: Reference, step: int) -> float:
     """How much less likely than the reference's first choice the tokens are that were chosen."""
     ids = torch.randint(VOCABULARY, (3, 12), generator=torch.Generator().manual_seed(5))
     last = torch.tensor([0, 3, 8])
     worst = 0.0
     for _ in range(3):
-        chosen = pipeline.forwards.likeliest(ids, last)
-        for text, end, one in zip(ids, last, chosen, strict=True):
-            logits = reference.next_logits(text[: end + 1])
-            worst = max(worst, (logits.max() - logits[one]).item())
+        chosen = torch.as_tensor(pipeline.forwards.likeliest(ids, last))
+        logits = reference.next_logits(step, ids, last)
+        less = logits.max(dim=1).values - logits[torch.arange(len(ids)), chosen]
+        worst = max(worst, less.max().item())
         last += 1
         ids[torch.arange(3), last] = chosen
     return worst
@@ -265,14 +301,14 @@ def _gathered(mine: Outcome, world: World) -> Outcome:
     )
 
 
-def main(directory: Path) -> None:
+def run_all(directory: str) -> None:
+    """All cases of this world; the first rank writes what came out."""
     torch.set_num_threads(1)
+    references: dict[Recipe, Reference] = {}
     with join_world("cpu", 60.0) as world:
-        results = {name: run_case(recipe, world) for name, recipe in cases(world.size).items()}
+        results = {
+            name: run_case(recipe, world, references) for name, recipe in cases(world.size).items()
+        }
         if world.is_head:
-            path = directory / f"world-{world.size}.json"
+            path = Path(directory) / f"world-{world.size}.json"
             path.write_bytes(msgspec.json.encode(results))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

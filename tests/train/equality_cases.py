@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (
     DataParallelSection,
     DataSection,
@@ -54,16 +54,16 @@ class Outcome(msgspec.Struct):
 
 
 def cases(world_size: int) -> dict[str, Recipe]:
-    """Every schedule, split and accumulation on Llama, each tied and untied; the other families on
-    some of the schedules, which are all met. Of the first, all combinations on two ranks alone.
+    """Every schedule on Llama, on each number of ranks with another split and accumulation; the
+    other families on some of the schedules, all of which are met. All combinations of these take
+    minutes on two cores.
     """
     found: dict[str, Recipe] = {}
-    schedules = tuple(KINDS)
+    schedules = schedules_of(world_size)
     ways = list(itertools.product(schedules, ("even", "uneven"), (1, 2)))
-    if world_size != 2 and not runs_all():
-        # All of it takes minutes on two cores: each schedule once, of the rest a half each.
-        halves = (("even", 1), ("uneven", 2)) if world_size != 3 else (("even", 2), ("uneven", 1))
-        ways = [(schedule, *halves[number % 2]) for number, schedule in enumerate(schedules)]
+    if not runs_all():
+        halves = (("even", 1), ("uneven", 2)) if world_size < 3 else (("even", 2), ("uneven", 1))
+        ways = [(one, *halves[(n + world_size) % 2]) for n, one in enumerate(schedules)]
     for schedule, split, accumulation in ways:
         tied = (split == "uneven") == (accumulation == 1)
         name = f"{schedule} {split} accumulation={accumulation} {'tied' if tied else 'untied'}"
@@ -74,29 +74,50 @@ def cases(world_size: int) -> dict[str, Recipe]:
             "llama", "eager-1f1b", "uneven", 2, world_size, tied=True, in_flight=ahead
         )
     found |= side_by_side_cases(world_size)
+    return found | family_cases(world_size) | memory_cases(world_size)
+
+
+def schedules_of(world_size: int) -> tuple[ScheduleName, ...]:
+    """Those that differ: one stage alone has nobody to take turns with."""
+    return tuple(KINDS) if world_size > 1 else ("1f1b", "gpipe")
+
+
+def family_cases(world_size: int) -> dict[str, Recipe]:
+    """The other families, whole and packed, each with as many schedules as it takes to meet all."""
     if world_size == 4:
-        return found
-    families = itertools.cycle(("mistral", "qwen2", "qwen3"))
-    for family, schedule in zip(families, schedules, strict=False):
-        found[f"{family} {schedule}"] = case(family, schedule, "uneven", 2, world_size, tied=True)
-        found[f"{family} {schedule} packed"] = case(
-            family, schedule, "even", 1, world_size, tied=False, packing="best-fit"
+        return {}
+    schedules = schedules_of(world_size)
+    ways = list(itertools.product(("mistral", "qwen2", "qwen3"), ("whole", "packed")))
+    pairs = itertools.product(ways, schedules)
+    if not runs_all():
+        beside = zip(itertools.cycle(ways), itertools.cycle(schedules), strict=False)
+        begin = world_size - 1
+        pairs = itertools.islice(beside, begin, begin + max(len(ways), len(schedules)))
+    found = {}
+    for (family, kind), schedule in pairs:
+        packing, split = ("auto", "uneven") if kind == "whole" else ("best-fit", "even")
+        found[f"{family} {schedule} {kind}"] = case(
+            *(family, schedule, split, 2 if kind == "whole" else 1, world_size),
+            tied=kind == "whole",
+            packing=packing,
         )
-    return found | memory_cases(world_size)
+    return found
 
 
 def memory_cases(world_size: int) -> dict[str, Recipe]:
     """What saves memory changes nothing, under a whole and a split backward pass."""
     if world_size > 2:
         return {}
+    # On one rank there is no split backward pass.
+    split, other = ("zbv", "interleaved-zero-bubble") if world_size > 1 else ("1f1b", "gpipe")
     full = MemorySection(checkpointing="full")
     # 32 tokens in parts of 5: the last one is smaller.
     chunked = MemorySection(loss="chunked", chunk_tokens=5)
     both = MemorySection(checkpointing="full", loss="chunked", chunk_tokens=5)
     wanted: list[tuple[str, Any, MemorySection]] = [
-        *(("full", schedule, full) for schedule in ("1f1b", "zbv")),
-        *(("chunked", schedule, chunked) for schedule in ("eager-1f1b", "zbv")),
-        *(("full chunked", schedule, both) for schedule in ("interleaved-zero-bubble", "gpipe")),
+        *(("full", schedule, full) for schedule in ("1f1b", split)),
+        *(("chunked", schedule, chunked) for schedule in ("eager-1f1b", split)),
+        *(("full chunked", schedule, both) for schedule in (other, "gpipe")),
         ("selective", "1f1b", MemorySection(checkpointing="selective")),
         ("compiled", "interleaved-1f1b", MemorySection(compile=True)),
     ]
@@ -139,6 +160,12 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
         )
         for schedule, kind in wanted.get(world_size, [])
     }
+
+
+def for_one_process(recipe: Recipe) -> Recipe:
+    """Without what makes no difference to one process: schedule, split and ways to save memory."""
+    plain = PipelineSection(microbatches=recipe.pipeline.microbatches)
+    return msgspec.structs.replace(recipe, pipeline=plain, memory=PLAIN)
 
 
 def layers_of(world_size: int) -> int:

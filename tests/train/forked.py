@@ -23,20 +23,37 @@ from jupyter_mntrain.model.environment import (
 )
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["jupyter_mntrain.train.loop"])
+CONTEXT.set_forkserver_preload(
+    [
+        "jupyter_mntrain.train.__main__",
+        "jupyter_mntrain.train.loop",
+        *(
+            f"transformers.models.{one}.modeling_{one}"
+            for one in ("llama", "mistral", "qwen2", "qwen3")
+        ),
+    ]
+)
 
 
 def begin(
-    function: Callable[..., None], *arguments: Any, environment: Mapping[str, str], log: Path
+    function: Callable[..., None],
+    *arguments: Any,
+    environment: Mapping[str, str],
+    log: Path,
+    errors: Path | None = None,
+    directory: Path | None = None,
 ) -> BaseProcess:
     """Call a function of a module in a process of its own.
 
     Args:
         environment: all of it.
         log: gets what the process says.
+        errors: gets what it says on stderr, if that is to be apart.
+        directory: where it works.
     """
+    files = (log, errors or log)
     process = CONTEXT.Process(
-        target=_call, args=(function, arguments, dict(environment), log), daemon=True
+        target=_call, args=(function, arguments, dict(environment), files, directory), daemon=True
     )
     process.start()
     return process
@@ -61,7 +78,7 @@ def two_ranks(words: Sequence[str], directory: Path, attempt: int) -> Iterator[l
         own = {"RANK": str(rank), NODE_VARIABLE: node}
         own |= {CHECKPOINT_VARIABLE: str(directory / f"disk-{node}")}
         log = metrics / f"rank-{rank}.log"
-        ranks.append(begin(_train, list(words), environment=os.environ | shared | own, log=log))
+        ranks.append(begin(train, list(words), environment=os.environ | shared | own, log=log))
     try:
         yield ranks
     finally:
@@ -78,18 +95,25 @@ def kill(process: BaseProcess) -> None:
     process.join()
 
 
-def _train(words: list[str]) -> None:
+def train(words: list[str]) -> None:
+    """``python -m jupyter_mntrain.train`` with these words."""
     from jupyter_mntrain.train.__main__ import _leave, main
 
     _leave(main(words))
 
 
 def _call(
-    function: Callable[..., None], arguments: Sequence[Any], environment: dict[str, str], log: Path
+    function: Callable[..., None],
+    arguments: Sequence[Any],
+    environment: dict[str, str],
+    files: tuple[Path, Path],
+    directory: Path | None,
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
-    with log.open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    for number, path in enumerate(files, start=1):
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), number)
+    if directory is not None:
+        os.chdir(directory)
     function(*arguments)

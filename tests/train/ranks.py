@@ -1,15 +1,18 @@
-"""Starts trainer processes as torchrun would, each with a node name and directory of its own."""
+"""Starts ranks of the trainer as torchrun would, each with a node name and directory of its own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
+from tests.train.forked import begin, train
 
 TIMEOUT_S = 120
 """A few seconds of imports and a few steps, times the machine's other load."""
@@ -45,13 +48,15 @@ def run_ranks(
     metrics: Path | None = None,
     directories: Sequence[Path] | None = None,
     environments: Sequence[Mapping[str, str]] | None = None,
-    module: str = "jupyter_mntrain.train",
+    program: Callable[[list[str]], None] = train,
+    timeout_s: float = TIMEOUT_S,
 ) -> list[Ended]:
     """One rank per entry of ``nodes``; equal names are ranks of the same node."""
     held = PortHolder.hold("127.0.0.1", 0, "here")
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port)}
     shared |= {"WORLD_SIZE": str(len(nodes)), "GLOO_SOCKET_IFNAME": "lo"}
-    children: list[subprocess.Popen[str]] = []
+    said = Path(tempfile.mkdtemp(dir=recipe.parent))
+    children: list[BaseProcess] = []
     for rank, node in enumerate(nodes):
         own = {
             "RANK": str(rank),
@@ -63,27 +68,29 @@ def run_ranks(
             own["TORCHELASTIC_ERROR_FILE"] = str(metrics / f"error-{rank}.json")
             metrics.mkdir(exist_ok=True)
         own |= environments[rank] if environments else {}
-        command = [sys.executable, "-m", module, str(recipe), *arguments]
-        child = subprocess.Popen(
-            command,
-            env=_base() | shared | own,
-            cwd=directories[rank] if directories else None,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        child = begin(
+            program,
+            [str(recipe), *arguments],
+            environment=_base() | shared | own,
+            log=said / f"{rank}.out",
+            errors=said / f"{rank}.err",
+            directory=directories[rank] if directories else None,
         )
         children.append(child)
     try:
-        ended = []
-        for child in children:
-            out, err = child.communicate(timeout=TIMEOUT_S)
-            ended.append(Ended(child.returncode, out, err))
-        return ended
+        return [_ended(child, said, rank, timeout_s) for rank, child in enumerate(children)]
     finally:
         for child in children:
             child.kill()
-            child.wait()
+            child.join()
         held.close()
+
+
+def _ended(child: BaseProcess, said: Path, rank: int, timeout_s: float) -> Ended:
+    child.join(timeout_s)
+    out, err = ((said / f"{rank}.{kind}").read_text() for kind in ("out", "err"))
+    assert child.exitcode is not None, f"rank {rank} does not end: {out}{err}"
+    return Ended(child.exitcode, out, err)
 
 
 def _base() -> dict[str, str]:

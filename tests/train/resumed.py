@@ -1,9 +1,8 @@
-"""Run as the trainer is: also writes down what each rank holds before the first step it makes."""
+"""The trainer, but it also writes down what each rank holds before the first step it makes."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from safetensors.torch import save_file
@@ -21,8 +20,9 @@ def held_by(rank: int) -> str:
     return f"held-{rank}.safetensors"
 
 
-def main() -> None:
-    arguments = _parser().parse_args()
+def resume(words: list[str]) -> None:
+    """``python -m jupyter_mntrain.train`` with these words."""
+    arguments = _parser().parse_args(words)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", recipe.train.timeout_s) as world:
         trainer = Trainer(recipe, world, recorder)
@@ -30,7 +30,3 @@ def main() -> None:
         held |= {f"model/{name}": one for name, one in trainer.pipeline.parameters().items()}
         save_file(held, Path(os.environ[METRICS_VARIABLE]) / held_by(world.rank))
         trainer.run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from tests.train.equality_cases import Outcome, cases
+from tests.train.ranks import run_ranks
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +30,7 @@ _PARAMETERS = [(world_size, name) for world_size in (1, 2, 3, 4) for name in cas
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Outcome]:
-    """All cases of a world size run in one torchrun; the first test of any worker pays."""
+    """All cases of a world size run in one set of ranks; the first test of any worker pays."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -47,13 +46,17 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Ou
 
 
 def _run_all_cases(world_size: int, directory: Path) -> None:
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
-        *("--local-addr=127.0.0.1", f"--nproc-per-node={world_size}"),
-        *("-m", "tests.train.equality", str(directory)),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    recipe = directory / f"world-{world_size}" / "recipe.toml"
+    recipe.parent.mkdir()
+    nodes = ["here"] * world_size
+    ended = run_ranks(recipe, nodes, program=_compare, timeout_s=TIMEOUT_S)
+    assert [one.exit_code for one in ended] == [0] * world_size, ended[0].err[-4000:]
+
+
+def _compare(words: list[str]) -> None:
+    from tests.train.equality import run_all
+
+    run_all(str(Path(words[0]).parent.parent))
 
 
 @pytest.mark.parametrize(("world_size", "name"), _PARAMETERS)

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from jupyter_mntrain.train.checkpoint.directory import shard_name
 from tests.train.checkpoint.test_checkpoints import EVERY, STEPS, Nodes, forget
-from tests.train.resumed import held_by
+from tests.train.resumed import held_by, resume
 from tests.train.test_command import write_text
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_three_ranks_go_on_with_the_weights_and_the_optimizer_of_two(
     for disk in nodes.disks[:2]:
         forget(disk, STEPS)
     # The third has a disk of its own, with nothing on it.
-    again = nodes.losses("again", "abc", module="tests.train.resumed")
+    again = nodes.losses("again", "abc", program=resume)
     saved = [disk / f"step-{LAST:08d}" / shard_name(n) for n, disk in enumerate(nodes.disks[:2])]
     assert_resumed(saved, tmp_path / "again", 3)
     assert again == whole[LAST:]
@@ -67,7 +67,7 @@ def test_one_rank_goes_on_with_the_weights_and_the_optimizer_of_three(tmp_path: 
     nodes = Nodes(text, tmp_path, 3, *CHANGES, f"checkpoint.directory={kept}")
     whole = nodes.losses("whole", "abc")
     forget(kept, STEPS)
-    again = nodes.losses("again", "a", module="tests.train.resumed")
+    again = nodes.losses("again", "a", program=resume)
     saved = [kept / f"step-{LAST:08d}" / shard_name(rank) for rank in range(3)]
     assert_resumed(saved, tmp_path / "again", 1)
     assert again == whole[LAST:]
