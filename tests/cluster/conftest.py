@@ -17,9 +17,7 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.loop import LoopThread
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.fake_agent import FakeAgent
-
-DEADLINE_S = 20.0
-"""For anything that should happen at once, on a machine that is busy with other tests."""
+from tests.waiting import PATIENCE_S
 
 
 class FakeClock:
@@ -59,7 +57,7 @@ def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
 
 async def until(is_true: Callable[[], Any]) -> None:
     """Wait for a condition, never for a time."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not is_true():
         assert time.monotonic() < deadline, "never came true"
         await asyncio.sleep(0.005)
@@ -127,7 +125,7 @@ def elsewhere(loopback_addresses: Iterator[str]) -> Iterator[Elsewhere]:
 
 def wait_for(is_true: Callable[[], Any]) -> Any:
     """The first true value, waited for."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_S
     while not (value := is_true()):
         assert time.monotonic() < deadline, "never came true"
         time.sleep(0.005)

@@ -21,7 +21,7 @@ from tests.cluster.conftest import wait_for
 
 pytestmark = pytest.mark.slow
 
-JOB_S = 120.0
+JOB_S = 240.0
 """For a small job from launch to end, with torch imported anew by five processes."""
 
 SCRIPT = """

@@ -72,7 +72,7 @@ def launch(
 def losses(job: Job) -> dict[int, float]:
     """By step, of every attempt that was seen: a step done twice must have been the same."""
     found: dict[int, float] = {}
-    history = job.wait_for_history(30)
+    history = job.wait_for_history(ENDED_S)
     for step in history.ranks[1].steps:  # type: ignore[index]
         assert step.loss is not None
         found[step.step] = step.loss
@@ -128,7 +128,7 @@ def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -
     job = launch(cluster, text, steps=100_000, every=0)
     until(lambda: job.view().parts[0].saves and job.state == "running", "steps", ENDED_S)
     job.save()
-    saved = job.wait_for_save(after=None, timeout_s=60)
+    saved = job.wait_for_save(after=None, timeout_s=ENDED_S)
     assert saved
     job.save(is_last=True, reason="enough, after saving")
     view = ended(job)

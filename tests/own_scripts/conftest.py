@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.job import JobSpec
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
-JOB_S = 150.0
+JOB_S = 240.0
 """For a small job from launch to end: three processes that import torch and a library anew."""
 
 MARK = "found "

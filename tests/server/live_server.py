@@ -17,11 +17,11 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from tests.trusted import install_drivers
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "t"
 BASE = "/user/x/"
-PATIENCE_S = 30.0
 
 
 def server_command(port: int) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from tests.train.forked import begin, train
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 """A few seconds of imports and a few steps, times the machine's other load."""
 
 

@@ -23,7 +23,7 @@ GRADIENT = 1e-5
 TRAINED = 2e-5
 """Loss and weights after four clipped AdamW steps, where rounding has had time to grow."""
 
-TIMEOUT_S = 600
+TIMEOUT_S = 500
 
 _PARAMETERS = [(world_size, name) for world_size in (1, 2, 3, 4) for name in cases(world_size)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Beats(threading.Event):

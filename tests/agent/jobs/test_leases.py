@@ -12,6 +12,7 @@ from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.ids import JobId
+from tests.agent.live import free_range
 
 ONE, TWO = JobId("j-00000001"), JobId("j-00000002")
 
@@ -100,13 +101,14 @@ def test_a_taken_port_is_refused_naming_who_listens(book):
 
 def test_a_port_that_another_address_uses_is_not_held(book):
     # torchrun's store listens on every address: it would fail, on a node that looked free.
+    # One that nobody else has on any address of this machine.
+    port = free_range("0.0.0.0", 1)
     with (
         socket.create_server(("127.0.0.2", 0)) as server,
-        socket.create_connection(server.getsockname(), source_address=("127.0.0.3", 0)) as other,
+        socket.create_connection(server.getsockname(), source_address=("127.0.0.3", port)),
+        pytest.raises(PortTakenError, match=f"is taken by {psutil.Process().name()}"),
     ):
-        port = other.getsockname()[1]
-        with pytest.raises(PortTakenError, match=f"is taken by {psutil.Process().name()}"):
-            grant(book, hold_port=port)
+        grant(book, hold_port=port)
 
 
 def test_the_kernel_chooses_none_that_another_address_uses(book):

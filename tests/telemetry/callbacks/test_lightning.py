@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.slow,
     # Lightning's words about a small run on a machine of few cores, and what its parts are made of.
     pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning"),
+    # On a machine of a SLURM cluster.
+    pytest.mark.filterwarnings("ignore:The .srun. command is available:UserWarning"),
     pytest.mark.filterwarnings("ignore:.*The number of training batches:UserWarning"),
     pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning"),
 ]

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.trust.joining.announcer import Announcer, service_info
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def interface(name, kind="ethernet", *, is_up=True, addresses=("10.0.0.1/24",)):
