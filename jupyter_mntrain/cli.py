@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
 from jupyter_mntrain.verbs import (
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verb(words: Sequence[str]) -> int:
     clusters = Clusters(connect)
     try:
+        tunables.check()
         command = parse(words, program=PROGRAM)
         wants_json = command.args.json
         screen = TerminalScreen(make_console(), PROGRAM)

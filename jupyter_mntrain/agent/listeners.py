@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StreamMessage
 
-BACKLOG = 256
-"""Messages a listener may be behind, minutes of beats; then it has to ask anew."""
+BACKLOG = tunables.count("agent.listener_backlog")
 
-FAREWELL_S = 1.0
-"""For listeners to be told that the agent ends; none of them is waited for longer."""
+FAREWELL_S = tunables.seconds("agent.farewell_s")
 
 
 class Listeners:

@@ -32,6 +32,7 @@ from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId
@@ -44,11 +45,9 @@ from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
 
-POLL_INTERVAL_S = 0.1
-"""Between looks at running attempts; a rank's line is on its way within this."""
+POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
 
-INVENTORY_INTERVAL_S = 5.0
-"""Between looks for changed interfaces, GPUs and addresses."""
+INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -58,6 +57,7 @@ def run(argv: Sequence[str]) -> int:
     for name in ("tornado.access", "tornado.general"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
+        tunables.check()
         options = parse_options(argv)
         if options.action in ("install-service", "remove-service"):
             for line in _change_service(options):

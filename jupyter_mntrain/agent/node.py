@@ -17,6 +17,7 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.ports import LAST_PORT
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     PROTOCOL,
     LeaseGrant,
@@ -30,8 +31,7 @@ from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 
-NEAR_PORTS = 50
-"""Looked at for one that is free, above one that is taken."""
+NEAR_PORTS = tunables.count("launch.ports_tried")
 
 
 @dataclass

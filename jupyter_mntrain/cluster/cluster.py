@@ -20,6 +20,7 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, is_cluster_name, new_job_id
@@ -32,11 +33,9 @@ from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
 from jupyter_mntrain.trust.joining.token import write_token
 from jupyter_mntrain.trust.member_register import RegisteredMember
 
-SETTLE_S = 2.5
-"""A driver that has just begun gives nodes this long to be found: mDNS takes 1.2 s when cold."""
+SETTLE_S = tunables.seconds("cluster.settle_s")
 
-ADD_S = 3.0
-"""For the stream of a node that has just answered to begin."""
+ADD_S = tunables.seconds("cluster.add_timeout_s")
 
 
 class Cluster:

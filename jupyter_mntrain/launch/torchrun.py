@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
@@ -15,8 +16,7 @@ from jupyter_mntrain.model.environment import (
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 
-RENDEZVOUS_TIMEOUT_S = 60
-"""torchrun's own default is 600 s: ten silent minutes when a node is missing (research §3)."""
+RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
 
 class NodeCommand(Record, frozen=True):
@@ -62,7 +62,7 @@ def torchrun_command(
         f"--master-addr={attempt.master_address}",
         f"--master-port={attempt.master_port}",
         "--max-restarts=0",
-        f"--rdzv-conf=timeout={RENDEZVOUS_TIMEOUT_S}",
+        f"--rdzv-conf=timeout={round(RENDEZVOUS_TIMEOUT_S)}",
         f"--log-dir={root / 'ranks'}",
         "--tee=3",
         *spec.torchrun_arguments,

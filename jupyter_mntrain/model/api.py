@@ -42,6 +42,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
@@ -58,13 +59,11 @@ LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
 
 DEFAULT_CLUSTER = "default"
 
-LEASE_EXPIRY_S = 15.0
-"""An unstarted lease frees itself: a driver that dies between lease and start holds nothing."""
+LEASE_EXPIRY_S = tunables.seconds("launch.lease_expiry_s")
 
-BEAT_INTERVAL_S = 1.0
-SUSPECT_AFTER_S = 2.5
-LOST_AFTER_S = 5.5
-"""Silence on the stream; promises are 3 s and 6 s (FEATURES F8), probing takes the rest."""
+BEAT_INTERVAL_S = tunables.seconds("liveness.beat_interval_s")
+SUSPECT_AFTER_S = tunables.seconds("liveness.suspect_after_s")
+LOST_AFTER_S = tunables.seconds("liveness.lost_after_s")
 
 
 class Problem(Record, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.tunables import all_tunables
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs import TABLE, Clusters, Parser, top_parser, verb_parser
 from jupyter_mntrain.verbs.parser import Completion
@@ -78,6 +79,7 @@ class Completer:
             "member": self._members,
             "node": lambda _: (node.name for node in self._nodes()),
             "field": lambda _: _recipe_fields(),
+            "setting": lambda _: (setting.key for setting in all_tunables()),
         }
         return _starting(begun, known[kind](begun), ordered=kind in ("job", "running-job"))
 

@@ -14,6 +14,7 @@ from IPython.display import DisplayHandle, display
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.completion import Completer
@@ -94,6 +95,7 @@ class Extension:
     def _greeting(self) -> str:
         name, agents = default_cluster(os.environ)
         try:
+            tunables.check()
             self.clusters.get(name, agents)
         except MntrainError as error:
             return f"mntrain {__version__}: {error}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL
@@ -28,11 +29,9 @@ if TYPE_CHECKING:
 
 PROGRAM = "%mntrain"
 
-LAST_SAMPLES_S = 5.0
-"""After a job has ended: for the last lines of silent nodes, before the last picture is drawn."""
+LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 
-FIRST_INTERVAL_S = 2.0
-"""While there is nothing to draw but words: those are cheap, and starting is what people watch."""
+FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
 
 SAVED_STREAM = "saved"
 """The numbering of rows in a notebook; never that of a server."""

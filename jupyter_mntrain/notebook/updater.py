@@ -9,21 +9,18 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-INTERVAL_S = 10.0
-"""Between two frames: pages with the extension draw by themselves, the others live with this."""
+from jupyter_mntrain.model import tunables
 
-MOST_INTERVAL_S = 60.0
-"""However long a frame takes to draw."""
+INTERVAL_S = tunables.seconds("notebook.picture_interval_s")
 
-DUTY = 0.015
-"""Drawing holds the interpreter's lock: this share of the time may go into it. A picture that
-costs 0.3 s of processor time is redrawn every 20 s."""
+MOST_INTERVAL_S = tunables.seconds("notebook.picture_longest_interval_s")
+
+DUTY = tunables.ratio("notebook.picture_duty")
 
 LOOK_EVERY_S = 0.5
 """How soon something urgent is seen."""
 
-CLOSE_S = 5.0
-"""For the thread to finish the frame it is drawing when the kernel ends."""
+CLOSE_S = tunables.seconds("notebook.close_timeout_s")
 
 
 class View(ABC):

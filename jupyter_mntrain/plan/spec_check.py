@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import PurePosixPath
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 
 MAX_PORT = 65535
-FILES_LIMIT_BYTES = 8 * 1024 * 1024
-"""Files travel inside the start request and stay in the job's record on every node."""
+FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
 

@@ -12,6 +12,8 @@ from traitlets import List, Unicode, default
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.handlers import events, job_routes, node_routes
 
@@ -58,6 +60,10 @@ class MntrainApp(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes; nothing is opened before somebody asks."""
+        try:
+            tunables.check()
+        except SpecError as error:
+            self.log.error("%s Until then the shipped settings hold.", error)
         self._opening = Opening(self._connect, __version__)
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}

@@ -10,14 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.server.updates import PageUpdates
 
-MOST_AT_ONCE = 3
-"""Requests of one kind that wait for nodes at once. More wait for their turn, and no other kind
-does: who asks silent nodes for something over and over keeps nobody from stopping a job."""
+MOST_AT_ONCE = tunables.count("server.openings")
 
-MOST_THREADS = 32
-"""For all kinds together; a thread is only made when it is needed."""
+MOST_THREADS = tunables.count("server.threads")
 
 T = TypeVar("T")
 

@@ -16,6 +16,7 @@ import msgspec
 from jupyter_mntrain.cluster import Cluster, NodeView
 from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -33,23 +34,15 @@ from jupyter_mntrain.server.messages import (
 )
 from jupyter_mntrain.server.series_feed import JobFeed, Send
 
-ROUND_S = 0.25
-"""Between two looks at the cluster: what changes in between is told together."""
+ROUND_S = tunables.seconds("server.round_s")
 
-SERIES_S = 0.9
-"""Between two looks at what ranks wrote, at least: with the rounds it comes to once a second,
-which is how often a page draws."""
+SERIES_S = tunables.seconds("server.series_interval_s")
 
-RELEASED_AFTER_S = 60.0
-"""The rows of a job that has ended and that no page watches are forgotten after this: its nodes
-keep them. Where it stood at its end is kept."""
+RELEASED_AFTER_S = tunables.seconds("server.released_after_s")
 
-MOST_READ_BACK = 10
-"""Of the newest jobs, those that ended before anybody looked are read once, one after the other,
-for where they stood."""
+MOST_READ_BACK = tunables.count("server.jobs_read_back")
 
-MOST_KEPT = 4000
-"""Messages that a page which was away can be told; a page away for longer gets everything."""
+MOST_KEPT = tunables.count("server.messages_kept")
 
 encode = msgspec.json.Encoder().encode
 

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
-PATIENCE_S: Final = 1.0
-"""What is done sooner is never drawn: a bar that flashes says nothing."""
+from jupyter_mntrain.model import tunables
+
+PATIENCE_S = tunables.seconds("terminal.bar_after_s")
 
 REDRAW_EVERY_S: Final = 0.2
 

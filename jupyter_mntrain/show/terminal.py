@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.live import Live
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.progress_bars import PatientBar, TerminalBar
 from jupyter_mntrain.show.screen import Screen
@@ -18,9 +19,8 @@ from jupyter_mntrain.show.tables.job import progress_line, status_view
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
 
-REDRAW_EVERY_S = 1.0
-LINE_EVERY_S = 10.0
-"""In a log file or a pipe every line stays: not too many of them."""
+REDRAW_EVERY_S = tunables.seconds("terminal.redraw_interval_s")
+LINE_EVERY_S = tunables.seconds("terminal.line_interval_s")
 
 PIPE_WIDTH = 140
 """Columns where there is no terminal to ask; rich would take 80."""

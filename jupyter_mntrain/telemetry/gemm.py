@@ -6,11 +6,11 @@ import time
 
 import torch
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 
-MEASURE_S = 0.5
-"""Long enough for a CPU to reach its sustained clock, short enough to go unnoticed at start."""
+MEASURE_S = tunables.seconds("telemetry.peak_measure_s")
 
 _SIZES = {"cpu": 1024, "cuda": 4096}
 """Matrices this wide keep the device busy and out of its caches."""

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Protocol, TypeVar
 
+from jupyter_mntrain.model import tunables
+
 T = TypeVar("T")
 
-EVERY_S = 0.2
-"""Between two lines about the same thing: an eye sees no more, and a journal keeps every line."""
+EVERY_S = tunables.seconds("telemetry.progress_interval_s")
 
 
 class ProgressWriter(Protocol):

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, SupportsFloat, TypeVar
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
@@ -36,11 +37,9 @@ from jupyter_mntrain.telemetry.stacks import arm
 
 T = TypeVar("T")
 
-MESSAGE_LIMIT = 2000
-"""Characters of an error message that go into the last line."""
+MESSAGE_LIMIT = tunables.count("telemetry.message_characters")
 
-TEXT_LIMIT = 100_000
-"""Characters of what a model is asked and writes: a line is read in blocks of 1 MiB."""
+TEXT_LIMIT = tunables.count("telemetry.text_characters")
 
 WHAT_LIMIT = 200
 """Characters of what a rank says it is doing: people read it on one line."""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.model import tunables
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
@@ -31,7 +33,7 @@ from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.decoder import StageModule, materialize
 from jupyter_mntrain.train.world import Report, World, agree, join_world
 
-TIMEOUT_S = 600.0
+TIMEOUT_S = tunables.seconds("train.generate_timeout_s")
 
 
 @record

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 
@@ -32,8 +33,7 @@ CLOCK_ALLOWANCE = timedelta(days=1)
 """Machines without an ops team have clocks that are off, by whole hours where a system thinks that
 they tell local time: what is signed is valid this long before it was made."""
 
-RENEWED_AT = 1 / 2
-"""Of a certificate's life: then it is time for a new one."""
+RENEWED_AT = tunables.ratio("trust.renewed_at")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URI = re.compile(r"mntrain:(node|driver):(.+)")

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import (
@@ -43,7 +44,7 @@ from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, Re
 
 AUTHORITY_KEY = "authority.key"
 INVITE_LIFE_S = 3600.0
-MOST_USES = 1000
+MOST_USES = tunables.count("trust.invitation_uses")
 
 Clock = Callable[[], float]
 """Unix time."""

@@ -10,7 +10,16 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.spelling import closest
 
 Completion = Literal[
-    "address", "cluster", "file", "job", "member", "node", "recipe", "running-job", "field"
+    "address",
+    "cluster",
+    "field",
+    "file",
+    "job",
+    "member",
+    "node",
+    "recipe",
+    "running-job",
+    "setting",
 ]
 """What a value is, so that it can be completed."""
 

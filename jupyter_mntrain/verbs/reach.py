@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.cluster import SETTLE_S
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.verbs.context import Context
@@ -17,8 +18,7 @@ from jupyter_mntrain.verbs.context import Context
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, JobHistory, NodeView
 
-SAMPLES_S = 5.0
-"""For the journals of a job to be read up to what the agents know."""
+SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
 
 LOOK_EVERY_S = 0.05
 

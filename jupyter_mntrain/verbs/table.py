@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from jupyter_mntrain.verbs.config import ConfigVerb
 from jupyter_mntrain.verbs.launching.export import ExportVerb
 from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import DryRunVerb, LaunchVerb
@@ -42,6 +43,7 @@ _VERBS: tuple[Verb, ...] = (
     SaveVerb(),
     StopVerb(),
     KillVerb(),
+    ConfigVerb(),
 )
 
 TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in _VERBS}

@@ -62,3 +62,7 @@ def test_the_extension_is_small(wheel):
         if entry.filename.startswith(f"{EXTENSION}/static/") and entry.filename.endswith(".js")
     ]
     assert 0 < sum(scripts) <= MOST_BUNDLE_BYTES
+
+
+def test_the_wheel_brings_the_files_that_people_read(wheel):
+    assert "jupyter_mntrain/tunables.toml" in wheel.namelist()

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from jupyter_mntrain.model import tunables
+
 log = logging.getLogger("mntrain.agent")
 
-LARGEST_BYTES = 4 << 20
-"""Then it becomes ``audit.log.1``, in the place of the one before."""
+LARGEST_BYTES = tunables.size("limits.audit_log_bytes")
 
 WORD_LIMIT = 200
 """Characters of what a caller says of himself."""

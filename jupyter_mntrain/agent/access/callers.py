@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 from cryptography import x509
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
 from jupyter_mntrain.model.files import write_atomically
@@ -25,7 +26,7 @@ from jupyter_mntrain.trust.credentials import Credentials
 
 log = logging.getLogger("mntrain.agent")
 
-MOST_DRIVERS = 100
+MOST_DRIVERS = tunables.count("limits.drivers")
 
 
 class NotAllowedError(RefusedError):

@@ -6,26 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 
-MAX_HEADER_BYTES = 16 << 10
-MAX_BODY_BYTES = 8 << 20
-"""Of a request: recipes and scripts, no data sets."""
+MAX_HEADER_BYTES = tunables.size("limits.header_bytes")
+MAX_BODY_BYTES = tunables.size("limits.body_bytes")
 
-HEADERS_WITHIN_S = 60.0
-"""Also how long a connection may be idle between two requests."""
+HEADERS_WITHIN_S = tunables.seconds("limits.headers_timeout_s")
 
-BODY_WITHIN_S = 60.0
-"""8 MiB over the slowest network that anybody trains on."""
+BODY_WITHIN_S = tunables.seconds("limits.body_timeout_s")
 
-MOST_CONNECTIONS = 512
-"""Half of the files that a process may have open by default."""
-MOST_CONNECTIONS_EACH = 128
-"""Of one address; they need not have shown a certificate to be counted."""
+MOST_CONNECTIONS = tunables.count("limits.connections")
+MOST_CONNECTIONS_EACH = tunables.count("limits.connections_per_peer")
 
-MOST_STREAMS = 256
-MOST_STREAMS_EACH = 64
-"""Of one address: a driver holds one, and one per job that it follows."""
+MOST_STREAMS = tunables.count("limits.streams")
+MOST_STREAMS_EACH = tunables.count("limits.streams_per_peer")
 
 
 class TooManyError(RefusedError):

@@ -30,25 +30,21 @@ from jupyter_mntrain.agent.attempt.processes import (
     marked,
     signal_all,
 )
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.files import write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
-DEFAULT_GRACE_S = 2.0
-SWEEP_GRACE_S = 1.0
-"""For what ranks left running after torchrun itself ended."""
+DEFAULT_GRACE_S = tunables.seconds("keeper.stop_grace_s")
+SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
 
-LINGER_S = 0.5
-"""For a torchrun that was asked to end and has no rank left: enough to pass on their last lines.
-Its own exit takes 1 to 2.5 s more (measured), and nobody needs that."""
+LINGER_S = tunables.seconds("keeper.linger_s")
 
-TRIM_EVERY_S = 10.0
-"""Between looks at how much room the logs take."""
+TRIM_EVERY_S = tunables.seconds("keeper.trim_interval_s")
 
-FULL_DISK_PATIENCE_S = 600.0
+FULL_DISK_PATIENCE_S = tunables.seconds("keeper.full_disk_patience_s")
 FULL_BYTES = 64 << 10
-SPARED_BYTES = 64 << 10
-"""Of each log, where the disk is so full that not even the end can be written down."""
+SPARED_BYTES = tunables.size("keeper.full_disk_log_bytes")
 
 NOT_STARTED = 127
 """What shells report of a command they cannot start."""

@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-HEAD_BYTES = 1 << 20
-"""What a job said when it began stays."""
+from jupyter_mntrain.model import tunables
 
-KEPT_BYTES = 128 << 20
-"""Of each file; beyond that the middle goes."""
+HEAD_BYTES = tunables.size("logs.head_bytes")
 
-SLACK_BYTES = 16 << 20
-"""Not every byte is worth a call."""
+KEPT_BYTES = tunables.size("logs.tail_bytes")
+
+SLACK_BYTES = tunables.size("logs.slack_bytes")
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _BLOCK = 4096

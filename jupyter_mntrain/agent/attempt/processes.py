@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 
 SCAN_INTERVAL_S = 0.05
 """Between looks while processes are ending: short, because a person waits for it."""
 
-KILL_PATIENCE_S = 5.0
-"""After SIGKILL a process is gone in milliseconds, or it sits in the kernel and is named."""
+KILL_PATIENCE_S = tunables.seconds("keeper.kill_patience_s")
 
 Alive = dict[int, int]
 """Living processes: pid → start time, which tells a process from a later one with its pid."""

@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 from jupyter_mntrain.agent.attempt.topology import LOG_TAG
 from jupyter_mntrain.agent.failure.torchrun_log import Failure, rank_failures
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
 from jupyter_mntrain.model.lifecycle.state import RankDown
 from jupyter_mntrain.model.records.job import Cause
 
-LOG_TAIL_BYTES = 1 << 18
-DETAIL_LINES = 40
-LINE_LIMIT = 500
-"""Characters of a line that a person still reads; scripts print whole tensors."""
+LOG_TAIL_BYTES = tunables.size("failure.log_tail_bytes")
+DETAIL_LINES = tunables.count("failure.detail_lines")
+LINE_LIMIT = tunables.count("failure.line_characters")
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _CRASH_LINE = re.compile(r"^(?: *what\(\): +|(?=[\w.]*Error\b))(?P<reason>.+)")

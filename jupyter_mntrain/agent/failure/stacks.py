@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Frame, Site, site_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Doing, RankStack
 from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
 
-ANSWER_S = 2.0
-"""A rank writes its stacks in milliseconds, or cannot."""
+ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
 
 LOOK_EVERY_S = 0.02
 

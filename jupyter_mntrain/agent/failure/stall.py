@@ -8,28 +8,24 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import PartEvent, Resumed, Stalled
 from jupyter_mntrain.model.records.job import Doing, Stall
 
-LEAST_S = 10.0
-TIMES_A_STEP = 3.0
-"""A step may take this many times what steps usually take, and at least :data:`LEAST_S`."""
+LEAST_S = tunables.seconds("watchdog.least_s")
+TIMES_A_STEP = tunables.ratio("watchdog.steps")
 
-FIRST_STEP_S = 300.0
-"""Before the first step nobody knows how long it takes: models are loaded and compiled."""
+FIRST_STEP_S = tunables.seconds("watchdog.first_step_s")
 
-EARLY_S = 60.0
-"""But when all ranks have waited for each other for this long, none of them loads or compiles: a
-firewall or a wrong MTU often shows before the first step, and never by itself."""
+EARLY_S = tunables.seconds("watchdog.early_look_s")
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 
-ASK_AGAIN_S = 60.0
-"""A hang that goes on is looked at anew: what was busy may have gone to wait."""
+ASK_AGAIN_S = tunables.seconds("watchdog.stacks_interval_s")
 
-REMEMBERED_STEPS = 101
+REMEMBERED_STEPS = tunables.count("watchdog.steps_remembered")
 
 
 class Watchdog:

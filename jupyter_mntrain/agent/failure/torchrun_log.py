@@ -6,10 +6,10 @@ import re
 import signal
 import time
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 
-TRUSTED_S = 120.0
-"""torchrun tells local times; one that is not shortly before the end is of another time zone."""
+TRUSTED_S = tunables.seconds("failure.torchrun_clock_trusted_s")
 
 _ENTRY = re.compile(
     r"time +: (?P<time>\S+)\n +host +: .*\n +rank +: \d+ \(local_rank: (?P<local>\d+)\)\n"

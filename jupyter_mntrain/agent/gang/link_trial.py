@@ -16,13 +16,13 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.probe import unacknowledged
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
 from jupyter_mntrain.model.records.job import LinkTrouble, Placement, Trouble
 
-PATIENCE_S = 3.0
-"""A LAN answers in milliseconds; a lost packet is sent again after 0.2 and 0.6 s."""
+PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 
-TRIED_BYTES = 1 << 18
+TRIED_BYTES = tunables.size("failure.link_trial_bytes")
 LOOK_EVERY_S = 0.05
 
 

@@ -11,12 +11,13 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.netutil import DefaultLoopResolver, Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.trust.certificates import Subject
 
-REQUEST_TIMEOUT_S = 2.0
+REQUEST_TIMEOUT_S = tunables.seconds("connection.peer_timeout_s")
 NO_ANSWER = 599
 
 

@@ -17,6 +17,7 @@ import msgspec
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
@@ -30,14 +31,11 @@ from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Pl
 
 log = logging.getLogger("mntrain.agent")
 
-RETRY_S = 2.0
-"""Between two tries to get everything that an attempt needs."""
+RETRY_S = tunables.seconds("restarts.retry_interval_s")
 
-LEAVE_OUT_AFTER_S = 30.0
-"""A node that is silent for this long is left out, if the job may go on without it."""
+LEAVE_OUT_AFTER_S = tunables.seconds("restarts.leave_out_after_s")
 
-TAKE_OVER_AFTER_S = 10.0
-"""A head that is silent for this long after everybody else has given it a minute is lost."""
+TAKE_OVER_AFTER_S = tunables.seconds("restarts.take_over_after_s")
 
 TRIES = 3
 """To tell a node to start: a reply may be lost, and asking again starts nothing twice."""

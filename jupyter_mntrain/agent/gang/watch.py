@@ -18,6 +18,7 @@ import msgspec
 from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.lifecycle.rollup import blamed_node, first_cause, unknown_part
@@ -26,18 +27,13 @@ from jupyter_mntrain.model.records.job import TERMINAL, Cause, JobRecord, PartSt
 
 log = logging.getLogger("mntrain.agent")
 
-WATCH_INTERVAL_S = 1.0
+WATCH_INTERVAL_S = tunables.seconds("failure.watch_interval_s")
 
-SYMPTOM_PATIENCE_S = 3.0
-"""If all that is known is a closed connection, whoever closed it is about to tell why: torchrun
-takes a second or two to end its other ranks and to say so. Stopped before, it never would."""
+SYMPTOM_PATIENCE_S = tunables.seconds("failure.symptom_patience_s")
 
-LINKS_PATIENCE_S = 8.0
-"""For every node to say what is wrong with its links, before a stall is judged."""
+LINKS_PATIENCE_S = tunables.seconds("failure.links_patience_s")
 
-GIVE_UP_AFTER_S = 60.0
-"""Of the own part's end: then a participant that never answered is left to its own agent, which
-asks us as soon as it can and ends its part when it learns that ours has failed."""
+GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 
 
 class _Peer(NamedTuple):

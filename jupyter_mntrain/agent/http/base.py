@@ -17,6 +17,7 @@ from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, is_job_id
@@ -28,8 +29,7 @@ T = TypeVar("T")
 DRAINED_BYTES = 64 << 20
 """Of a body that is too long: read and thrown away, or the sender never sees our answer."""
 
-SLOW_READER_S = 10.0
-"""A reader that takes nothing for this long is cut off; it resumes by number when it is back."""
+SLOW_READER_S = tunables.seconds("limits.slow_reader_s")
 
 
 class AgentHandler(RequestHandler):

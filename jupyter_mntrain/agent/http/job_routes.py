@@ -13,6 +13,7 @@ from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
@@ -23,11 +24,9 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 
-MAX_LOG_BYTES = 1 << 20
-"""Per request; a reader asks again for more."""
+MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
 
-GONE_CHECK_S = 5.0
-"""How often a follower of a silent journal is looked after: it may have hung up."""
+GONE_CHECK_S = tunables.seconds("agent.gone_check_interval_s")
 
 
 class JobsHandler(AgentHandler):

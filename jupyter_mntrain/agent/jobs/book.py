@@ -19,6 +19,7 @@ from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -28,8 +29,7 @@ from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
 
 log = logging.getLogger("mntrain.agent")
 
-KEPT_JOBS = 100
-"""Ended jobs kept on disk; the oldest beyond that are deleted when a new one starts."""
+KEPT_JOBS = tunables.count("agent.jobs_kept")
 
 
 class JobBook:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.log_trimming import give_back
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.metrics import JournalLine, Sample, encoder, journal_decoder
@@ -26,12 +27,10 @@ READ_BYTES = 1 << 18
 MARK_EVERY = 1024
 """Lines between remembered positions: days of samples cost a few kilobytes of memory."""
 
-HEAD_BYTES = 16 << 20
-KEPT_BYTES = 256 << 20
-"""A day of eight ranks that make a step a second."""
+HEAD_BYTES = tunables.size("journal.head_bytes")
+KEPT_BYTES = tunables.size("journal.tail_bytes")
 
-SLACK_BYTES = 16 << 20
-"""Not every line is worth a call."""
+SLACK_BYTES = tunables.size("journal.slack_bytes")
 
 
 class _Gap(Record, frozen=True):

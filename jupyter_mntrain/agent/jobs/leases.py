@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import LeaseInfo
 
-MAX_EXPIRY_S = 300.0
-"""Longest a promise lasts without a start or a renewal, whatever was asked for."""
+MAX_EXPIRY_S = tunables.seconds("launch.lease_longest_s")
 
 Key = tuple[JobId, int]
 

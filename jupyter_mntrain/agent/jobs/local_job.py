@@ -25,6 +25,7 @@ from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.machine.gpus import GpuReader
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.files import write_atomically
@@ -65,15 +66,12 @@ from jupyter_mntrain.telemetry.controls import Controls, read_controls, write_co
 
 log = logging.getLogger("mntrain.agent")
 
-SCAN_INTERVAL_S = 1.0
-"""Between looks for rank processes in /proc, only until every rank was seen."""
+SCAN_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
 
-STEP_PUBLISH_INTERVAL_S = 1.0
-"""Readers of the node's stream see progress once a second; the journal has every step."""
+STEP_PUBLISH_INTERVAL_S = tunables.seconds("agent.step_publish_interval_s")
 
 
-RELEASE_PATIENCE_S = 3.0
-"""A driver frees the memory of a process that is gone in milliseconds, or something is wrong."""
+RELEASE_PATIENCE_S = tunables.seconds("agent.release_patience_s")
 
 
 class LocalJob:

@@ -9,14 +9,14 @@ import struct
 import threading
 import time
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeSend, ProbeTicket
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity
 
 TICKET_LIFE_S = 10.0
-IO_TIMEOUT_S = 5.0
-WARM_UP_S = 0.4
-"""Not counted: slow start, and the burst a shaped link grants at first."""
+IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
+WARM_UP_S = tunables.seconds("links.warm_up_s")
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
 MIN_SECONDS, MAX_SECONDS = 0.2, 10.0

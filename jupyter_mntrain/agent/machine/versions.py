@@ -10,11 +10,11 @@ import sys
 from typing import Any
 
 from jupyter_mntrain import __version__
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Versions
 
-QUERY_TIMEOUT_S = 20.0
-"""Another interpreter has to start once; on a cold disk that takes seconds."""
+QUERY_TIMEOUT_S = tunables.seconds("agent.versions_timeout_s")
 
 _QUERY = """
 import importlib.metadata as m, json, platform

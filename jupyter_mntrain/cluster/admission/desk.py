@@ -12,6 +12,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Dialler
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node_view import NodeView
@@ -20,11 +21,9 @@ from jupyter_mntrain.trust.driver_identity import Identity
 
 log = logging.getLogger("mntrain.cluster")
 
-ADMIT_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-"""Between attempts to let somebody in who does not answer."""
+ADMIT_PAUSES_S = tunables.pauses("trust.admit_pauses_s")
 
-MOST_ANNOUNCED = 512
-"""Anybody can announce anything, as often as he likes; more than this is not remembered."""
+MOST_ANNOUNCED = tunables.count("trust.candidates")
 
 
 class AdmissionDesk:

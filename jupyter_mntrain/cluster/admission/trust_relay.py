@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.trust.driver_identity import Identity
 
 log = logging.getLogger("mntrain.cluster")
 
-RENEW_EVERY_S = 60.0
+RENEW_EVERY_S = tunables.seconds("trust.renew_interval_s")
 SAME_S = 1.0
 """Certificates hold whole seconds."""
 

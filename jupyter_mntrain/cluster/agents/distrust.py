@@ -15,14 +15,14 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from jupyter_mntrain.cluster.agents.address import host_of
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError, Silence, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import is_issued_by, subject_of
 from jupyter_mntrain.trust.credentials import Credentials
 
-CONNECT_S = 2.0
-ALERT_S = 0.3
-"""For the other side to say what it holds against us: it does in milliseconds, or not at all."""
+CONNECT_S = tunables.seconds("connection.second_look_timeout_s")
+ALERT_S = tunables.seconds("connection.tls_alert_timeout_s")
 
 REJOIN = "on that node: mntrain agent leave, then mntrain agent join TOKEN of a new mntrain invite"
 ALERTS: tuple[tuple[str, Silence], ...] = (

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar, get_args
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError, Silence
 
 T = TypeVar("T")
 
-PAUSES_S = (0.1, 0.4, 1.0)
-"""Before the second, third and fourth try."""
+PAUSES_S = tunables.pauses("connection.retry_pauses_s")
 
 MAYBE_DONE: frozenset[Silence] = frozenset({"timed out", "broken off"})
 """The agent may have acted; only asking again tells."""

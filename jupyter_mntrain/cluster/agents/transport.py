@@ -14,6 +14,7 @@ import msgspec
 from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S, Problem
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
@@ -23,11 +24,9 @@ from jupyter_mntrain.model.errors import (
     SpecError,
 )
 
-CONNECT_TIMEOUT_S = 2.0
-"""A LAN answers in milliseconds; a packet that a firewall drops is not answered at all."""
+CONNECT_TIMEOUT_S = tunables.seconds("connection.connect_timeout_s")
 
-ANSWER_TIMEOUT_S = 5.0
-"""An agent answers in milliseconds too, unless its machine is starved by the job it runs."""
+ANSWER_TIMEOUT_S = tunables.seconds("connection.answer_timeout_s")
 
 SILENT_STREAM_S = LOST_AFTER_S
 """A stream that says nothing for this long is opened again."""

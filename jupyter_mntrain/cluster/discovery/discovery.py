@@ -13,6 +13,7 @@ import msgspec
 from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
 from jupyter_mntrain.cluster.discovery.multicast import deaf_addresses
 from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import NodeId
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
     from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
-RESOLVE_TIMEOUT_S = 3.0
-"""For an announcement whose SRV or TXT part is not in the cache yet."""
+RESOLVE_TIMEOUT_S = tunables.seconds("discovery.resolve_timeout_s")
 
-RESOLVE_TRIES = 5
+RESOLVE_TRIES = tunables.count("discovery.resolve_tries")
 
-INTERFACES_EVERY_S = 5.0
-"""A laptop that joins a network is browsing on it this much later."""
+INTERFACES_EVERY_S = tunables.seconds("discovery.interfaces_interval_s")
 
 
 class FoundAgent(Record, frozen=True):

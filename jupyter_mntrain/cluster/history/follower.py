@@ -9,13 +9,14 @@ from contextlib import aclosing
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange
 
-FIRST_RETRY_S = 0.1
-LAST_RETRY_S = 5.0
+FIRST_RETRY_S = tunables.seconds("cluster.journal_first_retry_s")
+LAST_RETRY_S = tunables.seconds("cluster.journal_last_retry_s")
 
 
 class JournalFollower:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 
 FIRST_WINDOW_BYTES = 64 * 1024
-LAST_WINDOW_BYTES = 8 * 1024 * 1024
-"""How far back a tail of one rank searches among the other ranks' lines."""
+LAST_WINDOW_BYTES = tunables.size("cluster.log_last_read_bytes")
 
 ReadLog = Callable[[int, int], Awaitable[tuple[bytes, int]]]
 """``(offset, limit) → (bytes, size of the whole log)``; a negative offset counts from the end.

@@ -17,6 +17,7 @@ from jupyter_mntrain.cluster.progress import SILENT, Count, Progress
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LEASE_EXPIRY_S,
     LeaseGrant,
@@ -48,8 +49,7 @@ FIRST_ATTEMPT = 1
 RENEW_AFTER_S = LEASE_EXPIRY_S / 3
 """If leasing took this long somewhere, the others' leases are renewed before the start."""
 
-ROLLBACK_S = 5.0
-"""How long a part that was started by a failed launch may take to be gone."""
+ROLLBACK_S = tunables.seconds("launch.rollback_timeout_s")
 
 ROLLBACK_POLL_S = 0.1
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.progress import SILENT, Progress
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import Capacity
 
-PROBE_S = 1.0
-"""Long enough that a shaper's burst no longer shows: 0.3 s reads 5 % too high (research §8)."""
+PROBE_S = tunables.seconds("links.measure_s")
 
 
 class LinkMeasurement(Record, frozen=True):

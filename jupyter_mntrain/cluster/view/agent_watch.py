@@ -11,15 +11,15 @@ from typing import Protocol
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError, Silence
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
 
-FIRST_RETRY_S = 0.25
-LAST_RETRY_S = 5.0
-"""A node that comes back is seen within this; each try in vain doubles the pause up to it."""
+FIRST_RETRY_S = tunables.seconds("cluster.first_retry_s")
+LAST_RETRY_S = tunables.seconds("cluster.last_retry_s")
 
 
 class Clock(Protocol):

@@ -19,6 +19,7 @@ from jupyter_mntrain.cluster.view.job_ledger import JobLedger
 from jupyter_mntrain.cluster.view.liveness import forgiven
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.sightings import merge
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
@@ -28,11 +29,9 @@ from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
 TICK_S = 0.25
 """Between judgments: a quarter of a beat."""
 
-CHECK_DISCOVERY_S = 60.0
-"""Between looks whether multicast gets here."""
+CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
 
-TRUST_EVERY_S = 1.0
-"""Between looks for invitations and revocations: by this driver's other processes, or others."""
+TRUST_EVERY_S = tunables.seconds("cluster.trust_interval_s")
 
 
 class ClusterView:

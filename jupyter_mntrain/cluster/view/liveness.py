@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S, SUSPECT_AFTER_S
 from jupyter_mntrain.model.records.node_view import Liveness
 
-PROBE_TIMEOUT_S = 2.5
-"""A probe sent when a node becomes suspect has failed before it could be called lost."""
+PROBE_TIMEOUT_S = tunables.seconds("liveness.probe_timeout_s")
 
-PROBE_EVERY_S = 1.0
-"""Between the end of a probe of a silent node and the next."""
+PROBE_EVERY_S = tunables.seconds("liveness.probe_interval_s")
 
 
 def judge(

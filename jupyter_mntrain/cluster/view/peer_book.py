@@ -7,12 +7,12 @@ from pathlib import Path
 
 import platformdirs
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.kept_file import KeptFile
 
-KEPT_S = 30 * 24 * 3600.0
-"""Since a node was seen last; then nobody misses it any more."""
+KEPT_S = tunables.seconds("cluster.peer_remembered_s")
 
 SEEN_AGAIN_S = 3600.0
 """A node that stays is written down as often."""

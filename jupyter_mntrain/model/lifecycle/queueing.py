@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord
 
-KEPT_AFTER_S = 60.0
-"""So long may others of the same priority pass a job that waits; then what it needs is kept for it,
-and so a large job gets its turn."""
+KEPT_AFTER_S = tunables.seconds("launch.reservation_after_s")
 
 
 def order(record: JobRecord) -> tuple[int, float, JobId]:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import job_state
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 
-FIRST_BACKOFF_S = 1.0
-LAST_BACKOFF_S = 60.0
+FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
+LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")
 
 USER_ERROR = 2
 """Exit code of a program that says in one clean line what was wrong with its input. Started again

@@ -12,6 +12,7 @@ from tornado.ioloop import IOLoop
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId, is_job_id
@@ -26,16 +27,12 @@ from jupyter_mntrain.server.messages import (
 )
 from jupyter_mntrain.server.updates import PageUpdates, encode
 
-MOST_WAITING = 2000
-"""Messages for one page that does not read: then they are thrown away, and it gets everything
-anew when it reads again."""
+MOST_WAITING = tunables.count("server.messages_waiting")
 
-MOST_WAITING_BYTES = 64 << 20
-"""All the rows of a job of 64 ranks are about 4 MB."""
+MOST_WAITING_BYTES = tunables.size("server.messages_waiting_bytes")
 
 MOST_MESSAGE_BYTES = 4096
-MOST_WATCHED = 32
-"""Jobs one page can watch at once."""
+MOST_WATCHED = tunables.count("server.jobs_watched")
 
 
 class Events(WebSocketMixin, WebSocketHandler, HubHandler):

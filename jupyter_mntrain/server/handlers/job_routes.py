@@ -11,6 +11,7 @@ from tornado.web import authenticated
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.page_entries import JobEntry
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
@@ -22,8 +23,7 @@ MOST_POINTS = 100_000
 DEFAULT_TAIL, MOST_TAIL = 500, 5_000
 """Lines of a log."""
 
-SEARCHED = 20_000
-"""Lines of each node that a search looks through."""
+SEARCHED = tunables.count("server.log_lines_searched")
 
 
 class OneJobResource(MntrainHandler):

@@ -15,14 +15,13 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.train.checkpoint.directory import shard_name
 from jupyter_mntrain.train.world import World
 
-LEFT_FREE_BYTES = 1 << 30
-"""On the disk: a machine whose disk is full fails in ways that nobody connects with training."""
+LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")
 
-PIECE_BYTES = 16 << 20
-"""Sent at once: little memory, and a step's own data never waits long behind it."""
+PIECE_BYTES = tunables.size("train.checkpoint_piece_bytes")
 
 _NOTHING = -1
 """Said instead of a size: this rank has no shard to send."""

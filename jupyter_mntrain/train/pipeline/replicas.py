@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 import torch
 import torch.distributed as dist
 
-BUCKET_BYTES = 32 << 20
-"""Sent at once: small ones cost a round trip each, large ones memory."""
+from jupyter_mntrain.model import tunables
+
+BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
 
 
 def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:

@@ -6,19 +6,16 @@ from collections.abc import Callable, Mapping
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.train.reports.base import Reporter
 
-MOST_WAITING = 10_000
-"""Entries: a few MB. A reporter that is further behind hangs, and loses what comes then."""
+MOST_WAITING = tunables.count("reports.queue")
 
-BEGIN_S = 10.0
-"""How long the first step waits for reporters: they import and connect, which slows steps."""
+BEGIN_S = tunables.seconds("reports.begin_timeout_s")
 
-CLOSE_S = 30.0
-"""How long the end of a run waits for what is not kept yet."""
+CLOSE_S = tunables.seconds("reports.close_timeout_s")
 
-FAILED_CLOSE_S = 3.0
-"""The same after an error: the others wait to hear of it, and it is to be tried again."""
+FAILED_CLOSE_S = tunables.seconds("reports.failed_close_timeout_s")
 
 
 class Background:

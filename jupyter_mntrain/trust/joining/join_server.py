@@ -21,6 +21,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application as WebApplication
 from tornado.web import RequestHandler
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Problem, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.trust.certificates import (
@@ -38,12 +39,10 @@ from jupyter_mntrain.trust.joining.messages import (
 )
 
 MOST_BODY_BYTES = 64 << 10
-MOST_GREETINGS = 32
-"""Conversations at once: several processes of one driver may see us at the same time."""
+MOST_GREETINGS = tunables.count("trust.greetings")
 
-IDLE_S = 10.0
-HINT_AFTER_S = 10.0
-"""Of waiting to be admitted: then it is said what may be wrong."""
+IDLE_S = tunables.seconds("trust.greeting_timeout_s")
+HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
 
 PRIVATE_FILE = "joining.pem"
 

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.verbs.context import Context
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 GENERATOR = f"{TRAINER}.generate"
-READ_WITHIN_S = 10.0
-"""What a job wrote, once it has ended."""
+READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
 
 class GenerateVerb(Verb):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.trust.certificates import Role
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 LOOK_EVERY_S = 0.1
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 JOINS: dict[Role, str] = {
     "node": "pip install jupyter-mntrain && mntrain agent join",
     "driver": "pip install jupyter-mntrain && mntrain driver join",
@@ -33,19 +32,11 @@ WHERE: dict[Role, str] = {
 }
 
 
-def seconds(text: str) -> float:
-    """``90s``, ``30m``, ``2h`` or ``7d``."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip().lower())
-    if match is None:
-        raise ValueError(f"{text!r} is no time; write 30m, 2h or 7d")
-    return float(match[1]) * _UNITS[match[2]]
-
-
 def invite_options(parser: Parser) -> None:
     parser.option("--uses", type=int, default=1, metavar="N", help="how many may join with it (1)")
     parser.option(
         "--expires",
-        type=typed(seconds),
+        type=typed(parse_duration),
         default=3600.0,
         metavar="TIME",
         help="for how long, like 30m, 2h or 7d (1h)",

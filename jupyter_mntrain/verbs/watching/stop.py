@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
@@ -20,11 +21,9 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-ENDED_WITHIN_S = 15.0
-"""By then no process of the job is left, or those that are have been named (research C3)."""
+ENDED_WITHIN_S = tunables.seconds("verbs.stop_timeout_s")
 
-SAVED_WITHIN_S = 600.0
-"""For the step all ranks are at, and the disks. Ctrl-C ends the waiting, never the saving."""
+SAVED_WITHIN_S = tunables.seconds("verbs.save_timeout_s")
 
 DEFAULT_GRACE_S = 2.0
 

@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, RankStack
 from jupyter_mntrain.show.log_follower import LogFollower
@@ -24,7 +25,7 @@ from jupyter_mntrain.verbs.watching.jobs import job_argument
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, LogLine
 
-FOLLOW_EVERY_S = 1.0
+FOLLOW_EVERY_S = tunables.seconds("verbs.follow_interval_s")
 DEFAULT_TAIL = 50
 THEMES = ("auto", "light", "dark")
 

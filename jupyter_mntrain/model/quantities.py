@@ -1,0 +1,43 @@
+"""Durations and sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+_DURATION_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
+
+
+def parse_duration(text: str) -> float:
+    """``90s``, ``30m``, ``2h`` or ``7d`` → seconds.
+
+    Raises:
+        ValueError: anything else, with one line that says how to write it.
+    """
+    match = _QUANTITY.fullmatch(text.strip().lower())
+    if match is None or match["unit"] not in _DURATION_UNITS:
+        raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 2h or 7d")
+    return float(match["number"]) * _DURATION_UNITS[match["unit"]]
+
+
+def parse_size(text: str) -> int:
+    """``64 KiB``, ``1.5 GiB`` → bytes.
+
+    Raises:
+        ValueError: anything else, with one line that says how to write it.
+    """
+    match = _QUANTITY.fullmatch(text.strip())
+    units = {name.lower(): size for name, size in _SIZE_UNITS.items()}
+    if match is None or match["unit"].lower() not in units:
+        raise ValueError(f"{text!r} is not a size; write it like 64 KiB, 16 MiB or 1.5 GiB")
+    return round(float(match["number"]) * units[match["unit"].lower()])
+
+
+def size_text(size_bytes: int) -> str:
+    """The inverse of :func:`parse_size`: ``16 MiB``, in the largest unit that leaves it whole."""
+    unit = max(
+        (name for name, size in _SIZE_UNITS.items() if size_bytes % size == 0),
+        key=_SIZE_UNITS.__getitem__,
+    )
+    return f"{size_bytes // _SIZE_UNITS[unit]} {unit}"

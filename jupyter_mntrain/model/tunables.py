@@ -1,0 +1,288 @@
+"""Tunables: the timeouts, intervals and limits of ``tunables.toml``, and what a person set instead.
+
+Three places, the later one wins: ``jupyter_mntrain/tunables.toml``; the person's own file
+(``$MNTRAIN_CONFIG``, or ``mntrain/config.toml`` in the user's configuration directory); variables
+``MNTRAIN_<SECTION>_<NAME>``. They are read once per process. A module takes its constants from here
+while it is imported, so a mistake in a file does not raise then: the shipped values hold, and each
+program calls :func:`check` at its start, which says in one line what is wrong.
+
+A name's ending is its unit, and says what may be set: ``_s`` seconds (a number, or ``"10 min"``),
+``_bytes`` (a whole number, or ``"16 MiB"``); other whole numbers are counts, others ratios.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import platformdirs
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
+
+SHIPPED: Final = Path(__file__).parents[1] / "tunables.toml"
+CONFIG_VARIABLE: Final = "MNTRAIN_CONFIG"
+DEFAULT: Final = "default"
+SMALLEST: Final = 1e-3
+LONGEST_S: Final = 1e9
+LARGEST: Final = 10**15
+
+_ASCENDING: Final = (
+    ("liveness.beat_interval_s", "liveness.suspect_after_s", "liveness.lost_after_s"),
+)
+"""Values that make sense in this order only."""
+
+Value = float | int | tuple[float, ...]
+
+
+class Tunable(NamedTuple):
+    """One setting.
+
+    Args:
+        key: ``section.name``.
+        source: ``default``, the path of a file, or ``$VARIABLE``.
+        reason: why the shipped value is what it is: its comment in the file.
+    """
+
+    key: str
+    value: Value
+    default: Value
+    source: str
+    reason: str
+
+    @property
+    def section(self) -> str:
+        return self.key.partition(".")[0]
+
+    @property
+    def unit(self) -> str:
+        endings = {"_s": "s", "_bytes": "bytes", "_days": "days"}
+        return next((unit for end, unit in endings.items() if self.key.endswith(end)), "")
+
+    @property
+    def text(self) -> str:
+        """The value and its unit, for people."""
+        if self.unit == "bytes" and isinstance(self.value, int):
+            return size_text(self.value)
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        return f"{', '.join(f'{value:g}' for value in values)} {self.unit}".rstrip()
+
+
+class Tunables(NamedTuple):
+    """Everything that can be set, by key; ``error`` is the first mistake found, if any."""
+
+    by_key: dict[str, Tunable]
+    error: SpecError | None
+
+
+def seconds(key: str) -> float:
+    """A duration, in seconds."""
+    return float(_value(key))
+
+
+def pauses(key: str) -> tuple[float, ...]:
+    """Durations one after the other, in seconds."""
+    return tuple(_current().by_key[key].value)  # type: ignore[arg-type]  # a list in the file
+
+
+def size(key: str) -> int:
+    """A size, in bytes."""
+    return int(_value(key))
+
+
+def count(key: str) -> int:
+    return int(_value(key))
+
+
+def ratio(key: str) -> float:
+    return float(_value(key))
+
+
+def check() -> None:
+    """Say what is wrong with the person's own settings. Every program calls this at its start.
+
+    Raises:
+        SpecError: an unknown name, a value of the wrong type or out of range, no such file.
+    """
+    error = _current().error
+    if error is not None:
+        raise error
+
+
+def all_tunables() -> tuple[Tunable, ...]:
+    """In the order of the file."""
+    return tuple(_current().by_key.values())
+
+
+def config_file(environment: Mapping[str, str]) -> Path:
+    """The person's own file, whether or not it exists."""
+    named = environment.get(CONFIG_VARIABLE)
+    return Path(named) if named else platformdirs.user_config_path("mntrain") / "config.toml"
+
+
+def load(environment: Mapping[str, str]) -> Tunables:
+    """The shipped values with what the file and the environment change."""
+    shipped = {tunable.key: tunable for tunable in _shipped()}
+    found = dict(shipped)
+    try:
+        for key, value, source in _changes(environment, found):
+            found[key] = _changed(shipped[key], value, source)
+        for keys in _ASCENDING:
+            for lower, higher in itertools.pairwise(keys):
+                _check_order(found[lower], found[higher])
+    except _Invalid as invalid:
+        return Tunables(shipped, SpecError(str(invalid), fix=invalid.fix))
+    return Tunables(found, None)
+
+
+class _Invalid(Exception):  # noqa: N818 - becomes a SpecError
+    def __init__(self, cause: str, fix: str) -> None:
+        self.fix = fix
+        super().__init__(cause)
+
+
+@functools.cache
+def _current() -> Tunables:
+    return load(os.environ)
+
+
+def _value(key: str) -> float:
+    return _current().by_key[key].value  # type: ignore[return-value]  # a list only for pauses()
+
+
+def _shipped() -> Iterator[Tunable]:
+    text = SHIPPED.read_text(encoding="utf-8")
+    reasons = _comments(text)
+    for section, values in tomllib.loads(text).items():
+        for name, value in values.items():
+            key = f"{section}.{name}"
+            default = _checked(key, value, value)
+            yield Tunable(key, default, default, DEFAULT, reasons.get(key, ""))
+
+
+def _comments(text: str) -> dict[str, str]:
+    """The comment above each key; one comment may stand above several."""
+    section, lines, reasons = "", list[str](), {}
+    in_comment = False
+    for line in text.splitlines():
+        if line.startswith("["):
+            section, lines = line.strip("[]"), []
+        elif line.startswith("#"):
+            lines = [*lines, line.removeprefix("#").strip()] if in_comment else [line[1:].strip()]
+        elif "=" in line:
+            reasons[f"{section}.{line.partition('=')[0].strip()}"] = " ".join(lines)
+        else:
+            lines = []
+        in_comment = line.startswith("#")
+    return reasons
+
+
+def _changes(
+    environment: Mapping[str, str], known: Mapping[str, Tunable]
+) -> Iterator[tuple[str, Any, str]]:
+    """``(key, value, source)`` of the person's file, then of the environment."""
+    path = config_file(environment)
+    for section, values in _file(path, is_named=CONFIG_VARIABLE in environment).items():
+        if not isinstance(values, dict):
+            raise _unknown(f"{path}: {section}", section, known)
+        for name, value in values.items():
+            if (key := f"{section}.{name}") not in known:
+                raise _unknown(f"{path}: {key}", key, known)
+            yield key, value, str(path)
+    by_variable = {_variable(key): key for key in known}
+    prefixes = tuple({_variable(one.section) + "_" for one in known.values()})
+    for variable, text in environment.items():
+        if variable in by_variable:
+            yield by_variable[variable], text, f"${variable}"
+        elif variable.startswith(prefixes):
+            near = _near(variable, by_variable)
+            raise _Invalid(f"${variable} is not a setting of mntrain", near)
+
+
+def _changed(tunable: Tunable, value: Any, source: str) -> Tunable:
+    try:
+        checked = _checked(tunable.key, value, tunable.default)
+    except (TypeError, ValueError) as error:
+        key = source if source.startswith("$") else f"{source}: {tunable.key}"
+        raise _Invalid(f"{key}: {error}", f"the default is {tunable.text}") from None
+    return tunable._replace(value=checked, source=source)
+
+
+def _file(path: Path, *, is_named: bool) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if not is_named:
+            return {}
+        raise _Invalid(f"${CONFIG_VARIABLE}: no file {path}", "correct or unset it") from None
+    except OSError as error:
+        raise _Invalid(f"{path} cannot be read: {error.strerror}", "make it readable") from None
+    except ValueError as error:
+        raise _Invalid(f"{path} is not TOML: {error}", "correct that line") from None
+
+
+def _variable(key: str) -> str:
+    return "MNTRAIN_" + key.replace(".", "_").upper()
+
+
+def _unknown(where: str, key: str, known: Mapping[str, Tunable]) -> _Invalid:
+    return _Invalid(f"{where} is not a setting of mntrain", _near(key, known))
+
+
+def _near(name: str, known: Mapping[str, object]) -> str:
+    from jupyter_mntrain.model.spelling import closest  # difflib, for this message only
+
+    near = closest(name, known)
+    return f"did you mean {' or '.join(near)}" if near else "see all of them: mntrain config"
+
+
+def _checked(key: str, value: Any, default: Any) -> Value:
+    """The value, if it has the type and the range of its default and unit.
+
+    Raises:
+        TypeError, ValueError: it has not; one line that says why.
+    """
+    if not isinstance(default, list | tuple):
+        return _number(key, value, default)
+    values = value.split(",") if isinstance(value, str) else value
+    if not isinstance(values, list | tuple) or not values:
+        raise TypeError(f"{value!r} is not a list of durations")
+    return tuple(_number(key, one, 0.0) for one in values)
+
+
+def _number(key: str, value: Any, default: Any) -> float:
+    number = _parsed(key, value.strip()) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    is_whole = not isinstance(default, float)  # a size is text in the file
+    if is_whole and number % 1 != 0:  # true of NaN and infinity, too
+        raise ValueError(f"{value} is not a whole number")
+    least, most = (1, LARGEST) if is_whole else (SMALLEST, LONGEST_S)
+    if not least <= number <= most:
+        raise ValueError(f"{value} is not from {least:g} to {most:g}")
+    return int(number) if is_whole else float(number)
+
+
+def _parsed(key: str, text: str) -> float:
+    """A number in the environment, or a quantity with its unit."""
+    try:
+        return float(text)
+    except ValueError:
+        if key.endswith("_s"):
+            return parse_duration(text)
+        if key.endswith("_bytes"):
+            return parse_size(text)
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def _check_order(lower: Tunable, higher: Tunable) -> None:
+    if lower.value >= higher.value:  # type: ignore[operator]  # numbers both
+        raise _Invalid(
+            f"{higher.key} = {higher.text} is not more than {lower.key} = {lower.text}",
+            f"the defaults are {higher.default} and {lower.default}",
+        )

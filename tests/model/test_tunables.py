@@ -1,0 +1,133 @@
+"""Settings: what is shipped, what a file and the environment change, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jupyter_mntrain
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
+
+PACKAGE = Path(jupyter_mntrain.__file__).parent
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    return tmp_path / "config.toml"
+
+
+def loaded(own_file=None, **environment: str) -> tunables.Tunables:
+    if own_file is not None:
+        environment["MNTRAIN_CONFIG"] = str(own_file)
+    return tunables.load({"XDG_CONFIG_HOME": "/nonexistent", **environment})
+
+
+def test_every_shipped_setting_has_a_reason_and_is_used_once():
+    shipped = [one.key for one in tunables.load({}).by_key.values() if not one.reason]
+    assert shipped == []
+    used = [
+        key
+        for path in PACKAGE.rglob("*.py")
+        for key in re.findall(r'tunables\.\w+\(\s*"([\w.]+)"', path.read_text())
+    ]
+    assert sorted(used) == sorted(tunables.load({}).by_key)
+
+
+def test_a_file_changes_what_it_names_and_nothing_else(own_file):
+    own_file.write_text('[cluster]\nsettle_s = "1 min"\n\n[limits]\nbody_bytes = "1.5 GiB"\n')
+    found = loaded(own_file)
+    assert found.error is None
+    assert found.by_key["cluster.settle_s"].value == 60.0
+    assert found.by_key["cluster.settle_s"].source == str(own_file)
+    assert found.by_key["limits.body_bytes"].value == 3 << 29
+    assert found.by_key["limits.body_bytes"].text == "1536 MiB"
+    changed = [key for key, one in found.by_key.items() if one.source != tunables.DEFAULT]
+    assert changed == ["cluster.settle_s", "limits.body_bytes"]
+
+
+def test_the_environment_wins_over_the_file(own_file):
+    own_file.write_text("[cluster]\nsettle_s = 60\n")
+    found = loaded(own_file, MNTRAIN_CLUSTER_SETTLE_S="7", MNTRAIN_AGENT_JOBS_KEPT="5")
+    assert found.by_key["cluster.settle_s"].value == 7.0
+    assert found.by_key["cluster.settle_s"].source == "$MNTRAIN_CLUSTER_SETTLE_S"
+    assert found.by_key["agent.jobs_kept"].value == 5
+
+
+def test_pauses_are_a_list_in_the_file_and_commas_in_the_environment(own_file):
+    own_file.write_text("[trust]\nadmit_pauses_s = [1, 2]\n")
+    found = loaded(own_file, MNTRAIN_CONNECTION_RETRY_PAUSES_S="0.5, 1 s")
+    assert found.by_key["trust.admit_pauses_s"].value == (1.0, 2.0)
+    assert found.by_key["connection.retry_pauses_s"].value == (0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[cluster]\nsetle_s = 3\n", r"cluster\.setle_s is not a setting .*cluster\.settle_s"),
+        ("[clutser]\nsettle_s = 3\n", r"clutser\.settle_s is not a setting .*cluster\.settle_s"),
+        ("settle_s = 3\n", r"settle_s is not a setting"),
+        ('[cluster]\nsettle_s = "soon"\n', "'soon' is not a duration; write it like"),
+        ("[cluster]\nsettle_s = true\n", "True is not a number"),
+        ("[cluster]\nsettle_s = [3]\n", "is not a number"),
+        ("[cluster]\nsettle_s = -1\n", "-1 is not from 0.001 to 1e"),
+        ("[cluster]\nsettle_s = nan\n", "nan is not from"),
+        ("[agent]\njobs_kept = 0\n", "0 is not from 1 to"),
+        ("[agent]\njobs_kept = 1.5\n", "1.5 is not a whole number"),
+        ("[agent]\njobs_kept = nan\n", "nan is not a whole number"),
+        ('[limits]\nbody_bytes = "8 parsecs"\n', "is not a size; write it like"),
+        ("[trust]\nadmit_pauses_s = 3\n", "3 is not a list of durations"),
+        ("[liveness]\nlost_after_s = 2\n", "is not more than liveness.suspect_after_s = 2.5 s"),
+        ("[cluster\n", "is not TOML"),
+    ],
+)
+def test_a_mistake_is_one_line_and_the_shipped_values_hold(own_file, text, said):
+    own_file.write_text(text)
+    found = loaded(own_file)
+    assert isinstance(found.error, SpecError)
+    assert re.search(said, str(found.error))
+    assert "\n" not in str(found.error)
+    assert {one.source for one in found.by_key.values()} == {tunables.DEFAULT}
+
+
+def test_a_misspelled_variable_is_refused_with_the_nearest():
+    error = loaded(MNTRAIN_CLUSTER_SETLE_S="3").error
+    assert "did you mean MNTRAIN_CLUSTER_SETTLE_S" in str(error)
+
+
+@pytest.mark.parametrize(
+    "variable", ["MNTRAIN_CLUSTER", "MNTRAIN_AGENTS", "MNTRAIN_METRICS_DIR", "MNTRAIN_JOB"]
+)
+def test_variables_of_another_purpose_are_left_alone(variable):
+    assert loaded(**{variable: "x"}).error is None
+
+
+def test_a_named_file_must_exist_and_the_usual_one_need_not(own_file):
+    assert "no file" in str(loaded(own_file).error)
+    assert loaded().error is None
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "jupyter_mntrain.cli", "jobs"], ["-m", "jupyter_mntrain.agent", "run"]]
+)
+def test_programs_refuse_to_start_with_a_mistake(command, tmp_path):
+    environment = {"MNTRAIN_CLUSTER_SETTLE_S": "soon", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == SpecError.exit_code
+    assert done.stderr.count("\n") == 1
+    assert "$MNTRAIN_CLUSTER_SETTLE_S: 'soon' is not a duration" in done.stderr
+
+
+def test_what_a_module_takes_is_what_was_set(tmp_path):
+    code = "from jupyter_mntrain.model.api import LEASE_EXPIRY_S; print(LEASE_EXPIRY_S)"
+    environment = {"MNTRAIN_LAUNCH_LEASE_EXPIRY_S": "1 min", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "60.0\n"
