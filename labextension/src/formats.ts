@@ -25,6 +25,10 @@ export function nonFinite(value: Maybe | NonFinite): value is NonFinite {
   return typeof value === 'string' && value in NON_FINITE;
 }
 
+export function nonFiniteText(value: NonFinite): string {
+  return NON_FINITE[value];
+}
+
 export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
   return isNumber(value) || nonFinite(value);
 }

@@ -58,10 +58,10 @@ describe('a value that is not finite', () => {
   it('is a line across the chart, named where there is room', () => {
     const { made, drawn } = plot([]);
     const breaks = [
-      { time: 1, label: 'NaN' },
-      { time: 1.5, label: 'NaN' },
-      { time: 5, label: '∞' },
-      { time: 11, label: 'NaN' }
+      { time: 1, line: 'loss', label: 'NaN' },
+      { time: 1.5, line: 'loss', label: 'NaN' },
+      { time: 5, line: 'loss', label: '∞' },
+      { time: 11, line: 'loss', label: 'NaN' }
     ];
     drawBreaks(made, { ...CHART, breaks }, THEME);
     expect(drawn.filter(one => one.startsWith('at'))).toHaveLength(3);

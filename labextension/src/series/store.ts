@@ -49,13 +49,31 @@ export type JobTable = Table<(typeof JOB_COLUMNS)[number]>;
 export type EvaluationTable = Table<(typeof EVALUATION_COLUMNS)[number]>;
 export type LinkTable = Table<(typeof LINK_COLUMNS)[number]>;
 
+const RANK_FIGURES = [
+  'tokens_per_s',
+  'pace_tokens_per_s',
+  'mfu',
+  'compute',
+  'send',
+  'wait',
+  'bubble',
+  'memory_bytes'
+] as const;
+const LINK_FIGURES = ['sent', 'received', 'own_sent', 'own_received'] as const;
+
+/** Figures over the recent steps; NaN = not known. */
+export type RankNow = Record<(typeof RANK_FIGURES)[number], number>;
+export type LinkNow = Record<(typeof LINK_FIGURES)[number], number>;
+
 export interface IRankRows {
   who: RankColumns;
+  now: RankNow;
   table: RankTable;
 }
 
 export interface ILinkRows {
   link: LinkColumns;
+  now: LinkNow;
   table: LinkTable;
 }
 
@@ -87,11 +105,13 @@ export class SeriesStore implements ISeriesSink {
     for (const rank of series.ranks ?? []) {
       let rows = this.ranks.get(rank.rank);
       if (!rows) {
-        rows = { who: rank, table: new Table(RANK_COLUMNS) };
+        const table: RankTable = new Table(RANK_COLUMNS);
+        rows = { who: rank, now: recent(table, RANK_FIGURES), table };
         this.ranks.set(rank.rank, rows);
       }
       rows.who = identity(rank);
       rows.table.append(rank);
+      rows.now = recent(rows.table, RANK_FIGURES);
     }
     this.job.append((series.job ?? {}) as JobColumns);
     this.evaluation.append((series.evaluation ?? {}) as EvaluationColumns);
@@ -99,11 +119,13 @@ export class SeriesStore implements ISeriesSink {
     for (const link of series.links ?? []) {
       let rows = this.links.get(link.node);
       if (!rows) {
-        rows = { link, table: new Table(LINK_COLUMNS) };
+        const table: LinkTable = new Table(LINK_COLUMNS);
+        rows = { link, now: recent(table, LINK_FIGURES), table };
         this.links.set(link.node, rows);
       }
       rows.link = linkIdentity(link);
       rows.table.append(link);
+      rows.now = recent(rows.table, LINK_FIGURES);
     }
     this.onChange();
   }
@@ -148,4 +170,13 @@ function linkIdentity(link: LinkColumns): LinkColumns {
     capacity_bytes_per_s,
     capacity_source
   };
+}
+
+function recent<Name extends string>(
+  table: Table<Name>,
+  names: ReadonlyArray<Name>
+): Record<Name, number> {
+  return Object.fromEntries(
+    names.map(name => [name, table.recent(name)])
+  ) as Record<Name, number>;
 }

@@ -1,14 +1,26 @@
 /** A table of numbers by column: appended in place, bounded, and thinned evenly when it is full. */
 
+import { type NonFinite, nonFinite } from '../formats';
+
 /** Most rows of a table. When it is full, neighbors are joined: each row then stands for more steps. */
 export const MOST_ROWS = 1200;
 
 /** Columns that keep the last of the joined values; all others keep the mean. */
 const KEEP_LAST = new Set(['time_s', 'step']);
 
-type Column = ReadonlyArray<number | null>;
+/** Most breaks that are kept: the newest. */
+const MOST_BREAKS = 1000;
 
-/** Rows of named numbers; NaN = not known. */
+type Column = ReadonlyArray<number | NonFinite | null>;
+
+/** A value that is NaN or infinite. */
+export interface IBreak<Name extends string = string> {
+  name: Name;
+  time_s: number;
+  value: NonFinite;
+}
+
+/** Rows of named numbers; NaN = not known. What was computed as NaN or infinite is in `breaks`. */
 export class Table<Name extends string> {
   constructor(
     readonly names: ReadonlyArray<Name>,
@@ -21,6 +33,9 @@ export class Table<Name extends string> {
 
   /** Number of rows. */
   length = 0;
+
+  /** Values that are NaN or infinite, oldest first: rows are joined, these are not. */
+  breaks: ReadonlyArray<IBreak<Name>> = [];
 
   /** A view on the column: valid until rows are added. */
   column(name: Name): Float64Array {
@@ -42,6 +57,7 @@ export class Table<Name extends string> {
 
   clear(): void {
     this.length = 0;
+    this.breaks = [];
     this.size = 1;
     this.open = 0;
   }
@@ -52,8 +68,12 @@ export class Table<Name extends string> {
     for (let row = 0; row < count; row++) {
       this.appendRow(name => {
         const value = rows[name]?.[row];
-        return value === null || value === undefined ? NaN : value;
+        return typeof value === 'number' ? value : NaN;
       });
+    }
+    const found = this.names.flatMap(name => breaksOf(name, rows));
+    if (found.length) {
+      this.breaks = [...this.breaks, ...found].slice(-MOST_BREAKS);
     }
   }
 
@@ -120,4 +140,17 @@ export class Table<Name extends string> {
   private columns = new Map<Name, Float64Array>();
   private size = 1;
   private open = 0;
+}
+
+function breaksOf<Name extends string>(
+  name: Name,
+  rows: Partial<Record<string, Column>>
+): IBreak<Name>[] {
+  const times = rows['time_s'] ?? [];
+  return (rows[name] ?? []).flatMap((value, row) => {
+    const time = times[row];
+    return nonFinite(value) && typeof time === 'number'
+      ? [{ name, time_s: time, value }]
+      : [];
+  });
 }

@@ -2,7 +2,7 @@
 
 import uPlot from 'uplot';
 
-import type { ILine } from './chart';
+import type { IChart, ILine } from './chart';
 
 /** One time axis for lines whose ranks each have a clock of their own. */
 export function align(lines: ReadonlyArray<ILine>): uPlot.AlignedData {
@@ -33,22 +33,37 @@ function isSame(a: Float64Array, b: Float64Array): boolean {
   );
 }
 
-/** The value under the pointer, or the last one. */
-export function valueAt(
+/** A line's value under the pointer, or its last one. */
+export interface IReading {
+  /** NaN if there is none. */
+  value: number;
+  /** Set where the line's newest value up to there is NaN or infinite. */
+  broken: string | null;
+}
+
+export function readingAt(
+  chart: Pick<IChart, 'lines' | 'breaks'>,
   line: ILine,
   data: uPlot.AlignedData,
-  pointed: number | null,
-  lines: ILine[]
-): number {
-  const values = data[1 + lines.indexOf(line)] as ReadonlyArray<
-    number | null | undefined
-  >;
-  const from = pointed ?? values.length - 1;
-  for (let i = Math.min(from, values.length - 1); i >= 0; i--) {
-    const value = values[i];
-    if (typeof value === 'number' && !Number.isNaN(value)) {
-      return value;
-    }
+  pointed: number | null
+): IReading {
+  const times = data[0];
+  const values = data[1 + chart.lines.indexOf(line)];
+  const last = values.length - 1;
+  const from = Math.min(pointed ?? last, last);
+  let at = from;
+  while (at >= 0 && typeof values[at] !== 'number') {
+    at -= 1;
   }
-  return NaN;
+  const [begin, end] = [
+    at >= 0 ? times[at] : -Infinity,
+    pointed === null ? Infinity : times[from]
+  ];
+  const broken = (chart.breaks ?? []).filter(
+    one => one.line === line.key && one.time > begin && one.time <= end
+  );
+  return {
+    value: at >= 0 ? (values[at] as number) : NaN,
+    broken: broken.length ? broken[broken.length - 1].label : null
+  };
 }

@@ -33,8 +33,8 @@ export interface IChart {
   limit?: number;
   /** Drawn across: the capacity. */
   levels?: { at: number; label: string }[];
-  /** Times at which a value is NaN or infinite, each with its name. */
-  breaks?: { time: number; label: string }[];
+  /** Values that are NaN or infinite, oldest first: when, on which line, and how that is written. */
+  breaks?: { time: number; line: string; label: string }[];
   /** Said in red beside the title: how many values are NaN or infinite. */
   alarm?: string;
   /** Said instead of the lines, where there are none. */

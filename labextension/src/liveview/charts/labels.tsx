@@ -4,6 +4,7 @@ import * as React from 'react';
 import type uPlot from 'uplot';
 
 import { ABSENT } from '../../formats';
+import type { IReading } from './align';
 import type { IChart, ILine } from './chart';
 import { spread } from './spread';
 
@@ -12,7 +13,7 @@ const LABEL_GAP = 14;
 export interface ILabelsProps {
   chart: IChart;
   lines: ILine[];
-  values: number[];
+  readings: IReading[];
   plot: uPlot | null;
   left: number;
   width: number;
@@ -23,11 +24,11 @@ export interface ILabelsProps {
 export function Labels(props: ILabelsProps): JSX.Element {
   const { chart, left, width, height } = props;
   const known = props.lines
-    .map((line, i) => ({ line, value: props.values[i] }))
-    .filter(({ value }) => !Number.isNaN(value));
+    .map((line, i) => ({ line, reading: props.readings[i] }))
+    .filter(({ reading }) => reading.broken || !Number.isNaN(reading.value));
   const levels = chart.levels ?? [];
   const wanted = [
-    ...known.map(({ value }) => heightOf(value, props)),
+    ...known.map(({ reading }) => heightOf(reading.value, props)),
     ...levels.map(level => heightOf(level.at, props))
   ];
   const placed = spread(wanted, LABEL_GAP, 6, chart.height - 2);
@@ -37,11 +38,12 @@ export function Labels(props: ILabelsProps): JSX.Element {
       style={{ left, width, height }}
       aria-hidden="true"
     >
-      {known.map(({ line, value }, i) => (
+      {known.map(({ line, reading }, i) => (
         <LineLabel
           key={line.key}
           line={line}
-          text={written(chart, value)}
+          text={written(chart, reading)}
+          isBroken={reading.broken !== null}
           from={wanted[i]}
           at={placed[i]}
         />
@@ -67,10 +69,11 @@ export function Labels(props: ILabelsProps): JSX.Element {
 function LineLabel(props: {
   line: ILine;
   text: string;
+  isBroken: boolean;
   from: number;
   at: number;
 }): JSX.Element {
-  const { line, text, from, at } = props;
+  const { line, text, isBroken, from, at } = props;
   return (
     <g>
       <path d={`M0 ${from} L6 ${at} L10 ${at}`} className="mnt-leader" />
@@ -82,7 +85,8 @@ function LineLabel(props: {
       />
       {line.isMarked && <circle cx={18} cy={at} r={2.5} fill={line.color} />}
       <text x={30} y={at + 4}>
-        {line.label} <tspan className="b">{text}</tspan>
+        {line.label}{' '}
+        <tspan className={isBroken ? 'mnt-alarm' : 'b'}>{text}</tspan>
       </text>
     </g>
   );
@@ -100,6 +104,7 @@ function heightOf(value: number, props: ILabelsProps): number {
     : height / 2;
 }
 
-export function written(chart: IChart, value: number): string {
-  return Number.isNaN(value) ? ABSENT : chart.format(value);
+export function written(chart: IChart, reading: IReading): string {
+  const { value, broken } = reading;
+  return broken ?? (Number.isNaN(value) ? ABSENT : chart.format(value));
 }

@@ -40,8 +40,8 @@ function sides(store: SeriesStore, job: JobEntry, choice: IChoice): ISide[] {
 }
 
 export function busiest(nodes: ILinkRows[]): ILinkRows | undefined {
-  const load = ({ link, table }: ILinkRows) =>
-    Math.max(table.recent('sent') || 0, table.recent('received') || 0) /
+  const load = ({ link, now }: ILinkRows) =>
+    Math.max(now.sent || 0, now.received || 0) /
     (link.capacity_bytes_per_s ?? 1);
   return nodes.reduce<ILinkRows | undefined>(
     (most, one) => (most && load(most) >= load(one) ? most : one),

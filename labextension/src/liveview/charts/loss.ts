@@ -3,7 +3,11 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import * as formats from '../../formats';
-import type { SeriesStore } from '../../series/store';
+import type {
+  EvaluationTable,
+  JobTable,
+  SeriesStore
+} from '../../series/store';
 import { hasValues, type IChart, type ILine } from './chart';
 import type { ITheme } from './theme';
 
@@ -14,7 +18,11 @@ export function lossChart(
 ): IChart {
   const y = store.job.column('loss');
   const lines: ILine[] = [];
-  if (hasValues(y)) {
+  const breaks = [
+    ...breaksOf(store.job, 'loss'),
+    ...breaksOf(store.evaluation, 'evaluation')
+  ].sort((a, b) => a.time - b.time);
+  if (hasValues(y) || store.job.breaks.length) {
     lines.push({
       key: 'loss',
       label: trans.__('loss'),
@@ -44,7 +52,28 @@ export function lossChart(
     lines,
     format: value => formats.loss(value),
     tick: formats.plain,
+    breaks,
+    alarm: breaks.length
+      ? trans._n(
+          '%1 value is NaN or infinite',
+          '%1 values are NaN or infinite',
+          breaks.length
+        )
+      : undefined,
     note: lines.length ? undefined : trans.__('n/a: no loss is reported.'),
     height: 72
   };
+}
+
+function breaksOf(
+  table: JobTable | EvaluationTable,
+  line: string
+): NonNullable<IChart['breaks']> {
+  return table.breaks
+    .filter(one => one.name === 'loss')
+    .map(one => ({
+      time: one.time_s,
+      line,
+      label: formats.nonFiniteText(one.value)
+    }));
 }

@@ -3,7 +3,7 @@
 import * as React from 'react';
 import uPlot from 'uplot';
 
-import { align, valueAt } from './align';
+import { align, readingAt } from './align';
 import { Labels, written } from './labels';
 import { type IPlotProps, options, OVERHANG, showsSeconds } from './options';
 
@@ -23,9 +23,9 @@ export function Plot(props: IPlotProps & { width: number }): JSX.Element {
   const data = React.useMemo(() => align(chart.lines), [chart]);
   const { host, plot, pointed } = usePlot(props, size, data);
   const labeled = chart.lines.filter(line => !line.isQuiet);
-  const values = labeled.map(line => valueAt(line, data, pointed, chart.lines));
+  const readings = labeled.map(line => readingAt(chart, line, data, pointed));
   const words = labeled.map(
-    (line, i) => `${line.label} ${written(chart, values[i])}`
+    (line, i) => `${line.label} ${written(chart, readings[i])}`
   );
   const said = [...(chart.alarm ? [chart.alarm] : []), ...words];
   return (
@@ -47,7 +47,7 @@ export function Plot(props: IPlotProps & { width: number }): JSX.Element {
           <Labels
             chart={chart}
             lines={labeled}
-            values={values}
+            readings={readings}
             plot={plot}
             left={width - room}
             width={room}

@@ -24,8 +24,8 @@ export function pickedRank(store: SeriesStore, choice: IChoice): number | null {
 export function slowestRank(store: SeriesStore): number | null {
   let slowest: number | null = null;
   let least = Infinity;
-  for (const { who, table } of store.sorted) {
-    const pace = table.recent('pace_tokens_per_s');
+  for (const { who, now } of store.sorted) {
+    const pace = now.pace_tokens_per_s;
     if (pace < least) {
       [slowest, least] = [who.rank, pace];
     }

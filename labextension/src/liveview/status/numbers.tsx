@@ -98,8 +98,8 @@ function tiles(
 function busiestLink(store: SeriesStore): Pick<ITile, 'value' | 'write'> {
   const links = [...store.links.values()];
   const isShare = links.every(({ link }) => link.capacity_bytes_per_s);
-  const loads = links.flatMap(({ link, table }) =>
-    [table.recent('sent'), table.recent('received')].map(
+  const loads = links.flatMap(({ link, now }) =>
+    [now.sent, now.received].map(
       load => load / (isShare ? link.capacity_bytes_per_s! : 1)
     )
   );

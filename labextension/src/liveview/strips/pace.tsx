@@ -22,7 +22,7 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
   }
   const ranks = store.sorted.map(rows => ({
     who: rows.who,
-    pace: rows.table.recent('pace_tokens_per_s')
+    pace: rows.now.pace_tokens_per_s
   }));
   const known = ranks
     .map(({ pace }) => pace)

@@ -30,7 +30,7 @@ export function LinkTable(props: {
         trans.__('by this job')
       ]}
     >
-      {[...store.links.values()].map(({ link, table }) => (
+      {[...store.links.values()].map(({ link, now }) => (
         <tr key={link.node}>
           <th scope="row">{link.node}</th>
           <td>{link.interface}</td>
@@ -42,7 +42,7 @@ export function LinkTable(props: {
           </td>
           {(['sent', 'own_sent', 'received', 'own_received'] as const).map(
             name => (
-              <td key={name}>{rate(table.recent(name), missing)}</td>
+              <td key={name}>{rate(now[name], missing)}</td>
             )
           )}
         </tr>

@@ -52,7 +52,7 @@ function RankRow(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const { rows, state, trans } = props;
-  const { who, table } = rows;
+  const { who, now, table } = rows;
   const missing = trans.__('This rank does not report it.');
   return (
     <tr>
@@ -79,7 +79,7 @@ function RankRow(props: {
       ).map(([name, write]) => (
         <td key={name}>
           <Measured
-            value={table.recent(name)}
+            value={now[name]}
             write={write}
             reason={
               name === 'mfu'
