@@ -33,8 +33,6 @@ from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
 from jupyter_mntrain.trust.joining.token import write_token
 from jupyter_mntrain.trust.member_register import RegisteredMember
 
-SETTLE_S = tunables.seconds("cluster.settle_s")
-
 ADD_S = tunables.seconds("cluster.add_timeout_s")
 
 
@@ -129,6 +127,27 @@ class Cluster:
     def nodes(self) -> tuple[NodeView, ...]:
         """Every node known, sorted by name, from the live view: asks nobody."""
         return self._driver.live.nodes
+
+    def settled_nodes(
+        self, names: Sequence[str] = (), *, progress: Progress = SILENT
+    ) -> tuple[NodeView, ...]:
+        """As :meth:`nodes`, but a driver that has just begun first waits until it can have found
+        those called ``names``, or all of them.
+        """
+
+        def found() -> bool:
+            usable = [view.info for view in self._usable() if view.info]
+            known = {name for info in usable for name in info.names}
+            missing = [name for name in names if name not in known]
+            progress.report(
+                "looking for nodes",
+                len(names) - len(missing) if names else len(usable),
+                len(names) or None,
+            )
+            return bool(names) and not missing
+
+        self._driver.grace.wait(found)
+        return self.nodes()
 
     def wait_for_nodes(self, count: int = 1, timeout_s: float = 3.0) -> tuple[NodeView, ...]:
         """The nodes as soon as ``count`` of them are up, or what there is after ``timeout_s``."""
@@ -307,7 +326,7 @@ class Cluster:
             NodeError: its node does not answer.
         """
         wanted = [parse_member(text) for text in members]
-        self._settle([member.node for member in wanted], progress)
+        self.settled_nodes([member.node for member in wanted], progress=progress)
         for view in self.nodes():
             if view.name in {member.node for member in wanted}:
                 refuse_unusable(view)
@@ -339,7 +358,9 @@ class Cluster:
         Raises:
             SpecError, NodeError: as :meth:`launch`.
         """
-        self._settle([participant.node for participant in spec.participants], progress)
+        self.settled_nodes(
+            [participant.node for participant in spec.participants], progress=progress
+        )
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
     def launch(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
@@ -353,7 +374,9 @@ class Cluster:
             NodeError: a participant does not answer.
             RefusedError: a participant cannot have what it needs: GPU, interface, port.
         """
-        self._settle([participant.node for participant in spec.participants], progress)
+        self.settled_nodes(
+            [participant.node for participant in spec.participants], progress=progress
+        )
         launcher = self._driver.launcher(submitted_by)
         view = self._driver.loop.run(launcher.launch(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
@@ -368,7 +391,9 @@ class Cluster:
             SpecError: the spec cannot work, or not on these nodes.
             NodeError: a participant does not answer.
         """
-        self._settle([participant.node for participant in spec.participants], progress)
+        self.settled_nodes(
+            [participant.node for participant in spec.participants], progress=progress
+        )
         launcher = self._driver.launcher(submitted_by)
         view = self._driver.loop.run(launcher.queue(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
@@ -389,7 +414,7 @@ class Cluster:
             SpecError: several jobs begin like this.
         """
         progress.report(f"looking for job {job_id}", 0, None)
-        if not self._driver.wait_until(lambda: self._matches(job_id), self._unsettled_s()):
+        if not self._driver.grace.wait(lambda: self._matches(job_id)):
             raise JobNotFoundError(
                 f"no reachable node knows a job {job_id!r}",
                 fix="see: mntrain jobs; a node that is lost keeps its jobs to itself",
@@ -421,7 +446,7 @@ class Cluster:
         """
         chosen = participants
         if chosen is None:
-            self._settle([], progress)
+            self.settled_nodes(progress=progress)
             chosen = [Participant(node=view.info.node_id) for view in self._usable() if view.info]
         return self._driver.loop.run(self._measure(chosen, progress))
 
@@ -447,6 +472,9 @@ class Cluster:
             job_id for job_id in jobs if text and job_id.startswith((text, f"j-{text}"))
         ]
 
+    def _settle(self, participants: Sequence[Participant], progress: Progress) -> None:
+        self.settled_nodes([one.node for one in participants], progress=progress)
+
     def _hear_everybody(self, job_id: JobId) -> None:
         """Give a driver that has just begun the time to hear every participant of a job.
 
@@ -460,32 +488,7 @@ class Cluster:
                 live.expect(placement)
 
         self._driver.loop.run(expect())
-        self._driver.wait_until(lambda: all(map(live.was_heard, placements)), self._unsettled_s())
-
-    def _settle(self, names: Sequence[str], progress: Progress) -> None:
-        """Give a driver that has just begun the time to find the named nodes, or all."""
-
-        def found() -> bool:
-            usable = self._usable()
-            if not names:
-                progress.report("looking for nodes", len(usable), None)
-                return False
-            known = {name for view in usable for name in _names(view)}
-            missing = [name for name in names if name not in known]
-            progress.report("looking for nodes", len(names) - len(missing), len(names))
-            return not missing
-
-        self._driver.wait_until(found, self._unsettled_s())
-
-    def _unsettled_s(self) -> float:
-        driver = self._driver
-        return max(0.0, SETTLE_S - (driver.clock.monotonic() - driver.begun))
-
-
-def _names(view: NodeView) -> tuple[str, ...]:
-    if view.info is None:
-        return (view.address,)
-    return view.info.name, view.info.node_id, view.info.inventory.hostname
+        self._driver.grace.wait(lambda: all(map(live.was_heard, placements)))
 
 
 def _is_up_as(view: NodeView, info: NodeInfo, address: str) -> bool:

@@ -12,6 +12,7 @@ from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
@@ -40,9 +41,9 @@ class DriverSession:
         on_seen: Callable[[NodeInfo], None] = lambda _: None,
     ) -> None:
         self.clock = clock
-        self.begun = clock.monotonic()
         self.loop = LoopThread(f"mntrain-{cluster}")
         self.live = ClusterView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
+        self.grace = GracePeriod(self.live, clock)
         self._followers: dict[JobId, JournalFollower] = {}
         self.loop.run(self.live.start(list(addresses), seen))
 

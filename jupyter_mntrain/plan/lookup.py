@@ -16,8 +16,8 @@ def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
         SpecError: there is none, or several; the message lists what could have been meant.
     """
     for known in (
-        [node for node in nodes if reference in (node.name, node.node_id)],
-        [node for node in nodes if reference == node.inventory.hostname],
+        [node for node in nodes if reference in node.names[:2]],
+        [node for node in nodes if reference in node.names],
     ):
         if len({node.node_id for node in known}) > 1:
             ids = " or ".join(f"{node.name}={node.node_id}" for node in known)

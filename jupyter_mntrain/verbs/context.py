@@ -23,41 +23,29 @@ class Clusters:
 
     Args:
         connect: opens a cluster; :class:`jupyter_mntrain.cluster.Cluster` itself.
-        clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[str, tuple[str, ...]], Cluster],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, connect: Callable[[str, tuple[str, ...]], Cluster]) -> None:
         self._connect = connect
-        self._clock = clock
         self._lock = threading.Lock()
-        self._open: dict[tuple[str, tuple[str, ...]], tuple[Cluster, float]] = {}
+        self._open: dict[tuple[str, tuple[str, ...]], Cluster] = {}
 
     def get(self, name: str, addresses: tuple[str, ...]) -> Cluster:
         """The open cluster, opened now if need be."""
         key = (name, tuple(sorted(set(addresses))))
         with self._lock:
             if key not in self._open:
-                self._open[key] = (self._connect(*key), self._clock())
-            return self._open[key][0]
-
-    def age_s(self, cluster: Cluster) -> float:
-        """How long it has been listening."""
-        with self._lock:
-            since = [opened for known, opened in self._open.values() if known is cluster]
-        return self._clock() - since[0] if since else 0.0
+                self._open[key] = self._connect(*key)
+            return self._open[key]
 
     def opened(self) -> tuple[Cluster, ...]:
         """Those that are open already: what completion may read."""
         with self._lock:
-            return tuple(cluster for cluster, _ in self._open.values())
+            return tuple(self._open.values())
 
     def close(self) -> None:
         with self._lock:
-            clusters = [cluster for cluster, _ in self._open.values()]
+            clusters = tuple(self._open.values())
             self._open.clear()
         for cluster in clusters:
             cluster.close()

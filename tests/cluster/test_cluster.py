@@ -15,6 +15,7 @@ import jupyter_mntrain
 from jupyter_mntrain import cluster as room
 from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
+from jupyter_mntrain.cluster.view import grace_period
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
     NodeError,
@@ -55,7 +56,7 @@ def cluster(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
     made = open_cluster(*two)
     made.wait_for_nodes(2, 20)
     # As in a notebook that has been open for long: discovery has had its time.
-    made._driver.begun -= cluster_module.SETTLE_S
+    made._driver.grace.begun -= grace_period.CONNECT_S
     return made
 
 
@@ -234,7 +235,7 @@ def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_foun
     two: list[FakeAgent],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("jupyter_mntrain.cluster.cluster.SETTLE_S", 0.5)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.5)
     elsewhere.do(two[0].die)
     seen = open_cluster(two[1]).job(job.id)
     assert [part.state for part in seen.view().parts] == ["unknown", "running"]
@@ -468,7 +469,7 @@ def test_closing_twice_is_once_and_the_job_goes_on(
 def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> None:
     begun = time.monotonic()
     open_cluster(addresses=["127.0.0.1:9"])
-    assert time.monotonic() - begun < cluster_module.SETTLE_S
+    assert time.monotonic() - begun < grace_period.SETTLE_S
 
 
 def test_a_node_may_answer_before_all_is_set_up(
@@ -476,11 +477,11 @@ def test_a_node_may_answer_before_all_is_set_up(
 ) -> None:
     """As a remembered one does that is near: it was lost for good then."""
 
-    class Eager(cluster_module.Driver):
+    class Eager(cluster_module.DriverSession):
         def __init__(self, *given: Any, on_seen: Callable[[Any], None], **more: Any) -> None:
             super().__init__(*given, on_seen=on_seen, **more)
             on_seen(two[0].info)
 
-    monkeypatch.setattr(cluster_module, "Driver", Eager)
+    monkeypatch.setattr(cluster_module, "DriverSession", Eager)
     made = open_cluster(*two)
     wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])

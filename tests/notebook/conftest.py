@@ -60,7 +60,6 @@ class Notebook:
 @pytest.fixture
 def notebook(cluster, monkeypatch, tmp_path) -> Iterator[Notebook]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
     book = Notebook(cluster)
     book.load()
     try:

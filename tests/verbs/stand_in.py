@@ -203,6 +203,12 @@ class StandInCluster:
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes
 
+    def settled_nodes(
+        self, names: Sequence[str] = (), *, progress: Progress = SILENT
+    ) -> tuple[NodeView, ...]:
+        progress.report("looking for nodes", len(self._nodes), None)
+        return self._nodes
+
     def participants(
         self,
         members: Sequence[str] = (),
@@ -335,7 +341,7 @@ def make_context(cluster: StandInCluster, **changes: Any) -> Context:
     clock = StillClock()
     connect: Callable[..., Any] = lambda name, addresses: cluster  # noqa: E731
     settings: dict[str, Any] = {
-        "clusters": Clusters(connect, clock),
+        "clusters": Clusters(connect),
         "screen": Paper(),
         "environment": {},
         "clock": clock,

@@ -18,7 +18,6 @@ def run(cluster, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
     monkeypatch.setattr(cli, "connect", lambda name, addresses: cluster)
-    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
 
     def run(*words: str):
         code = main(list(words))

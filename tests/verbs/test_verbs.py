@@ -420,7 +420,6 @@ def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):
 
     environment = {"MNTRAIN_CLUSTER": "home", "MNTRAIN_AGENTS": "b:2, a:1"}
     for words in (["jobs"], ["--cluster", "lab", "--agent", "c:3", "jobs"]):
-        clock = iter(range(0, 1000, 5))
-        clusters = Clusters(connect, lambda clock=clock: next(clock))
+        clusters = Clusters(connect)
         run_words(words, Context(clusters=clusters, screen=Paper(), environment=environment))
     assert asked == [("home", ("a:1", "b:2")), ("lab", ("c:3",))]

@@ -60,6 +60,8 @@ class ClusterView:
         """By id, newest first."""
         self.discovery_problem: str | None = None
         """Why discovery does not work on this machine; typed addresses do."""
+        self.missed_s = 0.0
+        """For how long this process was too busy, or asleep, to listen."""
         self._discovery = discovery
         self._clock = clock
         self.desk = AdmissionDesk(
@@ -209,6 +211,7 @@ class ClusterView:
             now = self._clock.monotonic()
             excuse = forgiven(now - last, TICK_S)
             last = now
+            self.missed_s += excuse
             for watch in self._watches:
                 if excuse:
                     watch.forgive(excuse)

@@ -139,6 +139,11 @@ class NodeInfo(Record, frozen=True):
     jobs_directory: str = ""
     """Where this agent keeps its jobs, ``…/jobs``; a dry run prints it."""
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Everything that a person can call it: its name, its id, its host's name."""
+        return self.name, self.node_id, self.inventory.hostname
+
 
 class InterfaceRate(Record, frozen=True):
     """Bytes per second on one interface over the last beat, and the counters themselves."""

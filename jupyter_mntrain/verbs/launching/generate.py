@@ -13,9 +13,9 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import find_job
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.reach import find_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.workload import RECIPE_FILE, TRAINER
 

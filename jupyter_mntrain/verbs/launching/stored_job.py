@@ -16,7 +16,6 @@ from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.reach import wait_while
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:
@@ -67,34 +66,21 @@ def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Parti
     Raises:
         NodeError: naming them, and how to choose others.
     """
-
-    def gone() -> list[str]:
-        names = _answering(cluster)
-        return [one.node for one in participants if one.node not in names]
-
-    wait_while(context, cluster, gone)
-    missing = gone()
+    wanted = [one.node for one in participants]
+    with context.screen.progress() as progress:
+        views = cluster.settled_nodes(wanted, progress=progress)
+    answering = [view.info for view in views if view.info and view.liveness != "lost"]
+    names = {name for info in answering for name in info.names}
+    missing = [name for name in wanted if name not in names]
     if not missing:
         return
-    there = sorted(
-        view.name for view in cluster.nodes() if view.info is not None and view.liveness != "lost"
-    )
+    there = sorted(info.name for info in answering)
     who = f"there is {', '.join(there)}" if there else "no node answers"
     raise NodeError(
         f"{', '.join(missing)} took part in this job and "
         f"{'does' if len(missing) == 1 else 'do'} not answer now",
         fix=f"choose nodes with --member HOST:N ({who}), or start what is missing",
     )
-
-
-def _answering(cluster: Cluster) -> set[str]:
-    """Everything that nodes which answer can be called."""
-    return {
-        name
-        for view in cluster.nodes()
-        if view.info is not None and view.liveness != "lost"
-        for name in (view.info.name, view.info.node_id, view.info.inventory.hostname)
-    }
 
 
 def _from_file(path: Path) -> StoredJob | None:

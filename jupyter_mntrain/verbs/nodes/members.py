@@ -172,7 +172,7 @@ class RevokeVerb(Verb):
 
 def revoke(context: Context, args: Namespace, name: str) -> Outcome:
     """Tell every node that answers; the others hear it when they do."""
-    from jupyter_mntrain.verbs.reach import reachable_nodes
+    from jupyter_mntrain.verbs.find import reachable_nodes
 
     cluster = context.cluster(args)
     reachable_nodes(context, cluster)

@@ -7,10 +7,10 @@ from argparse import Namespace
 import msgspec
 
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.text import form_text
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.reach import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 

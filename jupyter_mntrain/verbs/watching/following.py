@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.reach import caught_up_history
+from jupyter_mntrain.verbs.find import caught_up_history
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.reach import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from tests.waiting import until
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    monkeypatch.setattr("jupyter_mntrain.verbs.reach.SETTLE_S", 0.0)
+    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.0)
 
     def run(*words: str):
         code = main(["--cluster", "mine", *words])

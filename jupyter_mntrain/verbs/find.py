@@ -1,15 +1,13 @@
-"""Waiting, briefly, for what a command line that has just begun to listen has yet to hear.
+"""Finding nodes and jobs: waits, briefly, for what a fresh command line has yet to hear.
 
-In a notebook the cluster has been listening for long and none of this waits.
+In a notebook the cluster has been listening for a while and none of this waits.
 """
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jupyter_mntrain.cluster.cluster import SETTLE_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.records.job import TERMINAL
@@ -25,18 +23,8 @@ LOOK_EVERY_S = 0.05
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, once discovery has had its time."""
-    wait_while(context, cluster, lambda: True)
-    return cluster.nodes()
-
-
-def wait_while(context: Context, cluster: Cluster, is_missing: Callable[[], object]) -> None:
-    """Give discovery its time, or as much of it as it takes to find what is missing."""
-    rest = SETTLE_S - context.clusters.age_s(cluster)
     with context.screen.progress() as progress:
-        while rest > 0 and is_missing():
-            progress.report("looking for nodes", len(cluster.nodes()), None)
-            context.sleep(min(LOOK_EVERY_S, rest))
-            rest = SETTLE_S - context.clusters.age_s(cluster)
+        return cluster.settled_nodes(progress=progress)
 
 
 def find_job(context: Context, args: Namespace) -> Job:

@@ -1,0 +1,115 @@
+"""When a fresh driver stops waiting; time passes only when the bell is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from jupyter_mntrain.cluster.view.grace_period import CONNECT_S, SETTLE_S, GracePeriod
+from jupyter_mntrain.model.records.node_view import NodeView
+
+STEP_S = 0.1
+
+
+class StillTime:
+    """A view that changes as time passes, and the only clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.nodes: tuple[NodeView, ...] = ()
+        self.missed_s = 0.0
+        self.changes = self
+        self.events: dict[float, Callable[[], None]] = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def wait_until(self, is_true: Callable[[], object], timeout_s: float) -> bool:
+        end = self.now + timeout_s
+        while not is_true():
+            if self.now >= end:
+                return False
+            self.now = min(end, self.now + STEP_S)
+            for due in [due for due in self.events if due <= self.now]:
+                self.events.pop(due)()
+        return True
+
+    def become(self, at_s: float, *nodes: NodeView) -> None:
+        self.events[100.0 + at_s] = lambda: setattr(self, "nodes", nodes)
+
+    @property
+    def waited_s(self) -> float:
+        return self.now - 100.0
+
+
+def node(liveness: str = "connecting", **fields) -> NodeView:
+    return NodeView(
+        address="10.0.0.1:8765", **({"found_by": "mdns", "liveness": liveness} | fields)
+    )
+
+
+@pytest.fixture
+def time() -> StillTime:
+    return StillTime()
+
+
+def wait(time: StillTime, is_enough: Callable[[], object] = lambda: False) -> bool:
+    return GracePeriod(time, time).wait(is_enough)  # type: ignore[arg-type]
+
+
+def test_enough_ends_it_at_once(time):
+    assert wait(time, lambda: True)
+    assert time.waited_s == 0
+
+
+def test_where_everybody_has_answered_discovery_has_its_time_and_no_more(time):
+    time.nodes = (node("up"), node("lost"))
+    assert not wait(time)
+    assert time.waited_s == pytest.approx(SETTLE_S)
+
+
+def test_a_node_that_still_connects_is_waited_for(time):
+    time.nodes = (node("up"), node())
+    time.become(7.0, node("up"), node("up"))
+    assert not wait(time)
+    assert SETTLE_S < time.waited_s == pytest.approx(7.0, abs=2 * STEP_S)
+
+
+def test_what_is_enough_may_come_while_another_still_connects(time):
+    time.nodes = (node(), node())
+    time.become(4.0, node("up"), node())
+    assert wait(time, lambda: any(one.liveness == "up" for one in time.nodes))
+    assert time.waited_s == pytest.approx(4.0, abs=2 * STEP_S)
+
+
+def test_a_node_that_never_gets_on_is_not_waited_for_without_end(time):
+    time.nodes = (node(),)
+    assert not wait(time)
+    assert time.waited_s == pytest.approx(CONNECT_S)
+
+
+@pytest.mark.parametrize(
+    ("view", "waits"),
+    [
+        (node(silence="timed out"), True),
+        (node(silence="timed out", found_by="typed"), True),
+        (node(silence="timed out", found_by="remembered"), False),
+        (node(found_by="remembered"), True),
+        (node(silence="refused"), False),
+        (node("suspect"), False),
+    ],
+)
+def test_who_has_answered_in_its_way_is_not_waited_for(time, view, waits):
+    time.nodes = (view,)
+    wait(time)
+    assert (time.waited_s > SETTLE_S + STEP_S) is waits
+
+
+def test_what_was_missed_while_this_process_starved_is_given_back(time):
+    time.missed_s = 3.0
+    assert not wait(time)
+    assert time.waited_s == pytest.approx(SETTLE_S + 3.0)
