@@ -65,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
             return 0
         with locked_state(options.state):
             if options.action == "leave":
-                _say(f"left cluster {membership.leave(options.state)}")
+                _say(f"left the cluster {membership.leave(options.state)}")
             elif options.token is not None or membership.find(options.state) is not None:
                 asyncio.run(_serve(options))
             else:
@@ -89,8 +89,8 @@ def _change_service(options: Options) -> list[str]:
 
 def _not_joined() -> TrustError:
     return TrustError(
-        "this node belongs to no cluster yet",
-        fix="on the notebook machine run: mntrain invite; then here: mntrain agent join TOKEN",
+        "this node is not a member of a cluster yet",
+        fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
     )
 
 
@@ -114,7 +114,7 @@ async def _join(
     name = options.settings.name
     interfaces = read_interfaces({})
     addresses = options.reach.addresses(interfaces)
-    log.info("waiting to be admitted, on %s", ", ".join(addresses))
+    log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name)
     where = AwaitedAdmission(
         sockets=sockets,
@@ -143,7 +143,7 @@ def _refuse_other_cluster(options: Options, token: Token) -> None:
     if not token.is_of(fingerprint(authority)):
         raise TrustError(
             f"this node belongs to cluster {found.cluster!r} already, and the token is for another",
-            fix="to change, first: mntrain agent leave",
+            fix="to change clusters, run mntrain agent leave first",
         )
 
 
@@ -226,7 +226,7 @@ def _own_id(options: Options, credentials: Credentials) -> NodeId:
     if credentials.subject != Subject(role="node", name=node_id):
         raise TrustError(
             f"the certificate in {options.state} is for another node id",
-            fix="restore node_id, or: mntrain agent leave, and join anew",
+            fix="restore node_id, or run mntrain agent leave and join again",
         )
     return node_id
 
@@ -241,7 +241,7 @@ def _bind(reach: Reach) -> list[socket.socket]:
             raise MntrainError(
                 f"cannot listen on {address}:{reach.port}: {error.strerror}"
                 + (f"; {owner} does" if owner else ""),
-                fix="choose another --port, or a --listen that this machine has",
+                fix="choose another --port, or a --listen address of this machine",
             ) from error
     return sockets
 
@@ -251,7 +251,7 @@ def _greet(node: LocalNode) -> None:
     where = ", ".join(node.reach.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
     if node.reach.listen and node.reach.is_local(interfaces):
-        log.info("loopback only, as told: no other machine can reach it")
+        log.info("listening on loopback only, as configured: no other machine can reach it")
     elif node.reach.is_local(interfaces):
         log.warning(
             "no network interface is up: no other machine can reach this node. Fix: connect it, "
@@ -267,7 +267,7 @@ async def _every(interval_s: float, work: Callable[[], object]) -> None:
             work()
         except Exception as error:  # one bad reading must not end the agent; it is in the log
             if repr(error) != trouble:  # once, not ten times a second
-                log.exception("periodic work failed")
+                log.exception("a periodic task failed")
             trouble = repr(error)
 
 
@@ -294,7 +294,7 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
             sources = node.reach.announced_from(inventory.interfaces)
             await announcer.announce(record, addresses, sources)
         except Exception:  # whatever a network does, the agent stays; it is in the log
-            log.exception("looking at the interfaces failed")
+            log.exception("reading the interfaces failed")
         await asyncio.sleep(INVENTORY_INTERVAL_S)
 
 

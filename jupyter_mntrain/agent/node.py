@@ -109,7 +109,7 @@ class LocalNode:
         first = kept_for(request.job_id, request.gpus, queued, mine=mine, now_s=now_s)
         if first is not None:
             raise RefusedError(
-                f"job {first.job_id} waits for the same GPUs and comes first",
+                f"job {first.job_id} waits for the same GPUs and is ahead in the queue",
                 fix=f"wait for it, stop it with 'stop {first.job_id}', or choose other GPUs",
                 node=self.name,
             )
@@ -171,17 +171,19 @@ class LocalNode:
 
     def _check_request(self, request: LeaseRequest) -> None:
         if not is_job_id(request.job_id):
-            raise SpecError(f"{request.job_id!r} is no job id", fix="job ids look like j-0123abcd")
+            raise SpecError(
+                f"{request.job_id!r} is not a job id", fix="job ids look like j-0123abcd"
+            )
         if request.ranks < 1:
             raise RefusedError(
-                f"a part of {request.ranks} processes is none",
-                fix="ask for one or more, or leave this node out",
+                "nproc must be at least 1",
+                fix="request at least one process, or omit this node",
                 node=self.name,
             )
         if len(set(request.gpus)) < len(request.gpus):
             raise RefusedError(
-                f"GPUs {', '.join(map(str, request.gpus))} name one twice",
-                fix="give each process a GPU of its own",
+                f"GPUs {', '.join(map(str, request.gpus))} list one GPU twice",
+                fix="use one GPU per process",
                 node=self.name,
             )
 
@@ -193,13 +195,13 @@ class LocalNode:
                 there = ", ".join(map(str, by_index)) or "none"
                 raise RefusedError(
                     f"there is no GPU {index} (there: {there})",
-                    fix="choose among the ones 'nodes' lists",
+                    fix="choose one that 'nodes' lists",
                     node=self.name,
                 )
             if gpu.processes:
                 raise RefusedError(
                     f"GPU {index} is used by {gpu.owners}",
-                    fix="end it, or choose other GPUs",
+                    fix="stop it, or choose other GPUs",
                     node=self.name,
                 )
 

@@ -58,7 +58,7 @@ def parse_options(argv: Sequence[str]) -> Options:
     """Raises SpecError for anything that cannot work, TrustError for what is no token."""
     words = list(argv)
     if not words or (words[0] not in get_args(Action) and words[0] not in ("-h", "--help")):
-        said = f"{words[0]!r} is nothing an agent does" if words else "what should the agent do?"
+        said = f"unknown action {words[0]!r}" if words else "missing action"
         raise SpecError(said, fix=f"use {PROGRAM} join TOKEN, {PROGRAM} run, or {PROGRAM} leave")
     arguments = _parser().parse_args(words)
     name = arguments.name and checked_name("node name", arguments.name, NODE_NAME_LIMIT)
@@ -68,7 +68,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         return Options(action=action, state=state, settings=_settings(arguments, name, state))
     settings = _settings(arguments, name, state)
     if not 0 < settings.port <= LAST_PORT:
-        raise SpecError(f"--port {settings.port} is no port", fix=f"use 1 to {LAST_PORT}")
+        raise SpecError(f"--port {settings.port} is not a port", fix=f"use 1 to {LAST_PORT}")
     for text in settings.link_capacities:
         parse_link_capacity(text)
     if action == "run":
@@ -77,7 +77,7 @@ def parse_options(argv: Sequence[str]) -> Options:
     if token.role != "node":
         raise SpecError(
             "this token is for a driver: another notebook machine",
-            fix="use it with: mntrain driver join TOKEN; nodes are invited by: mntrain invite",
+            fix="use it with mntrain driver join TOKEN; invite nodes with mntrain invite",
         )
     stays = not arguments.no_run
     return Options(action=action, state=state, settings=settings, token=token, stays=stays)
@@ -89,9 +89,7 @@ class _OneLineParser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _OneLineParser(
-        prog=PROGRAM, description="Offer this machine to a cluster, and only to that."
-    )
+    parser = _OneLineParser(prog=PROGRAM, description="Run this machine as a node of a cluster.")
     actions = parser.add_subparsers(dest="action", required=True)
     join = actions.add_parser("join", help="join with a token from: mntrain invite; then run")
     join.add_argument("token", metavar="TOKEN")
@@ -99,9 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     run = actions.add_parser("run", help="run, as a node of the cluster that was joined")
     leave = actions.add_parser("leave", help="forget the cluster")
     install = actions.add_parser(
-        "install-service", help="have systemd run it from now on; restarts leave jobs alone"
+        "install-service", help="start it at boot with systemd; running jobs survive restarts"
     )
-    remove = actions.add_parser("remove-service", help="undo that; jobs go on")
+    remove = actions.add_parser("remove-service", help="remove that service; running jobs continue")
     for one in (join, run):
         _running_options(one)
     for one in (join, run, leave, install, remove):
@@ -129,7 +127,7 @@ def _running_options(parser: argparse.ArgumentParser) -> None:
         "--link-capacity",
         action="append",
         metavar="IFACE=RATE",
-        help="what a link carries, like eth1=1gbit; otherwise it is measured",
+        help="a link's capacity, like eth1=1gbit; measured if omitted",
     )
     parser.add_argument("--python", help="interpreter that ranks run under (this one)")
 
@@ -189,12 +187,13 @@ def _own_address(text: str) -> str:
         address = ipaddress.IPv4Address(text)
     except ValueError:
         raise SpecError(
-            f"--listen {text} is no IPv4 address", fix="give this machine's own, like 192.168.1.11"
+            f"--listen {text} is not an IPv4 address",
+            fix="give this machine's own, like 192.168.1.11",
         ) from None
     if address.is_unspecified or address.is_multicast:
         raise SpecError(
-            f"--listen {text} is not one machine's address",
-            fix="leave it out to listen on all, or give each with a --listen of its own",
+            f"--listen {text} is not the address of one machine",
+            fix="omit it to listen on all addresses, or pass --listen once for each",
         )
     return str(address)
 
@@ -208,7 +207,7 @@ def _reached_at(text: str, port: int) -> str:
         host, given = None, None
     if not host or parts.path or parts.query or host in ("0.0.0.0", "::"):  # noqa: S104
         raise SpecError(
-            f"--address {text} is nothing others could connect to",
-            fix="give a HOST or HOST:PORT by which they reach this machine",
+            f"--address {text} is not an address others can connect to",
+            fix="use a HOST or HOST:PORT of this machine",
         )
     return f"{host}:{given or port}"

@@ -323,7 +323,7 @@ class Cluster:
 
         Raises:
             SpecError: a member has another form, its node is unknown or has too few idle GPUs.
-            NodeError: its node does not answer.
+            NodeError: its node is not answering.
         """
         wanted = [parse_member(text) for text in members]
         self.settled_nodes([member.node for member in wanted], progress=progress)

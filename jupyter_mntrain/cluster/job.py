@@ -172,7 +172,7 @@ class Job:
 
         Raises:
             NodeError: the head does not answer.
-            RefusedError: it is over, or its ranks do not save when they are asked.
+            RefusedError: it is over, or its ranks do not save on request.
         """
         launcher = self._driver.launcher()
         return self._driver.loop.run(launcher.save(self.id, is_last=is_last, reason=reason))

@@ -78,7 +78,7 @@ class LoopThread:
             call.has_ended.wait(INTERRUPT_S)
             raise
         except CancelledError:
-            raise ClosedError("closed while this was waited for") from None
+            raise ClosedError("closed during this call") from None
 
     def close(self) -> None:
         """End every task and the thread. Again, it does nothing."""

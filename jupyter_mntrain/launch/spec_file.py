@@ -101,10 +101,10 @@ def _header(
         if submitted_s is not None:
             when = f", launched {datetime.fromtimestamp(submitted_s, UTC):%Y-%m-%d %H:%M} UTC"
         lines.append(f"Written from job {job_id}{when}")
-    lines.append("Options given to launch win over what stands here.")
+    lines.append("Options of launch override these values.")
     if left_out:
-        lines.append(f"Left out, they look like secrets: {', '.join(left_out)}")
-        lines.append("Give them again: mntrain launch FILE --env NAME=VALUE")
+        lines.append(f"Omitted because they look like secrets: {', '.join(left_out)}")
+        lines.append("Pass them again: mntrain launch FILE --env NAME=VALUE")
     return "".join(f"# {_printable(line)}\n" for line in lines)
 
 
@@ -155,7 +155,7 @@ def _check_version(fields: dict[str, Any], name: str) -> None:
         near = closest(KEY, fields)
         fix = f"write {KEY} instead of {near[0]}" if near else _EXPORT
         raise SpecError(
-            f"{name}: no job file, it has no line {KEY} = {SPEC_VERSION} at its top", fix=fix
+            f"{name}: not a job file: it lacks the line {KEY} = {SPEC_VERSION} at its top", fix=fix
         )
     version = fields.pop(KEY)
     if type(version) is not int or version < 1:
@@ -164,7 +164,7 @@ def _check_version(fields: dict[str, Any], name: str) -> None:
         )
     if version > SPEC_VERSION:
         raise SpecError(
-            f"{name}: a job file of version {version}, up to {SPEC_VERSION} is understood here",
+            f"{name}: job file version {version} is newer than supported here ({SPEC_VERSION})",
             fix="upgrade jupyter-mntrain",
         )
 

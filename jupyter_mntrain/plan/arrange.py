@@ -28,7 +28,7 @@ def find_participants(
             node = next(n for n in chosen if value in (n.node_id, n.name))
             raise SpecError(
                 f"takes part {count} times",
-                fix="name it once; two machines of one name need: mntrain agent run --name",
+                fix="name it once; if two machines share a name: mntrain agent run --name",
                 node=node.name,
             )
     return chosen
@@ -59,6 +59,6 @@ def _check_gpus(participant: Participant, node: NodeInfo) -> None:
         has = f"GPUs {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
         raise SpecError(
             f"has {has}, not GPU {', '.join(map(str, missing))}",
-            fix="choose from what it has",
+            fix="choose from the GPUs it has",
             node=node.name,
         )

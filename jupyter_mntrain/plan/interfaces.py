@@ -130,8 +130,8 @@ def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) 
     for node, interface in zip(nodes, chosen, strict=True):
         if interface.kind == "loopback":
             raise SpecError(
-                f"interface {interface.name!r} does not leave the machine",
-                fix="name one that the other nodes can reach, or leave it out",
+                f"interface {interface.name!r} is not connected to other machines",
+                fix="choose one that the other nodes can reach, or omit it",
                 node=node.name,
             )
         host = str(IPv4Interface(interface.addresses[0]).ip)
@@ -139,7 +139,7 @@ def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) 
         if other is not node and not _same_card(other, node, host):
             raise SpecError(
                 f"interface {interface.name!r} has the address {host}, and so has {other.name}'s",
-                fix="name interfaces that the nodes can reach each other on",
+                fix="choose interfaces on which the nodes can reach each other",
                 node=node.name,
             )
 
@@ -241,4 +241,4 @@ def _nothing_shared(
 
 def _list(candidates: Sequence[_Candidate]) -> str:
     shown = ", ".join(f"{c.interface.name} {c.address}" for c in candidates)
-    return shown or "no real interface that is up"
+    return shown or "no physical interface that is up"

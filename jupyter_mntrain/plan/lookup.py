@@ -22,7 +22,7 @@ def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
         if len({node.node_id for node in known}) > 1:
             ids = " or ".join(f"{node.name}={node.node_id}" for node in known)
             raise SpecError(
-                f"{len(known)} nodes answer to {reference!r}", fix=f"use the id instead: {ids}"
+                f"{len(known)} nodes match {reference!r}", fix=f"use the id instead: {ids}"
             )
         if known:
             return known[0]
@@ -40,7 +40,7 @@ def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
     if not names:
         return SpecError(
             f"unknown node {reference!r}; no node is up",
-            fix="start one with: mntrain agent run; a new one joins by: mntrain invite",
+            fix="start one with mntrain agent run, or invite a new one with mntrain invite",
         )
     close = closest(reference, names)
     fix = f"did you mean {' or '.join(close)}" if close else f"use one of {', '.join(names)}"

@@ -121,7 +121,7 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
     if not nodes:
         raise SpecError(
             "no node is up",
-            fix="start one with: mntrain agent run; a new one joins by: mntrain invite",
+            fix="start one with mntrain agent run, or invite a new one with mntrain invite",
         )
     ordered = sorted(nodes, key=lambda node: (node.name, node.node_id))
     if not any(node.inventory.gpus for node in ordered):
@@ -131,7 +131,9 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
         busy = "; ".join(
             f"{node.name}: {_why_busy(node, ())}" for node in ordered if _why_busy(node, ())
         )
-        raise SpecError(f"no node has an idle GPU ({busy})", fix="wait, or stop what runs there")
+        raise SpecError(
+            f"no node has an idle GPU ({busy})", fix="wait, or stop the job that runs there"
+        )
     return tuple(
         Participant(node=reference(node, nodes), nproc=len(gpus), gpus=tuple(sorted(gpus)))
         for node in ordered
@@ -169,7 +171,7 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
     idle = idle_gpus(node, taken)
     if nproc is not None and nproc > len(everything):
         raise SpecError(
-            f"has {len(everything)} GPU{'s' * (len(everything) > 1)}, {nproc} were asked for",
+            f"has {len(everything)} GPU{'s' * (len(everything) > 1)}, {nproc} requested",
             fix=f"ask for {node.name}:{len(everything)} at most",
             node=node.name,
         )
@@ -177,7 +179,9 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
         raise SpecError(
             f"{nproc or 1} idle GPUs were asked for, {len(idle)} of {len(everything)} are "
             f"({_why_busy(node, taken)})",
-            fix=f"ask for {node.name}:{len(idle)}" if idle else "wait, or stop what runs there",
+            fix=f"ask for {node.name}:{len(idle)}"
+            if idle
+            else "wait, or stop the job that runs there",
             node=node.name,
         )
     return idle[: nproc or len(idle)]
@@ -193,7 +197,7 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
         has = f"GPUs {', '.join(map(str, sorted(by_index)))}" if by_index else "no GPU"
         raise SpecError(
             f"has {has}, not GPU {', '.join(map(str, missing))}",
-            fix="choose from what it has" if by_index else f"ask for {node.name}:1, a process",
+            fix="choose from the GPUs it has" if by_index else f"ask for {node.name}:1, a process",
             node=node.name,
         )
     idle = {gpu.index for gpu in idle_gpus(node, taken)}
@@ -203,7 +207,7 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
             f"GPU {', '.join(map(str, busy))} is not idle ({_why_busy(node, taken)})",
             fix=f"choose among GPU {', '.join(map(str, sorted(idle)))}"
             if idle
-            else "wait, or stop what runs there",
+            else "wait, or stop the job that runs there",
             node=node.name,
         )
     return [by_index[index] for index in wanted]
@@ -218,7 +222,7 @@ def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
         elif gpu.processes:
             why = f"busy with {gpu.owners}"
         elif not gpu.is_idle:
-            why = f"{gpu.memory_used_bytes / 2**30:.1f} GiB of its memory is taken"
+            why = f"{gpu.memory_used_bytes / 2**30:.1f} GiB of its memory is in use"
         elif gpu.uuid in taken:
             why = "taken by an earlier member on the same machine"
         else:

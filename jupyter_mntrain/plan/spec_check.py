@@ -23,7 +23,7 @@ def check_spec(spec: JobSpec) -> None:
     """
     if spec.version > SPEC_VERSION:
         raise SpecError(
-            f"the job is of version {spec.version}, this is version {SPEC_VERSION}",
+            f"the job has format version {spec.version}, this is version {SPEC_VERSION}",
             fix="install a newer jupyter-mntrain",
         )
     _check_entry(spec)
@@ -38,22 +38,25 @@ def check_spec(spec: JobSpec) -> None:
             f"takes part {count} times", fix="name it once with all its processes", node=node
         )
     if spec.port is not None and not 0 < spec.port <= MAX_PORT:
-        raise SpecError(f"port {spec.port} does not exist", fix=f"choose one from 1 to {MAX_PORT}")
+        raise SpecError(
+            f"port {spec.port} is out of range", fix=f"choose a port from 1 to {MAX_PORT}"
+        )
     least = spec.min_nodes
     if least is not None and not 1 <= least <= len(spec.participants):
         raise SpecError(
             f"min_nodes {least}: the job has {len(spec.participants)} nodes",
-            fix=f"use 1 to {len(spec.participants)}, or leave it out to wait for all",
+            fix=f"use 1 to {len(spec.participants)}, or omit it to wait for all",
         )
     if least is not None and not spec.max_restarts:
         raise SpecError(
-            f"min_nodes {least}: to go on without a node is to start again, and max_restarts is 0",
-            fix="allow some restarts, or leave min_nodes out",
+            f"min_nodes {least}: requires restarts, but max_restarts is 0",
+            fix="set max_restarts to at least 1, or omit min_nodes",
         )
     capacity = spec.link_capacity_bytes_per_s
     if capacity is not None and not capacity > 0:
         raise SpecError(
-            f"a link capacity of {capacity} bytes per second is none", fix="give a positive number"
+            f"link_capacity must be positive, not {capacity} bytes per second",
+            fix="use a positive number",
         )
 
 
@@ -70,7 +73,7 @@ def _check_entry(spec: JobSpec) -> None:
     if script.startswith("-"):
         raise SpecError(
             f"{script!r} is not a script",
-            fix="begin with a script or -m; options for torchrun go into torchrun_arguments",
+            fix="start with a script or -m; put torchrun options into torchrun_arguments",
         )
     path = PurePosixPath(script)
     sent = {PurePosixPath(name) for name in spec.files}
@@ -100,8 +103,8 @@ def _check_files(spec: JobSpec) -> None:
 def _check_participant(participant: Participant) -> None:
     if participant.nproc < 1:
         raise SpecError(
-            f"{participant.nproc} processes were asked for",
-            fix="ask for at least one, or leave the node out",
+            f"{participant.nproc} processes requested",
+            fix="request at least one, or omit the node",
             node=participant.node,
         )
     gpus = participant.gpus

@@ -50,7 +50,7 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
         keys = dict.fromkeys(one.key for one in different)
         said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
         fixes = [fix for one in different if (fix := mended(one))]
-        fix = fixes[0] if fixes else "install the same everywhere"
+        fix = fixes[0] if fixes else "install the same version on every node"
         raise SpecError(said, fix=f"{fix}; or, at your own risk, launch with --mixed-versions")
 
 
@@ -59,7 +59,7 @@ def _told(different: Sequence[Divergence]) -> str:
     if different[0].majority is not None:
         return "; ".join(f"{one.node} has {described(one)}" for one in different)
     each = [f"{one.value or 'none'} on {one.node}" for one in different]
-    return f"{different[0].key} is not the same everywhere: {', '.join(each)}"
+    return f"{different[0].key} differs between nodes: {', '.join(each)}"
 
 
 def described(one: Divergence) -> str:

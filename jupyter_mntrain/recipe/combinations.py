@@ -22,17 +22,17 @@ def check_prompts(recipe: Recipe) -> None:
         return
     for number, prompt in enumerate(section.prompts):
         if not prompt.strip():
-            cause = f"evaluation.prompts[{number}]: there is no text to go on from"
-            raise RecipeError(cause, fix='give one, like "Once upon a time", or leave it out')
+            cause = f"evaluation.prompts[{number}]: the prompt is empty"
+            raise RecipeError(cause, fix='set one, like "Once upon a time", or leave it out')
     if count > MOST_PROMPTS:
-        cause = f"evaluation.prompts: {count} of them, and each is asked at every evaluation"
+        cause = f"evaluation.prompts: {count} prompts, and every evaluation runs all of them"
         raise RecipeError(cause, fix=f"keep at most {MOST_PROMPTS}")
     if not section.interval_steps:
-        cause = "evaluation.prompts: they are asked at evaluations, and there are none"
+        cause = "evaluation.prompts: prompts run at evaluations, but no evaluations are scheduled"
         raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
     if section.prompt_tokens >= length:
-        cause = f"evaluation.prompt_tokens = {section.prompt_tokens}: with a prompt before them"
-        cause = f"{cause} they are more than data.sequence_length = {length}"
+        cause = f"evaluation.prompt_tokens = {section.prompt_tokens}: with the prompt"
+        cause = f"{cause} exceeds data.sequence_length = {length}"
         raise RecipeError(cause, fix=f"use less than {length} or longer sequences")
 
 
@@ -44,13 +44,13 @@ def check_memory(recipe: Recipe) -> None:
     """
     section = recipe.memory
     if section.compile and section.checkpointing == "selective":
-        cause = 'memory.checkpointing = "selective": a compiled layer chooses what it keeps itself'
+        cause = 'memory.checkpointing = "selective": a compiled layer decides itself what to keep'
         raise RecipeError(cause, fix='use "none" or "full", or compile = false')
     if section.offload_activations and recipe.train.device == "cpu":
-        cause = "memory.offload_activations = true: on a CPU they are in the host's memory already"
+        cause = "memory.offload_activations = true: activations on a CPU are in host memory already"
         raise RecipeError(cause, fix='leave it out or use train.device = "auto"')
     if section.loss == "liger" and recipe.train.device == "cpu":
-        raise RecipeError('memory.loss = "liger": it needs CUDA', fix='use "chunked"')
+        raise RecipeError('memory.loss = "liger": requires CUDA', fix='use "chunked"')
     if section.fused_backward and recipe.optimizer.clip_norm:
         cause = (
             f"memory.fused_backward = true: optimizer.clip_norm = {recipe.optimizer.clip_norm:g} "
@@ -71,11 +71,11 @@ def _check_shards(recipe: Recipe) -> None:
     """What works on whole weights, or would not know those that are gathered."""
     given = f"data_parallel.shards = {recipe.data_parallel.shards}"
     if recipe.optimizer.kind != "adamw":
-        cause = f"{given}: {recipe.optimizer.kind} needs whole weights"
+        cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
         raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
     for field in ("compile", "offload_activations"):
         if getattr(recipe.memory, field):
-            cause = f"{given}: memory.{field} = true is not made for weights that come and go"
+            cause = f"{given}: memory.{field} = true does not work with sharded weights"
             raise RecipeError(cause, fix=f"leave {field} out or use data_parallel.replicas")
 
 
@@ -95,10 +95,10 @@ def _check_split_backward(recipe: Recipe) -> None:
     reasons = {
         "compile = true": section.compile and "a compiled layer has one backward pass, not two",
         "fused_backward = true": section.fused_backward
-        and "its gradients are added outside of autograd",
+        and "its gradients accumulate outside of autograd",
         'loss = "liger"': section.loss == "liger" and "Liger has one backward pass, not two",
         'checkpointing = "selective"': section.checkpointing == "selective"
-        and "what is kept can be used once, not twice",
+        and "kept activations can be used only once",
     }
     for field, reason in reasons.items():
         if reason:

@@ -133,11 +133,11 @@ def preset_config(section: ModelSection) -> dict[str, int | str | bool]:
 
 def _check_model(model: ModelSection) -> None:
     if model.preset is not None and model.path is not None:
-        raise RecipeError("model.preset and model.path are both given", fix="keep one of them")
+        raise RecipeError("model.preset and model.path are both given", fix="remove one of them")
     if model.path is not None:
         changed = [name for name in _OVERRIDES if getattr(model, name) is not None]
         if changed:
-            cause = f"model.{changed[0]}: a model directory says this itself"
+            cause = f"model.{changed[0]}: the model directory defines this"
             raise RecipeError(cause, fix=f"remove {changed[0]} or use a preset")
         return
     if model.preset is not None and model.preset not in PRESETS:
@@ -166,23 +166,23 @@ def _check_optimizer(recipe: Recipe) -> None:
     if section.kind == "adafactor":
         for field in ("betas", "epsilon"):
             if getattr(section, field) != getattr(OptimizerSection(), field):
-                cause = f"optimizer.{field}: adafactor has rates of its own"
+                cause = f"optimizer.{field}: adafactor uses its own rates"
                 raise RecipeError(cause, fix=f'leave {field} out or use kind = "adamw"')
 
 
 def _check_checkpoint(section: CheckpointSection) -> None:
     given = section.directory
     if given is not None and not given.startswith(("/", "~")):
-        cause = f"checkpoint.directory = {given!r}: every attempt runs in a folder of its own"
-        raise RecipeError(cause, fix="give the whole path, from / or ~")
+        cause = f"checkpoint.directory = {given!r}: a relative path is not allowed"
+        raise RecipeError(cause, fix="use an absolute path, from / or ~")
 
 
 def _check_data_parallel(recipe: Recipe, world_size: int) -> None:
     width = recipe.data_parallel.width
     if world_size % width:
-        cause = f"{_data_parallel(recipe)}: {world_size} ranks are no multiple of {width}"
+        cause = f"{_data_parallel(recipe)}: {world_size} ranks is not a multiple of {width}"
         most = max(one for one in range(1, width) if world_size % one == 0)
-        raise RecipeError(cause, fix=f"use {most} in all, or another number of GPUs")
+        raise RecipeError(cause, fix=f"use {most} ranks, or another number of GPUs")
 
 
 def _data_parallel(recipe: Recipe) -> str:
@@ -225,14 +225,14 @@ def _check_in_flight(recipe: Recipe, stages: int) -> None:
         return
     shown = f"pipeline.in_flight = {list(given)}"
     if name != "eager-1f1b":
-        cause = f"{shown}: {name} has an order of its own"
+        cause = f"{shown}: {name} has a fixed order"
         raise RecipeError(cause, fix='leave it out or use schedule = "eager-1f1b"')
     if len(given) != stages:
         cause = f"{shown}: {len(given)} numbers for {stages} pipeline stages"
         raise RecipeError(cause, fix=f'give {stages} numbers or in_flight = "auto"')
     if any(one < other for one, other in pairwise(given)):
-        cause = f"{shown}: a stage has fewer than the one after it, which waits for it then"
-        raise RecipeError(cause, fix="let the numbers fall, like 4, 2, 1")
+        cause = f"{shown}: a stage has fewer than the next stage, which would then wait for it"
+        raise RecipeError(cause, fix="use falling numbers, like 4, 2, 1")
 
 
 def _check_batch(recipe: Recipe) -> None:
@@ -251,8 +251,8 @@ def _override(raw: dict[str, Any], override: str) -> None:
     place, equals, value = override.partition("=")
     section, dot, field = place.strip().partition(".")
     if not (equals and dot and section and field):
-        cause = f"--set {override}: not of the form section.field=value"
-        raise RecipeError(cause, fix="write for example --set train.steps=50")
+        cause = f"--set {override}: must have the form section.field=value"
+        raise RecipeError(cause, fix="use, for example, --set train.steps=50")
     table = raw.setdefault(section, {})
     if not isinstance(table, dict):
         raise RecipeError(f"{section} = {table!r}: not a section", fix=f"write [{section}]")

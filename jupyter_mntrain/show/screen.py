@@ -38,7 +38,7 @@ class Screen(ABC):
         Returns:
             ``None``, or why only text can be shown here.
         """
-        return "Only text here: a panel to click needs a notebook."
+        return "The clickable panel needs a notebook; this is its text form."
 
     def progress(self) -> AbstractContextManager[Progress]:
         """Where to report how far work is that may take longer than a second.

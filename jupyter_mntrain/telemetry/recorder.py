@@ -257,7 +257,7 @@ class Recorder:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError as error:
-            print(f"mntrain: no more metrics of rank {self._rank}: {error}", file=sys.stderr)  # noqa: T201
+            print(f"mntrain: metrics of rank {self._rank} stopped: {error}", file=sys.stderr)  # noqa: T201
             self._close_file()
 
     def _close_file(self) -> None:

@@ -64,7 +64,7 @@ def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> 
         theirs[CHECKPOINT_VARIABLE] = str(jobs / job / name)
     found = directory_of(recipe, {**environment, **theirs, JOB_VARIABLE: job})
     if found is None:
-        raise RecipeError("no checkpoint.directory is known", fix="launch it with mntrain")
+        raise RecipeError("no checkpoint directory was given", fix="launch it with mntrain")
     return found
 
 

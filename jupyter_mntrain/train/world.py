@@ -174,18 +174,19 @@ def _compare(subject: str, reports: Sequence[Report]) -> None:
     cause = f"the {subject} on {names} differs from that on {', '.join(sorted(rest))} ({most[:8]})"
     fixes = {
         "recipe": "give every node the same recipe",
-        "corpus": "install the same Python everywhere, or copy the same data to every node",
+        "corpus": "install the same Python on every node, or copy the same data to every node",
         "tokenizer": "install the same tokenizers package, or copy the same tokenizer.json",
-        "batches": "install the same numpy everywhere",
+        "batches": "install the same numpy on every node",
     }
-    raise RecipeError(cause, fix=fixes.get(subject, "make it the same everywhere"))
+    raise RecipeError(cause, fix=fixes.get(subject, "make it the same on every node"))
 
 
 def _device(wanted: str, local_rank: int) -> torch.device:
     has_cuda = torch.cuda.is_available()
     if wanted == "cuda" and not has_cuda:
         raise RecipeError(
-            'train.device = "cuda": torch finds no CUDA device here', fix='use "auto" or "cpu"'
+            'train.device = "cuda": torch finds no CUDA device on this node',
+            fix='use "auto" or "cpu"',
         )
     if wanted == "cpu" or not has_cuda:
         return torch.device("cpu")

@@ -77,7 +77,7 @@ def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError) as error:
         raise TrustError(f"the key cannot be read: {error}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TrustError("the key is of another kind", fix="join the cluster anew")
+        raise TrustError("the key has the wrong type", fix="join the cluster again")
     return key
 
 
@@ -119,7 +119,7 @@ def subject_of(certificate: x509.Certificate) -> Subject:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError) as error:
-        raise TrustError("the certificate names nobody") from error
+        raise TrustError("the certificate has no subject") from error
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     match = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
     if match is None or not _NAME.fullmatch(match[2]):

@@ -124,7 +124,7 @@ class Credentials:
         if not is_issued_by(offered, self.authority) or not is_ours:
             raise TrustError("the new certificate is not for this key, or of another cluster")
         if subject_of(offered) != self.subject:
-            raise TrustError("the new certificate is for somebody else")
+            raise TrustError("the new certificate is for another member")
         if offered.not_valid_after_utc <= self.certificate.not_valid_after_utc:
             return False
         write_private(self.directory / OWN, key_pem(self.key).decode() + pem)
@@ -179,17 +179,17 @@ def read_private(path: Path) -> str:
         found = path.stat()
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise TrustError(f"{path} cannot be read: {error}", fix="join the cluster anew") from error
+        raise TrustError(f"{path} cannot be read: {error}", fix="join the cluster again") from error
     if found.st_mode & _OTHERS:
         raise TrustError(
-            f"others may read {path} (mode {stat.S_IMODE(found.st_mode):04o}), and whoever has it "
-            "can run programs on every node",
-            fix=f"chmod 600 {path}, and if somebody may have read it, see docs/security.md",
+            f"other users can read {path} (mode {stat.S_IMODE(found.st_mode):04o}), and anyone "
+            "who has it can run programs on every node",
+            fix=f"chmod 600 {path}, and if it may have been read, see docs/security.md",
         )
     if found.st_uid != os.geteuid():
         raise TrustError(
             f"{path} belongs to another user",
-            fix="run this as that user, or as one with a HOME of its own",
+            fix="run this as that user, or as a user with another HOME",
         )
     return text
 

@@ -140,9 +140,9 @@ class Identity:
             TrustError: another driver made the cluster.
         """
         if not 1 <= uses <= MOST_USES:
-            raise SpecError(f"{uses} uses", fix=f"allow 1 to {MOST_USES}")
+            raise SpecError(f"{uses} uses", fix=f"choose 1 to {MOST_USES} uses")
         if expires_in_s < 1:
-            raise SpecError("the invitation would have expired already", fix="give it more time")
+            raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
         authority = self._signing()
         now_s = self._clock()
         token = new_token(role, fingerprint(authority.certificate), now_s + expires_in_s)
@@ -338,7 +338,7 @@ class Identity:
         other = register.member(subject)
         if subject.role == "driver" and other is not None and subject.uri not in invite.taken:
             return {
-                "refusal": f"the cluster has a driver called {subject.name} already",
+                "refusal": f"the cluster already has a driver named {subject.name}",
                 "fix": f"join with another --name, or first: mntrain driver revoke {subject.name}",
             }
         return None
@@ -375,8 +375,8 @@ def room_for(cluster: str) -> Path:
     if Credentials.exist(target):
         if len(Identity(target).members()) != 1:
             raise SpecError(
-                f"this machine knows another cluster called {cluster!r}",
-                fix=f"call it otherwise here: mntrain --cluster {cluster}2 driver join TOKEN",
+                f"a different cluster named {cluster!r} already exists here",
+                fix=f"join under another name: mntrain --cluster {cluster}2 driver join TOKEN",
             )
         shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
     return target
@@ -412,9 +412,9 @@ def _find(register: Register, name: str) -> RegisteredMember:
         return named[0]
     known = ", ".join(sorted(m.title for m in register.members if not m.is_revoked))
     if not named:
-        raise SpecError(f"no member of the cluster is called {name!r}", fix=f"one of: {known}")
+        raise SpecError(f"no member of the cluster is named {name!r}", fix=f"one of: {known}")
     ids = ", ".join(member.name for member in named)
-    raise SpecError(f"several members are called {name!r}", fix=f"name one by its id: {ids}")
+    raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")
 
 
 def _common_name(credentials: Credentials) -> str:

@@ -89,7 +89,7 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
     """Of each rank, its parts and their sum."""
     if found is None:
         where = f"{recipe.model.path} is not on this machine"
-        return Text(f"Memory: {where}; each rank says before its first step.", style="dim")
+        return Text(f"Memory: {where}; each rank reports it before its first step.", style="dim")
     text = Text("Memory, as estimated:")
     for one in found:
         # The sum on a line of its own: a notebook cuts long lines off at its right edge.
@@ -98,7 +98,7 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
         if one.gpu_bytes is not None:
             text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:
-            text.append(f", too little beside what CUDA takes. {FIX}", style="yellow")
+            text.append(f", too little with what CUDA itself needs. {FIX}", style="yellow")
     return text
 
 

@@ -26,5 +26,5 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
     slow, fast = map(formats.bit_rate, (found.named_bytes_per_s, found.better_bytes_per_s))
     return (
         f"The ranks talk over {found.named} ({slow}); {found.better}, which all of these nodes "
-        f"have, carries {fast}. Fix: leave the interface out, and that is chosen."
+        f"have, carries {fast}. Fix: omit the interface to use it."
     )

@@ -140,7 +140,7 @@ def from_spec(
     if overrides:
         raise SpecError(
             f"--set {overrides[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
-            fix="give its own arguments after --",
+            fix="pass its arguments after --",
         )
     program = spec.entry[: 2 if spec.entry[:1] == ("-m",) else 1]
     for script in program:
@@ -160,7 +160,7 @@ def compile_script(source: str, name: str) -> None:
         where = f", line {error.lineno}" if error.lineno else ""
         said = f": {error.text.strip()}" if error.text and error.text.strip() else ""
         raise SpecError(
-            f"{name}{where}: {error.msg}{said}", fix="correct that line, nothing was started"
+            f"{name}{where}: {error.msg}{said}", fix="correct that line; nothing was started"
         ) from None
     except ValueError as error:  # null bytes
         raise SpecError(f"{name}: {error}", fix="save it as plain text") from None
@@ -235,7 +235,7 @@ def _script(
     if overrides:
         raise SpecError(
             f"--set {overrides[0]}: {name} is a script and has no recipe fields",
-            fix="give its own arguments after --",
+            fix="pass its arguments after --",
         )
     if name != CELL_SCRIPT:
         compile_script(text, name)
@@ -246,7 +246,7 @@ def _script(
 def _refuse_arguments(arguments: Sequence[str]) -> None:
     if arguments:
         raise SpecError(
-            f"{arguments[0]!r} stands after --, but a recipe takes no arguments",
+            f"{arguments[0]!r} is given after --, but a recipe takes no arguments",
             fix="change a recipe with --set section.field=value",
         )
 

@@ -232,7 +232,7 @@ class FakeAgent:
         if request.job_id in self.jobs:
             return self.jobs[request.job_id]
         if key not in self.leases or key in self.stopped_early:
-            raise _RefusedError(Refuse(message="holds no lease here"))
+            raise _RefusedError(Refuse(message="has no lease here"))
         place = next(p for p in request.attempt.placements if p.node_id == self.node_id)
         part = new_part(NodeId(self.node_id), self.name, place.ranks)
         self.jobs[request.job_id] = JobRecord(

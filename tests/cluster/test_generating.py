@@ -111,4 +111,4 @@ def test_wishes_that_are_none(words: list[str], says: str, capsys) -> None:
     assert main(["--cluster", "none", "generate", "j-1", "Hello", *words]) == SpecError.exit_code
     assert says in capsys.readouterr().err
     assert main(["--cluster", "none", "generate", "j-1", " "]) == SpecError.exit_code
-    assert "no text to go on from" in capsys.readouterr().err
+    assert "the prompt is empty" in capsys.readouterr().err

@@ -148,7 +148,7 @@ def test_a_job_that_is_not_there_yet_cannot_save(cluster: Cluster) -> None:
     files = {"a.py": "import time; time.sleep(600)"}
     job = cluster.launch(JobSpec(entry=("a.py",), files=files, participants=participants))
     wait_for(lambda: job.state == "running")
-    with pytest.raises(RefusedError, match=r"do not save when they are asked.*ControlReader"):
+    with pytest.raises(RefusedError, match=r"do not save on request.*ControlReader"):
         job.save()
     job.kill()
     ended(job)

@@ -126,11 +126,11 @@ def test_hosts_that_share_a_home_are_two_nodes_or_one_is_refused(lab: Lab, mntra
     words = ["env", f"HOME={second.home}", mntrain, "agent", "run"]
     done = third.run(words, environment=shared)
     assert done.returncode == 6
-    assert "this node belongs to no cluster yet" in done.stderr
+    assert "this node is not a member of a cluster yet" in done.stderr
     done = third.run([*words, "--state-dir", str(state_of(second))])
     assert done.returncode != 0
     assert "another agent" in done.stderr
-    assert "where machines share a home" in done.stderr
+    assert "if machines share a home" in done.stderr
 
 
 def test_a_driver_that_hears_no_multicast_says_so_and_reaches_nodes_by_address(

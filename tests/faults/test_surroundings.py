@@ -62,7 +62,7 @@ def test_a_port_that_is_stolen_between_lease_and_start_costs_an_attempt(bench: B
             since_s, lambda o: "EADDRINUSE" in (o.get("cause") or ""), 2 * PATIENCE_S
         )
         assert seen["node"] == "node1"
-        assert re.search("another program has taken it: launch it again", seen["cause_fix"])
+        assert re.search("another program uses it: launch again", seen["cause_fix"])
         measured.append(
             Outcome(
                 "another program takes the port between lease and start",
@@ -128,7 +128,7 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
         train(bench, where)
         took_s, seen = bench.first_time(
             since_s,
-            lambda o: "no checkpoints can be saved here" in (o.get("cause") or ""),
+            lambda o: "cannot save checkpoints" in (o.get("cause") or ""),
             2 * PATIENCE_S,
         )
         assert "node2" in seen["cause"]
@@ -285,7 +285,7 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.1\n")
     with bench.cleaned_up(), bench.agent_with(bench.second, PYTHONPATH=str(other.parent)):
         said = bench.launch(*BOTH, code=2)
-        assert "torch is not the same everywhere: " in said["error"]
+        assert "torch differs between nodes: " in said["error"]
         assert "2.9.1 on node2" in said["error"]
         assert "--mixed-versions" in said["error"]
         measured.append(

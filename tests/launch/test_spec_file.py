@@ -87,7 +87,7 @@ def test_a_person_can_read_it():
 def test_secrets_are_named_and_not_written():
     assert secret_names(SPEC) == ("HF_TOKEN", "wandb_api_key")
     text = write_spec(SPEC)
-    assert "# Left out, they look like secrets: HF_TOKEN, wandb_api_key\n" in text
+    assert "# Omitted because they look like secrets: HF_TOKEN, wandb_api_key\n" in text
     assert "hf_abc" not in text
     assert "TOKENIZERS_PARALLELISM" in text
     assert "hf_abc" in write_spec(SPEC, with_secrets=True)
@@ -102,8 +102,8 @@ def test_without_participants_there_are_none():
     [
         ("mntrain_job = 2\n", ["version 2", "upgrade jupyter-mntrain"]),
         ("mntrain_job = true\n", ["not a version", "mntrain_job = 1"]),
-        ("mntrain_jb = 1\n", ["no job file", "mntrain_job instead of mntrain_jb"]),
-        ('[model]\npreset = "llama-tiny"\n', ["no job file", "mntrain export"]),
+        ("mntrain_jb = 1\n", ["not a job file", "mntrain_job instead of mntrain_jb"]),
+        ('[model]\npreset = "llama-tiny"\n', ["not a job file", "mntrain export"]),
         ("import torch\n", ["not valid TOML", "line 1"]),
         (FILE + "prot = 3\n", ["unknown key 'prot'", "did you mean port"]),
         (FILE + "version = 1\n", ["unknown key 'version'"]),

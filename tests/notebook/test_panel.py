@@ -132,7 +132,7 @@ def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> No
 def test_a_button_mends_what_is_wrong(open_one) -> None:
     page = open_one()
     page.row("wopr").gpus.value = "7"
-    until(lambda: "has 2 GPUs, 7 were asked for" in page.why)
+    until(lambda: "has 2 GPUs, 7 requested" in page.why)
     _, button = page.row("wopr").checks.children[0].children
     page.click(button)
     until(lambda: page.why == "3 ranks on 2 nodes.")
@@ -146,11 +146,11 @@ def test_lines_that_are_replaced_are_ended(open_one) -> None:
         return len(ipywidgets.widgets.widget._instances)
 
     page.row("wopr").gpus.value = "7"
-    until(lambda: "has 2 GPUs, 7 were asked for" in page.why)
+    until(lambda: "has 2 GPUs, 7 requested" in page.why)
     before = living()
     for number in range(8, 14):
         page.row("wopr").gpus.value = str(number)
-        until(lambda number=number: f"has 2 GPUs, {number} were asked for" in page.why)
+        until(lambda number=number: f"has 2 GPUs, {number} requested" in page.why)
     until(lambda: living() == before)
 
 

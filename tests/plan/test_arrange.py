@@ -53,8 +53,8 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(port=70000), "port 70000"),
         (spec(min_nodes=1), "max_restarts is 0"),
         (spec(port=0), "port 0"),
-        (spec(link_capacity_bytes_per_s=0.0), "link capacity"),
-        (spec(link_capacity_bytes_per_s=float("nan")), "link capacity"),
+        (spec(link_capacity_bytes_per_s=0.0), "link_capacity"),
+        (spec(link_capacity_bytes_per_s=float("nan")), "link_capacity"),
         (spec(version=99), "version 99"),
     ],
 )

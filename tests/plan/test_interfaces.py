@@ -212,7 +212,7 @@ def test_loopback_never_reaches_another_machine(boots: tuple[str, str]) -> None:
         loopback_node("b", "127.0.0.2", boot_id=boots[1]),
     ]
     assert "192.0.2.2" in refusal(*nodes)
-    assert "does not leave the machine" in refusal(*nodes, wanted=("lo", "lo"))
+    assert "is not connected to other machines" in refusal(*nodes, wanted=("lo", "lo"))
 
 
 def test_namespaces_share_a_boot_id_but_are_machines_of_their_own() -> None:

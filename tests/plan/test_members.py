@@ -127,7 +127,7 @@ def refusal(members: list[Member], *nodes: object) -> str:
 
 def test_more_gpus_than_there_are() -> None:
     text = refusal([Member(node="a", nproc=3)], node("a", gpus=(gpu(0), gpu(1))))
-    assert text == "a: has 2 GPUs, 3 were asked for. Fix: ask for a:2 at most."
+    assert text == "a: has 2 GPUs, 3 requested. Fix: ask for a:2 at most."
 
 
 def test_more_gpus_than_are_idle_names_who_has_them() -> None:
@@ -215,5 +215,5 @@ def test_a_job_that_waits_takes_what_is_busy_now() -> None:
     assert one.gpus == (0, 1)
     (everything,) = choose_participants([], [busy], even_busy=True)
     assert everything.gpus == (0, 1)
-    with pytest.raises(SpecError, match="has 2 GPUs, 3 were asked for"):
+    with pytest.raises(SpecError, match="has 2 GPUs, 3 requested"):
         choose_participants([Member(node="a", nproc=3)], [busy], even_busy=True)

@@ -66,6 +66,6 @@ def test_a_launch_refuses_what_must_agree_and_names_node_versions_and_fix() -> N
     assert str(refused.value.fix).startswith("pip install torch==2.13 on b; or")
     with pytest.raises(SpecError) as refused:
         refuse_mixed(nodes[:2])
-    assert refused.value.cause == "torch is not the same everywhere: 2.13 on a, 2.9 on b"
-    assert str(refused.value.fix).startswith("install the same everywhere; or")
+    assert refused.value.cause == "torch differs between nodes: 2.13 on a, 2.9 on b"
+    assert str(refused.value.fix).startswith("install the same version on every node; or")
     refuse_mixed([with_versions("a", driver="570"), with_versions("b", driver="580")])

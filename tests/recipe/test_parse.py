@@ -104,7 +104,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[optimizer]\nwarmup_steps = 200", "optimizer.warmup_steps = 200: more than train.steps"),
         ('[optimizer]\nkind = "sgd"', 'one of "adafactor", "adamw", "adamw-4bit", "adamw-8bit"'),
         ('[optimizer]\nprecision = "float32-master"', "the weights are float32 already"),
-        ('[optimizer]\nkind = "adafactor"\nbetas = [0.5, 0.9]', "adafactor has rates of its own"),
+        ('[optimizer]\nkind = "adafactor"\nbetas = [0.5, 0.9]', "adafactor uses its own rates"),
         (
             '[memory]\ncompile = true\n[pipeline]\nschedule = "zbv"',
             "memory.compile = true: zbv splits the backward pass",
@@ -113,22 +113,22 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
             '[memory]\ncheckpointing = "selective"\n[pipeline]\nschedule = "dualpipev"',
             'checkpointing = "selective": dualpipev splits the backward pass',
         ),
-        ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what it keeps itself"),
+        ('[memory]\ncheckpointing = "selective"\ncompile = true', "decides itself what to keep"),
         (
             "[evaluation]\nprompts = ['a', ' ']\ninterval_steps = 1",
-            "evaluation.prompts[1]: there is no text to go on from. Fix: give one",
+            "evaluation.prompts[1]: the prompt is empty. Fix: set one",
         ),
         (
             "[evaluation]\nprompts = ['a']",
-            "they are asked at evaluations, and there are none. Fix: set evaluation.interval_steps",
+            "no evaluations are scheduled. Fix: set evaluation.interval_steps",
         ),
         (
             f"[evaluation]\ninterval_steps = 1\nprompts = {['a'] * 9}",
-            "evaluation.prompts: 9 of them, and each is asked at every evaluation. Fix: keep at",
+            "evaluation.prompts: 9 prompts, and every evaluation runs all of them. Fix: keep at",
         ),
         (
             "[evaluation]\ninterval_steps = 1\nprompts = ['a']\nprompt_tokens = 256",
-            "evaluation.prompt_tokens = 256: with a prompt before them they are more than data.seq",
+            "evaluation.prompt_tokens = 256: with the prompt exceeds data.seq",
         ),
         (
             "[evaluation]\nprompts = 'a'",
@@ -142,16 +142,16 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[memory]\nfused_backward = true", "optimizer.clip_norm = 1 needs all gradients before"),
         (
             "[memory]\noffload_activations = true\n[train]\ndevice = 'cpu'",
-            "on a CPU they are in the host's memory already",
+            "activations on a CPU are in host memory already",
         ),
-        ("[memory]\nloss = 'liger'\n[train]\ndevice = 'cpu'", 'it needs CUDA. Fix: use "chunked"'),
+        ("[memory]\nloss = 'liger'\n[train]\ndevice = 'cpu'", 'requires CUDA. Fix: use "chunked"'),
         ("[memory]\nloss = 'liger'\n[pipeline]\nschedule = 'zbv'", "Liger has one backward pass"),
         ("[pipeline]\nsplit = [3, 0]", "pipeline.split = [3, 0] is not allowed"),
         ("[data]\nvocabulary_size = 256", "from 257 to"),
         ('[model]\npreset = "lama-8m"', "no such preset. Fix: use llama-8m"),
         ('[model]\npreset = "gpt"', "no such preset. Fix: use one of llama-tiny"),
         ('[model]\npreset = "llama-8m"\npath = "/m"', "model.preset and model.path are both given"),
-        ('[model]\npath = "/m"\nlayers = 3', "model.layers: a model directory says this itself"),
+        ('[model]\npath = "/m"\nlayers = 3', "model.layers: the model directory defines this"),
         (
             "[model]\nhidden_size = 250",
             "even multiple of 8 heads. Fix: use a multiple of 16",
@@ -217,7 +217,7 @@ def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
 
 @pytest.mark.parametrize("override", ["steps=3", "train.steps", "=3", "train.=3", ".steps=3"])
 def test_an_override_that_is_none(override: str) -> None:
-    assert "not of the form section.field=value" in refusal("", override)
+    assert "must have the form section.field=value" in refusal("", override)
 
 
 def test_an_override_is_checked_like_the_file() -> None:

@@ -231,7 +231,7 @@ def test_a_port_that_is_taken_is_said_once_and_training_goes_on(
     assert len(run.losses) == STEPS
     lines = [line for line in capfd.readouterr().out.splitlines() if "report:" in line]
     assert len(lines) == 1
-    assert "no more prometheus: OSError:" in lines[0]
+    assert "prometheus stopped: OSError:" in lines[0]
 
 
 # Weights & Biases, Trackio
@@ -360,7 +360,7 @@ def test_an_error_is_said_once_and_ends_only_that_report(said: list[str]) -> Non
     ) as reports:
         for step in range(1, 5):
             reports.step(step, STEP, learning_rate=1e-3, step_s=0.5)
-    assert said == ["report: no more x: ConnectionError: the network is gone. Training goes on"]
+    assert said == ["report: x stopped: ConnectionError: the network is gone. Training continues"]
     assert [step for step, _ in broken.told] == [1]
     assert [step for step, _ in sound.told] == [1, 2, 3, 4]
     assert sound.told[3][1] == {
@@ -384,8 +384,8 @@ def test_a_report_that_hangs_neither_stops_a_step_nor_the_end(
     report.join(0.05)
     assert time.monotonic() - begun < 5.0
     assert len(said) == 2
-    assert "x does not keep up: it misses steps from 1000" in said[0]
-    assert said[1] == "report: x does not end; its last steps may be missing"
+    assert "x is too slow: steps from 1000" in said[0]
+    assert said[1] == "report: x did not finish; its last steps may be missing"
     gate.set()
     report.join(10.0)
     assert len(said) == 2, "nobody waits any more for what it says"

@@ -98,7 +98,7 @@ def test_a_driver_does_not_take_the_name_of_another(identity: Identity) -> None:
     kim = Subject(role="driver", name="kim")
     assert join(identity, identity.invite("driver"), kim).refusal is None
     again = join(identity, identity.invite("driver"), kim)
-    assert "driver called kim already" in (again.refusal or "")
+    assert "already has a driver named kim" in (again.refusal or "")
     identity.revoke("kim")
     assert join(identity, identity.invite("driver"), kim).refusal is None
 
@@ -198,7 +198,7 @@ def test_the_files_are_their_owner_s_alone(identity: Identity) -> None:
         assert path.stat().st_mode & 0o777 == 0o600, name
         for mode in (0o644, 0o640, 0o604, 0o660):
             path.chmod(mode)
-            with pytest.raises(TrustError, match=rf"others may read .*{name}.*chmod 600"):
+            with pytest.raises(TrustError, match=rf"other users can read .*{name}.*chmod 600"):
                 Identity(identity.directory)
         path.chmod(0o600)
     Identity(identity.directory)
@@ -222,5 +222,5 @@ def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(identity: Iden
 
 def test_a_cluster_with_members_does_not(identity: Identity) -> None:
     join(identity, identity.invite())
-    with pytest.raises(SpecError, match=r"another cluster called 'home'.*home2"):
+    with pytest.raises(SpecError, match=r"a different cluster named 'home'.*home2"):
         room_for("home")

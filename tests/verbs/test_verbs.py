@@ -188,8 +188,9 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
     words = [word for one in changes for word in ("--set", one)]
     large = do("dry-run", "r.toml", *members, *words, directory=recipe)
-    assert "; its GPU has 25.8 GB, too little beside what CUDA takes. Fix: use more ranks" in text(
-        large.renderable, width=1000
+    assert (
+        "; its GPU has 25.8 GB, too little with what CUDA itself needs. Fix: use more ranks"
+        in text(large.renderable, width=1000)
     )
     found = as_json(large)["memory"]
     assert [one["fits"] for one in found] == [False, False, True]
@@ -200,7 +201,9 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     assert "25.8 GB, and 1 more. Fix: use more ranks" in note
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
     elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
-    gone = f"Memory: {recipe}/gone is not on this machine; each rank says before its first step."
+    gone = (
+        f"Memory: {recipe}/gone is not on this machine; each rank reports it before its first step."
+    )
     assert gone in text(elsewhere.renderable)
     assert as_json(elsewhere)["memory"] is None
 
@@ -378,7 +381,7 @@ def test_what_would_not_die_is_named_and_is_a_failure(do, cluster, text):
     job.view = lambda: view
     outcome = do("stop", job.id)
     assert outcome.exit_code == 1
-    assert "wopr: pid 4711 would not die (disk sleep)" in text(outcome.renderable)
+    assert "wopr: pid 4711 could not be killed (disk sleep)" in text(outcome.renderable)
 
 
 def test_a_silent_node_is_never_reported_as_stopped(do, cluster, text):

@@ -67,7 +67,8 @@ class TrustKeeper:
         shown = x509.load_der_x509_certificate(certificate)
         if self.credentials.is_revoked(shown.serial_number):
             raise NotAllowedError(
-                "the certificate was revoked", fix="ask who made the cluster, and join anew"
+                "the certificate was revoked",
+                fix="ask the cluster's owner for an invitation, and join again",
             )
         return subject_of(shown), shown.serial_number
 
@@ -110,7 +111,7 @@ class TrustKeeper:
         subject = subject_of(offered)
         if subject == self.credentials.subject:
             if self.credentials.take_certificate(pem):
-                log.info("a new certificate, valid until %s", offered.not_valid_after_utc.date())
+                log.info("renewed certificate, valid until %s", offered.not_valid_after_utc.date())
                 return True
             return False
         if subject.role != "driver" or self._is_older(subject, offered):

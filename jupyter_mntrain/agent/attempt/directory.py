@@ -195,7 +195,7 @@ def _write_inside(work: Path, name: str, text: str) -> None:
         target = (work / name).resolve()
         if not target.is_relative_to(work) or target == work:
             raise SpecError(
-                f"file name {name!r} leaves the job's directory", fix="use a relative name"
+                f"file name {name!r} is outside the job's directory", fix="use a relative name"
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

@@ -168,9 +168,9 @@ def _signal_line(code: int, lines: Sequence[str] = (), *, has_run_out: bool | No
         name = f"signal {-code}"
     if code == -signal.SIGKILL:
         by_whom = {
-            None: "by somebody or by the kernel when memory ran out",
+            None: "by a person, a program, or the kernel's OOM killer",
             True: "by the kernel: the machine ran out of memory",
-            False: "by somebody; it was not for want of memory",
+            False: "the kernel's OOM killer was not involved",
         }
         return f"killed by {name}, {by_whom[has_run_out]}"
     said = [match for line in lines if (match := _CRASH_LINE.match(line))]
@@ -183,7 +183,7 @@ def _torchrun_cause(log: str, exit_code: int, now_s: float, has_run_out: bool | 
     if exit_code < 0:
         summary = f"torchrun was {_signal_line(exit_code, has_run_out=has_run_out)}"
     elif "SignalException" in log:
-        summary = "torchrun was told to end by a signal that was not ours"
+        summary = "torchrun was ended by a signal from outside"
     else:
         summary = _last_error(lines) or f"torchrun ended with exit code {exit_code}"
     return Cause(

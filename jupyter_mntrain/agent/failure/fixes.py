@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_AGAIN = "launch it again; with --restarts it does so by itself"
+_AGAIN = "launch it again, or use --restarts to do that automatically"
 
 _FIXES: tuple[tuple[str, str], ...] = (
     (
@@ -15,10 +15,10 @@ _FIXES: tuple[tuple[str, str], ...] = (
         r"machine ran out of memory|DefaultCPUAllocator: can't allocate",
         "use fewer processes there or a smaller batch; 'nodes' shows its memory",
     ),
-    (r"killed by SIGKILL", "look for who did it: dmesg and journalctl on that node"),
+    (r"killed by SIGKILL", "see dmesg and journalctl on that node for what sent the signal"),
     (
-        r"killed by SIGTERM|told to end by a signal",
-        "look for who did it: journalctl on that node, or a scheduler's time limit",
+        r"killed by SIGTERM|ended by a signal from outside",
+        "see journalctl on that node, and check for a scheduler's time limit",
     ),
     (
         r"killed by SIG(SEGV|BUS|ILL|ABRT|FPE)",
@@ -30,7 +30,7 @@ _FIXES: tuple[tuple[str, str], ...] = (
         r"No such file or directory|FileNotFoundError",
         "put it on every node at the same place, or send a small file along with --file",
     ),
-    (r"Permission denied|PermissionError", "let the user that runs the agent read and write it"),
+    (r"Permission denied|PermissionError", "give the agent's user permission to read and write it"),
     (
         r"Unable to find address for: (?P<what>\S+)|no socket interface found",
         "choose another interface for that node: --member NODE:N:IFACE",
@@ -45,16 +45,16 @@ _FIXES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"[Aa]ddress already in use|EADDRINUSE",
-        "another program has taken it: launch it again, without --port, or with --restarts",
+        "another program uses it: launch again without --port, or with --restarts",
     ),
     (r"keeper was killed|machine was restarted|agent was killed", _AGAIN),
     (
         r"closed by peer|reset by peer|[Rr]ead error|[Bb]roken pipe",
-        "see the other nodes' logs: whoever hung up is to blame",
+        "see the other nodes' logs: the rank that closed the connection failed first",
     ),
     (
         r"[Tt]imed out|timeout",
-        "measure the links, and see what the other ranks were at: their logs",
+        "measure the links, and see the other ranks' logs",
     ),
 )
 

@@ -73,7 +73,7 @@ class Restarter:
             job.give_up()
             return None
         job.plan(plan)
-        log.info("job %s: attempt %d comes next", job.record.job_id, plan.number)
+        log.info("job %s: attempt %d is next", job.record.job_id, plan.number)
         # After a reboot the clock may be another one.
         await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
         silent_since_s: dict[NodeId, float] = {}
@@ -124,7 +124,7 @@ class Restarter:
         if plan is None:
             return None
         head = job.record.attempt.head.node
-        log.info("job %s: taking the place of %s", job.record.job_id, head)
+        log.info("job %s: replacing the head %s", job.record.job_id, head)
         return msgspec.structs.replace(plan, number=plan.number + own)
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
@@ -194,7 +194,7 @@ class Restarter:
         if least is None or not gone or len(places) - len(gone) < least:
             return places
         names = ", ".join(place.node for place in places if place.node_id in gone)
-        log.info("job %s goes on without %s", job.record.job_id, names)
+        log.info("job %s continues without %s", job.record.job_id, names)
         return without(places, gone)
 
     async def _lease_in_turn(

@@ -48,7 +48,7 @@ class Watches:
             if restarted is not None:
                 self.watch(restarted)
         except Exception:  # drivers must not wait for what will not come; it is in the log
-            log.exception("job %s: cannot be watched any more", job.record.job_id)
+            log.exception("job %s: is no longer watched", job.record.job_id)
             job.give_up()
 
     def close(self) -> None:

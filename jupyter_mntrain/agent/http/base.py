@@ -53,7 +53,7 @@ class AgentHandler(RequestHandler):
     def not_allowed(self) -> NotAllowedError:
         return NotAllowedError(
             f"a {self.caller.role}'s certificate does not allow this",
-            fix="ask as a driver of the cluster",
+            fix="use a driver of the cluster",
         )
 
     @contextmanager
@@ -77,7 +77,7 @@ class AgentHandler(RequestHandler):
     def job_id(self, text: str) -> JobId:
         if not is_job_id(text):
             raise self.problem(
-                404, "no-such-job", f"{text!r} is no job id", "job ids look like j-0123abcd"
+                404, "no-such-job", f"{text!r} is not a job id", "job ids look like j-0123abcd"
             )
         return JobId(text)
 
@@ -189,7 +189,7 @@ class TooLarge(AgentHandler):
             413,
             "too-large",
             f"the request has more than {limit} MiB",
-            "send small files along; put data sets and weights where every node can read them",
+            "send only small files; put data sets and weights on every node or on shared storage",
         )
 
 

@@ -70,7 +70,7 @@ class JobBook:
                 is_started = job.is_active and not job.record.is_queued
                 lease = _lease_of(job) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
-                log.warning("job in %s is not readable and left alone: %s", path, error)
+                log.warning("job in %s is not readable and was ignored: %s", path, error)
                 continue
             self._jobs[job.record.job_id] = job
             if lease is not None:
@@ -89,7 +89,7 @@ class JobBook:
         except KeyError:
             raise JobNotFoundError(
                 f"job {job_id} is not known here",
-                fix="'jobs' lists the ones that are",
+                fix="see 'jobs' for the known ones",
                 node=self._node,
             ) from None
 
@@ -110,7 +110,7 @@ class JobBook:
         lease = self._leases.find(job_id, number)
         if lease is None:
             raise RefusedError(
-                f"job {job_id} holds no lease here", fix="launch it again", node=self._node
+                f"job {job_id} has no lease here", fix="launch it again", node=self._node
             )
         self._refuse_unleased(request, placement, lease)
         self._leases.start(job_id, number)
@@ -191,7 +191,7 @@ class JobBook:
         job_id, number = request.job_id, request.attempt.number
         if known is not None and known.record.attempt.number >= number:
             newest = known.record.attempt.number
-            why = f"{newest} came after it" if newest > number else "another one had its number"
+            why = f"{newest} is newer" if newest > number else "another attempt has this number"
             raise RefusedError(f"attempt {number} of job {job_id} is over, {why}", node=self._node)
         if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
@@ -207,7 +207,7 @@ class JobBook:
         if len(own) != 1 or own[0].nproc < 1:
             raise SpecError(
                 f"the attempt has {len(own)} places here, or one without processes",
-                fix="give every participant exactly one, with at least one process",
+                fix="list every participant exactly once, with at least one process",
                 node=self._node,
             )
         return own[0]
@@ -219,7 +219,7 @@ class JobBook:
         ):
             return
         raise RefusedError(
-            f"job {request.job_id} was promised other GPUs or another port than it starts with",
+            f"job {request.job_id} starts with GPUs or a port that were not leased to it",
             fix="launch it again",
             node=self._node,
         )

@@ -68,7 +68,7 @@ class LeaseBook:
             lease = self._new(request, address, node)
         elif not _is_same(lease, request, address):
             raise RefusedError(
-                f"job {request.job_id} was promised other GPUs, another port or another address",
+                f"job {request.job_id} has a lease on other GPUs, another port or address",
                 fix="launch it again",
                 node=node,
             )
@@ -125,7 +125,7 @@ class LeaseBook:
             taken = set(request.gpus) & set(lease.gpus)
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
                 raise RefusedError(
-                    f"GPU {_numbers(taken)} is promised to job {lease.job_id}",
+                    f"GPU {_numbers(taken)} is leased to job {lease.job_id}",
                     fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
                     node=node,
                 )
@@ -157,8 +157,8 @@ class LeaseBook:
         for lease in self._leases.values():
             if lease.port == port:
                 raise PortTakenError(
-                    f"port {port} is promised to job {lease.job_id}",
-                    fix="leave the port out to get a free one, or choose another",
+                    f"port {port} is leased to job {lease.job_id}",
+                    fix="omit the port to get a free one, or choose another",
                     node=node,
                 )
 

@@ -190,13 +190,13 @@ class LocalJob:
             raise RefusedError(f"attempt {request.attempt} of job {job_id} is over", node=part.node)
         if not part.saves:
             raise RefusedError(
-                f"the ranks of job {job_id} do not save when they are asked"
+                f"the ranks of job {job_id} do not save on request"
                 if part.state == "running"
-                else f"job {job_id} does not make steps yet",
+                else f"job {job_id} has not made a step yet",
                 fix="use the built-in trainer with a checkpoint directory, or a ControlReader and "
                 "recorder.start(saves=True) in a script"
                 if part.state == "running"
-                else "ask again when it does",
+                else "try again once it has",
                 node=part.node,
             )
         directory = metrics_of(self.attempt.path)
@@ -284,7 +284,7 @@ class LocalJob:
         """Once per reason: this is tried again ten times a second."""
         if str(error) != self._trouble:
             self._trouble = str(error)
-            log.warning("job %s is not kept on disk: %s", self.record.job_id, error)
+            log.warning("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _set(self, **changes: object) -> None:
         record = msgspec.structs.replace(self.record, **changes)
@@ -356,7 +356,7 @@ class LocalJob:
             if self.attempt.identity is None:
                 summary = "the agent was killed before it could start torchrun"
             elif self.attempt.is_of_another_boot():
-                summary = "the machine was restarted while the job ran"
+                summary = "the machine was restarted while the job was running"
             return Cause(summary=summary, time_s=time_s)
         if status.error is not None:
             return Cause(summary=f"torchrun did not start: {status.error}", time_s=time_s)

@@ -37,9 +37,9 @@ class PortHolder:
             PortTakenError: somebody has it, on whatever address of this machine.
             RefusedError: it cannot be bound for another reason.
         """
-        fix = "leave the port out to get a free one, or choose another"
+        fix = "omit the port to get a free one, or choose another"
         if not 0 <= port <= LAST_PORT:
-            raise RefusedError(f"{port} is not a port number", fix=fix, node=node)
+            raise RefusedError(f"{port} is not a valid port", fix=fix, node=node)
         try:
             with socket.socket() as here:
                 here.bind((address, 0))

@@ -34,7 +34,7 @@ def checked_name(kind: str, name: str, limit: int) -> str:
         raise SpecError(f"{kind} {name[:limit]!r}… is longer than {limit} characters", fix=fix)
     if not is_cluster_name(name):
         raise SpecError(
-            f"{kind} {name!r} has characters that cannot stand in a network name", fix=fix
+            f"{kind} {name!r} has characters that a network name cannot contain", fix=fix
         )
     return name
 
@@ -73,12 +73,12 @@ def locked_state(state: Path) -> Iterator[None]:
         pid = owner.read_text(errors="replace") if owner.exists() else "unknown"
         raise MntrainError(
             f"another agent (pid {pid}) already uses {state}",
-            fix="stop it; or, where machines share a home, give this one its own --name",
+            fix="stop it; or, if machines share a home directory, give this one its own --name",
         ) from None
     except OSError as error:
         raise MntrainError(
             f"the state directory {state} cannot be used: {error.strerror}",
-            fix="give another one with --state-dir",
+            fix="use another one with --state-dir",
         ) from error
     try:
         yield

@@ -83,13 +83,15 @@ def install(
     control = _control(is_root=is_root)
     if not _has_systemd():
         later = f"{shlex.join([*control, 'enable', '--now', UNIT])}"
-        return [*done, f"systemd does not run here; where it does: {later}"]
+        return [*done, f"systemd is not running here; enable the service later with: {later}"]
     for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
         _tell([*control, *words], run or _run)
-    done.append(f"{UNIT} runs, and starts with the machine")
+    done.append(f"{UNIT} is running and starts at boot")
     if not is_root:
         user = pwd.getpwuid(os.geteuid()).pw_name
-        done.append(f"so that it runs while you are logged out: sudo loginctl enable-linger {user}")
+        done.append(
+            f"to keep it running while you are logged out: sudo loginctl enable-linger {user}"
+        )
     return [*done, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
 
 
@@ -111,7 +113,7 @@ def remove(
     path.unlink()
     if _has_systemd():
         _tell([*control, "daemon-reload"], run or _run)
-    return [f"removed {path}; jobs that run go on"]
+    return [f"removed {path}; running jobs continue"]
 
 
 def _control(*, is_root: bool) -> list[str]:

@@ -60,7 +60,7 @@ async def admit(
 def _recognize(
     sealed: Sealed, invites: Sequence[IssuedInvitation], seen: bytes, nonce: bytes
 ) -> tuple[IssuedInvitation, Application]:
-    problem = TrustError("nobody is invited", fix="invite: mntrain invite")
+    problem = TrustError("there are no open invitations", fix="invite: mntrain invite")
     for invite in invites:
         try:
             return invite, unseal_application(

@@ -97,7 +97,7 @@ class AdmissionDesk:
         if self._dialler is None:
             raise self.problem or TrustError(
                 f"this machine has no cluster called {self.cluster!r} yet",
-                fix="make it by inviting a node: mntrain invite",
+                fix="create it by inviting a node: mntrain invite",
             )
         return AgentClient(self._dialler, address, node_id=node_id, node=node)
 
@@ -126,7 +126,7 @@ class AdmissionDesk:
         """
         invites = self.identity.invites() if self.identity else ()
         if self.identity is None or not invites:
-            raise TrustError("nobody is invited", fix="invite a node: mntrain invite")
+            raise TrustError("there are no open invitations", fix="invite a node: mntrain invite")
         return (await admit(address, self.identity, invites)).subject
 
     async def lets_in(self, address: str) -> bool:
@@ -137,7 +137,7 @@ class AdmissionDesk:
         try:
             await self.admit(address)
         except MntrainError as error:
-            log.info("nobody was admitted at %s: %s", address, error)
+            log.info("admission failed at %s: %s", address, error)
             return False
         return True
 

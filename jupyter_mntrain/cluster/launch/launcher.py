@@ -133,7 +133,7 @@ class AgentLauncher(Launcher):
             for some in (slice(1, None), slice(0, 1)):
                 part = replace(gang, placements=gang.placements[some], clients=gang.clients[some])
                 records = await _on_all(
-                    part, "leaving it with the nodes", lambda client, _: client.deposit(request)
+                    part, "queueing it on the nodes", lambda client, _: client.deposit(request)
                 )
                 for record in records:
                     self._live.take_record(record)
@@ -158,7 +158,7 @@ class AgentLauncher(Launcher):
         return infos
 
     async def _unqueue(self, gang: _Gang) -> None:
-        stop = StopRequest(reason="not every node could be told")
+        stop = StopRequest(reason="not every node could be reached")
 
         async def tell(client: AgentClient) -> None:
             with suppress(MntrainError):
@@ -240,7 +240,7 @@ class AgentLauncher(Launcher):
         port = grants[0].port
         if port is None:
             raise RefusedError(
-                "promised no port for the rendezvous",
+                "did not lease a port for the rendezvous",
                 fix="install the same version of jupyter-mntrain on all nodes",
                 node=gang.placements[0].node,
             )
@@ -280,7 +280,7 @@ def refuse_unusable(view: NodeView) -> None:
         cause, _, fix = (view.reason or "does not answer").partition(" Fix: ")
         raise NodeError(
             cause.rstrip("."),
-            fix=fix.rstrip(".") or "start it again, or leave it out",
+            fix=fix.rstrip(".") or "start it again, or omit it",
             node=view.name,
         )
 
@@ -342,7 +342,7 @@ async def _each(
 
 async def _give_back(gang: _Gang) -> list[str]:
     """Undo a launch on every participant; what could not be undone, in words."""
-    undone = Count(gang.progress, "giving back what was taken", len(gang.clients))
+    undone = Count(gang.progress, "releasing the leases", len(gang.clients))
 
     async def give_back(place: Placement, client: AgentClient) -> str | None:
         left = await _give_back_one(gang, place.node, client)
@@ -367,8 +367,8 @@ async def _give_back_one(gang: _Gang, node: str, client: AgentClient) -> str | N
         await persist(lambda: client.release(job_id, FIRST_ATTEMPT), reasons=ANY_SILENCE)
     except NodeError:
         return (
-            f"{node} does not answer: what it promised it frees by itself in {LEASE_EXPIRY_S:g} s, "
-            f"what it may have started ends with: mntrain stop {job_id}"
+            f"{node} does not answer: its leases expire in {LEASE_EXPIRY_S:g} s, "
+            f"to end what it may have started, run mntrain stop {job_id}"
         )
     except MntrainError as error:
         return str(error)

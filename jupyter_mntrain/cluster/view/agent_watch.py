@@ -235,7 +235,9 @@ class AgentWatch:
         if self._liveness == "up":
             return None
         if self._goodbye is not None:
-            return f"{self._goodbye}; its jobs go on. Fix: start it again with: mntrain agent run."
+            return (
+                f"{self._goodbye}; its jobs continue. Fix: start it again with mntrain agent run."
+            )
         if self._error is not None:
             # The view says which node it is.
             return str(MntrainError(self._error.cause, fix=self._error.fix))

@@ -24,8 +24,8 @@ def diagnose(parts: Sequence[PartStatus]) -> Diagnosis | None:
     silent = [part.node for part in running if part.state == "unknown"]
     if silent:
         return Diagnosis(
-            summary=f"{_listed(silent)} does not answer, and the ranks elsewhere wait",
-            fix="see why under nodes; the job goes on if it comes back",
+            summary=f"{_listed(silent)} does not answer, and ranks on other nodes wait for it",
+            fix="see 'nodes' for the reason; the job continues if it comes back",
             since_s=since_s,
             node=silent[0],
         )
@@ -81,7 +81,7 @@ def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
         waiting += f": {doing_there(_waiting(patient[0], patient[2]))}"
     return Diagnosis(
         summary=f"{which}{_at(stack) or ' in code of its own'}, {waiting}",
-        fix="if that is no hang, it is a step that takes longer than the others; see its stacks",
+        fix="check that rank's stack: it is stuck there, or in an unusually long step",
         since_s=since_s,
         node=part.node,
         rank=stack.rank,
@@ -95,8 +95,8 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
     known = [one for one in seen if one[2].doing == "waiting for others"]
     if len(known) < len(seen) or not known:
         return Diagnosis(
-            summary="no rank gets on, and not all of them say what they are at",
-            fix="see their logs; ranks that use a Recorder can be asked for their stacks",
+            summary="no rank makes progress, and not all of them report a stack",
+            fix="see their logs; ranks that use a Recorder report their stacks",
             since_s=since_s,
         )
     waiting = [_waiting(part, stack) for part, _, stack in known]
@@ -107,7 +107,7 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
         if all(stall.links is not None for _, stall, _ in seen):
             summary += "; data gets through between them"
         else:
-            summary += f"; perhaps nothing gets through between {_listed(nodes)}"
+            summary += f"; possibly no data gets through between {_listed(nodes)}"
             fix = f"measure the links; if data gets through, {fix}"
     return Diagnosis(summary=summary, fix=fix, since_s=since_s)
 
@@ -125,7 +125,7 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
         node, one = down
         return Diagnosis(
             summary=f"{one.interface} on {node} is down, and the ranks talk over it",
-            fix=f"look at its cable and at its port on the switch, or on {node}: "
+            fix=f"check its cable and its switch port, or on {node}: "
             f"ip link set {one.interface} up",
             since_s=since_s,
             node=node,
@@ -153,9 +153,9 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
         )
     how = "is refused" if one.trouble == "refused" else "gets no answer"
     return Diagnosis(
-        summary=f"nothing gets through between {pair} over {one.interface}: connecting {how}, "
+        summary=f"no data gets through between {pair} over {one.interface}: connecting {how}, "
         "both ways",
-        fix="look at the switch and the firewalls between them; then measure the links",
+        fix="check the switch and the firewalls between them; then measure the links",
         since_s=since_s,
         node=one.peer,
     )

@@ -45,7 +45,7 @@ MEANINGS: dict[Site, Meaning] = {
     "rendezvous": Meaning(
         "waits for the others to join (init_process_group)",
         "have every rank call init_process_group, with the same backend, before anything else",
-        "see that no rank was started with another WORLD_SIZE or MASTER_ADDR",
+        "check that no rank was started with another WORLD_SIZE or MASTER_ADDR",
     ),
     "new group": Meaning(
         "creates a process group (new_group)",
@@ -56,17 +56,17 @@ MEANINGS: dict[Site, Meaning] = {
     "barrier": Meaning(
         "is in a barrier",
         f"{_ORDER} the barrier, and for an error that one rank caught",
-        "see that all call the same barrier, of the same group",
+        "check that all ranks call the same barrier of the same group",
     ),
     "gather": Meaning(
         "gathers from all ranks (all_gather)",
-        "see why the others have not come there: fewer batches, or another branch of the code",
+        "check why the others have not reached it: fewer batches, or another branch of the code",
         "gather tensors of the same shape, of the same group, on every rank",
     ),
     "collective": Meaning(
         "is in a collective (all_reduce, broadcast, …)",
         f"{_ORDER} it",
-        "see that shapes, types and groups of the call are the same on every rank",
+        "check that the call's shapes, dtypes and groups are the same on every rank",
     ),
     "pipeline": Meaning(
         "waits for what a neighboring stage sends",
@@ -75,22 +75,22 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "receive": Meaning(
         "waits to receive",
-        "see that whom it waits for sends, with the same tag, and as often",
+        "check that its peer sends with the same tag, and equally often",
         "have one of two ranks send while the other one receives, and not both receive first",
     ),
     "send": Meaning(
         "waits to send",
-        "see that whom it sends to receives, with the same tag, and as often",
+        "check that its peer receives with the same tag, and equally often",
         "have one of two ranks receive while the other one sends, and not both send first",
     ),
     "exchange": Meaning(
         "waits for an exchange with another rank to end",
-        "see that whom it exchanges with has begun the same one",
-        "see that every send has its receive, of the same size",
+        "check that its peer has started the same exchange",
+        "check that every send has a receive of the same size",
     ),
     "gpu": Meaning(
         "waits for its GPU, which may wait for other ranks in NCCL",
-        "see what the others are at: NCCL waits on the GPU until all have come to the same call",
+        "check where the others are: NCCL waits on the GPU until all ranks reach the same call",
         "set NCCL_DEBUG=INFO and see which call of which rank is missing; the wrong "
         "NCCL_SOCKET_IFNAME on one node does this, too",
     ),
@@ -169,7 +169,7 @@ def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
     rare = min(ranks, key=lambda one: sum(_same(one, another) for another in ranks))
     common = next(one for one in ranks if not _same(one, rare))
     odd = min((rare, common), key=lambda one: _BY_BLAME.index(one.site))
-    summary = f"{doing_there(rare)}, but {doing_there(common)}: they wait for each other for ever"
+    summary = f"{doing_there(rare)}, but {doing_there(common)}: they wait for each other forever"
     return summary, MEANINGS[odd.site].differ
 
 

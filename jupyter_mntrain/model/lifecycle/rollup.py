@@ -102,14 +102,14 @@ def blame(parts: Sequence[PartStatus]) -> tuple[Cause | None, str | None]:
         ]
         if done:
             _, part, rank = min(done, key=lambda one: one[0])
-            summary = f"rank {rank.rank} ended, as if it were done, while others still needed it"
-            fix = "see why its loop ended before the others': fewer batches there?"
+            summary = f"rank {rank.rank} exited successfully while other ranks still needed it"
+            fix = "check why its loop ended before the others', for example fewer batches"
             cause = Cause(summary=summary, time_s=guilty.cause.time_s, rank=rank.rank, fix=fix)
             return cause, part.node
         silent = next((part.node for part in parts if part.state == "unknown"), None)
         if silent is not None:
-            summary = f"{silent} does not answer, and the others lost their connection to it"
-            fix = "see why under nodes; with --restarts it goes on once it is back"
+            summary = f"{silent} does not answer, and the other nodes lost their connection to it"
+            fix = "see 'nodes' for the reason; with --restarts the job continues once it is back"
             return Cause(summary=summary, time_s=guilty.cause.time_s, fix=fix), silent
     return guilty.cause, blamed_node(guilty)
 

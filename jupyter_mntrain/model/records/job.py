@@ -15,7 +15,7 @@ SPEC_VERSION = 1
 JobState = Literal[
     "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
 ]
-"""``unknown`` is what a part of a job is when its node does not answer: never terminal."""
+"""``unknown`` is what a part of a job is when its node is not answering: never terminal."""
 
 TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "canceled"})
 

@@ -40,9 +40,9 @@ STATUS: dict[type[MntrainError], HTTPStatus] = {
 """Of our errors; those that are not here are bad input."""
 
 CODES = {
-    HTTPStatus.FORBIDDEN: ("forbidden", "this user may not do that here"),
+    HTTPStatus.FORBIDDEN: ("forbidden", "this user is not allowed to do that"),
     HTTPStatus.NOT_FOUND: ("not-found", "there is no such route"),
-    HTTPStatus.METHOD_NOT_ALLOWED: ("bad-method", "this route does not take that"),
+    HTTPStatus.METHOD_NOT_ALLOWED: ("bad-method", "this route does not accept that method"),
 }
 
 
@@ -102,7 +102,7 @@ class MntrainHandler(HubHandler, APIHandler):
     def job_id(self, text: str) -> JobId:
         if not is_job_id(text):
             raise refusal(
-                404, "no-such-job", f"{text!r} is no job id", "job ids look like j-0123abcd"
+                404, "no-such-job", f"{text!r} is not a job id", "job ids look like j-0123abcd"
             )
         return JobId(text)
 
@@ -147,4 +147,6 @@ def as_problem(error: BaseException | None, status: int) -> tuple[Problem, int]:
             code, message = CODES.get(HTTPStatus(status), ("refused", HTTPStatus(status).phrase))
             return Problem(code=code, message=error.log_message or message), status
         case _:
-            return Problem(code="broken", message="the server part failed", hint="see its log"), 500
+            return Problem(
+                code="broken", message="the Jupyter server extension failed", hint="see its log"
+            ), 500

@@ -99,7 +99,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         if not is_job_id(job_id) or self._hub.job(job_id) is None:
             self._refuse(job_id, "no-such-job", f"no reachable node knows job {job_id}")
         elif len(self._watched) >= MOST_WATCHED:
-            self._refuse(job_id, "too-many", f"this page watches {MOST_WATCHED} jobs already")
+            self._refuse(job_id, "too-many", f"this page already watches {MOST_WATCHED} jobs")
         else:
             try:
                 unwatch = self._hub.watch(job_id, self._send_series, stream, since)

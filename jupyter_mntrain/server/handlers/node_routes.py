@@ -67,7 +67,9 @@ class InvitationsResource(MntrainHandler):
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(Invite)
         if not math.isfinite(body.expires_in_s):
-            raise refusal(400, "bad-request", "expires_in_s is no time", "give seconds")
+            raise refusal(
+                400, "bad-request", "expires_in_s is not a valid duration", "give seconds"
+            )
         text = await self.work(hub.cluster.invite, uses=body.uses, expires_in_s=body.expires_in_s)
         hub.look_now()
         expires_s = read_token(text).expires_s

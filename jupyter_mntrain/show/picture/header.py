@@ -151,15 +151,15 @@ def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
             f"ended with exit code {rank.exit_code}" if rank.exit_code is not None else rank.state
         )
     if rank.state in TERMINAL or rank.state == "unknown" or part.state == "stopping":
-        return "its node does not answer" if rank.state == "unknown" else rank.state
+        return "its node is not answering" if rank.state == "unknown" else rank.state
     if part.state == "pending":
-        return "waits for its agent to start it"
+        return "waiting for its agent to start it"
     series = history.ranks.get(Rank(rank.rank))
     progress = under_way(series.progress) if series else None
     if progress is not None:
         return progress_words(progress)
     if series is not None and (series.start or series.end):
-        return "ready, waits for the first step"
+        return "ready, waiting for the first step"
     if rank.pid is not None:
         return f"loads (pid {rank.pid})"
     return "starts torchrun"
@@ -167,5 +167,5 @@ def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
 
 def _footer(history: JobHistory) -> str:
     if history.view.state in TERMINAL:
-        return "It ended before the first step: there is nothing to chart."
+        return "It ended before the first step, so there is nothing to chart."
     return "Charts begin with the first step."

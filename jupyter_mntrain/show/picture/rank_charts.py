@@ -235,8 +235,8 @@ def _no_mfu(history: JobHistory) -> str:
     starts = [series.start for series in history.ranks.values() if series.start]
     unknown = sorted({start.device for start in starts if start.peak_flops_per_s is None})
     if unknown:
-        return f"no number: the peak of {', '.join(unknown)} is not known"
-    return "no number: the ranks report no FLOPs"
+        return f"n/a: the peak of {', '.join(unknown)} is not known"
+    return "n/a: the ranks report no FLOPs"
 
 
 def _bubble_words(history: JobHistory, summary: JobSummary) -> str:

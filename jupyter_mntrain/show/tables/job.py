@@ -272,7 +272,7 @@ def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:
     if any(link.basis == "ranks" for link in links):
         yield Text("Loopback is shared: rates are what the ranks exchanged.", style="dim")
     if any(link.utilization is None and link.bytes_per_s is not None for link in links):
-        yield Text(f"No capacity, no percentage: {program} measure", style="dim")
+        yield Text(f"No percentage without a measured capacity: {program} measure", style="dim")
 
 
 def _endings(view: JobView) -> Iterable[Text]:
@@ -283,7 +283,7 @@ def _endings(view: JobView) -> Iterable[Text]:
         for left in part.leftovers:
             yield Text.assemble(
                 ("⚠ ", "yellow"),
-                f"{part.node}: pid {left.pid} would not die ({left.status}): {left.command}",
+                f"{part.node}: pid {left.pid} could not be killed ({left.status}): {left.command}",
             )
 
 

@@ -16,7 +16,7 @@ from jupyter_mntrain.show.tables.job import state_text
 def job_table(jobs: Sequence[JobView], *, now_s: float, program: str) -> RenderableType:
     """One row per job."""
     if not jobs:
-        return Text(f"No job on any node that answers. Start one: {program} launch RECIPE")
+        return Text(f"No jobs on the reachable nodes. Start one: {program} launch RECIPE")
     table = plain_table(
         "job", "name", "state", "nodes", "ranks", "step", "started", right=("ranks",)
     )

@@ -61,7 +61,7 @@ class Neighbors:
                 else:
                     problems.append(self._take(rank, folder))
             except (OSError, RuntimeError) as error:
-                problems.append(f"no copy could be made: {error}")
+                problems.append(f"copying failed: {error}")
         return next((one for one in problems if one), None)
 
     def _send(self, shard: Path | None) -> str | None:

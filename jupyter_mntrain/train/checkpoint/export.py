@@ -93,9 +93,9 @@ class ModelExport:
                 if not os.access(self.directory.parent, os.W_OK | os.X_OK):
                     raise PermissionError(f"{self.directory.parent} is not writable")
             except OSError as error:
-                problem = f"the model cannot be written here: {error}"
+                problem = f"cannot write the model: {error}"
             if self._is_in_the_way(self.directory):
-                problem = f"output.directory = {self.directory}: it holds something already"
+                problem = f"output.directory = {self.directory}: the directory is not empty"
                 fix = "set another output.directory, or output.replace = true"
         agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
 
@@ -239,7 +239,7 @@ class ModelExport:
             shutil.rmtree(folder, ignore_errors=True)
             raise RecipeError(
                 f"the model could not be written: {problem}",
-                fix="make room and launch again: it goes on from the last checkpoint",
+                fix="free some space and launch again: training resumes from the last checkpoint",
             )
         return parts
 
@@ -302,7 +302,7 @@ def _described(path: Path, host: str) -> ModelFile:
 def _difference(path: Path, told: ModelFile) -> str | None:
     """Why a file is not what its rank wrote, if it is not."""
     found = _described(path, told.host)
-    return None if found == told else f"{told.name} of {told.host} has arrived damaged"
+    return None if found == told else f"{told.name} of {told.host} was damaged in transit"
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:

@@ -112,7 +112,7 @@ class Checkpointing:
             self._refuse_other(found)
             self._restore(found, optimizer)
             if self._world.is_head:
-                self._say(f"checkpoint: going on after step {step}")
+                self._say(f"checkpoint: resuming after step {step}")
         if self._world.local_rank == 0:
             self._directory.clean(last=step)
         dist.barrier()  # nobody saves into what another one still cleans
@@ -193,18 +193,18 @@ class Checkpointing:
             if not os.access(directory.path, os.W_OK | os.X_OK):
                 raise PermissionError(f"{directory.path} is not writable")
         except OSError as error:
-            problem = f"no checkpoints can be saved here: {error}"
+            problem = f"cannot save checkpoints: {error}"
         fix = "make the directory writable, or set another checkpoint.directory"
         agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
 
     def _refuse_other(self, found: FoundCheckpoint) -> None:
         for name, digest in self._digests.items():
             if found.manifest.digests.get(name) != digest:
-                what = {"model": "another model", "batches": "other data or batches"}[name]
+                what = {"model": "another model", "batches": "different data or batches"}[name]
                 directory = self._directory.path if self._directory else ""
                 raise RecipeError(
-                    f"the checkpoint of step {found.manifest.step} in {directory} is of {what}",
-                    fix="set another checkpoint.directory, or go back to the recipe it is of",
+                    f"checkpoint {found.manifest.step} in {directory} was made with {what}",
+                    fix="set another checkpoint.directory, or use the recipe it was made with",
                 )
 
     def _restore(self, found: FoundCheckpoint, optimizer: Optimizer) -> None:
@@ -221,7 +221,7 @@ class Checkpointing:
         missing = [name for name in state if name not in loaded]
         if missing:
             cause = f"the checkpoint of step {found.manifest.step} lacks {missing[0]}"
-            fix = "delete it; the one before is taken then"
+            fix = "delete it to use the previous checkpoint"
             if missing[0].startswith("optimizer/"):
                 fix = "set optimizer.kind, optimizer.precision and model.dtype as they were saved"
             raise RecipeError(cause, fix=fix)

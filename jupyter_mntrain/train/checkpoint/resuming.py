@@ -171,7 +171,7 @@ def load(
         index = _index(world, [one for place in shards for one in _contents(place, shards[place])])
     except (OSError, SafetensorError) as error:
         cause = f"the checkpoint in {folder} cannot be read: {error}"
-        raise RecipeError(cause, fix="delete that folder; the one before is taken then") from None
+        raise RecipeError(cause, fix="delete that folder to use the previous checkpoint") from None
     requests: list[list[_Request | None]] = [[]] * world.size
     dist.all_gather_object(requests, [_request(index, name) for name in wanted])
     loaded: dict[str, torch.Tensor] = {}

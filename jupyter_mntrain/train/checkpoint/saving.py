@@ -110,7 +110,7 @@ class Saver:
             self._say(
                 f"saved step {step}, {size / 1e6:,.1f} MB"
                 if error is None
-                else f"step {step} could not be saved: {error}. Training goes on."
+                else f"step {step} could not be saved: {error}. Training continues."
             )
         if error is not None and self._is_leader:
             self._directory.discard(step)

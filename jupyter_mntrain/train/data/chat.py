@@ -68,7 +68,7 @@ def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
             raise RecipeError(cause, fix=f"roles are {', '.join(_ROLES)}; content is text")
         messages.append({"role": _ROLES[role], "content": content})
     if not any(message["role"] == ANSWERS for message in messages):
-        raise RecipeError(f"{where}: nobody answers", fix="leave that conversation out")
+        raise RecipeError(f"{where} has no assistant turn", fix="remove that conversation")
     return messages
 
 
@@ -148,8 +148,8 @@ class ChatWriter:
             )
         except Exception as error:
             # Templates are programs of others; they raise whatever they like.
-            cause = f"{where}: the chat template does not take it: {error}"
-            fix = "repair that conversation, or set another data.chat_template"
+            cause = f"{where}: the chat template rejects it: {error}"
+            fix = "fix that conversation, or set another data.chat_template"
             raise RecipeError(cause, fix=fix) from error
         return str(written)
 

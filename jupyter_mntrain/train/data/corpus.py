@@ -68,13 +68,13 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
     if path.is_file():
         if path.suffix not in DATA_FILES:
             cause = f"data.source = {section.source}: not a .txt, .jsonl, .json or .parquet file"
-            raise RecipeError(cause, fix="give one of these, or a folder of them")
+            raise RecipeError(cause, fix="use one of these, or a folder of them")
         return _corpus(str(path), path.parent, [path], section, progress)
     if path.is_dir():
         root = _split(path, section.split)
         return _corpus(str(path), root, _data_files(root, section), section, progress)
     cause = f"data.source = {section.source}: no such file or folder"
-    raise RecipeError(cause, fix=f'give a path that exists here, or "{PYTHON_LIBRARY}"')
+    raise RecipeError(cause, fix=f'use a path that exists here, or "{PYTHON_LIBRARY}"')
 
 
 def _split(path: Path, split: str) -> Path:
@@ -122,7 +122,7 @@ def _corpus(
         digest.update(f"{path.relative_to(root).as_posix()}\0{size}\0".encode() + content)
     tally.end()
     if not _size_bytes(kept):
-        cause = f"data.source = {section.source}: no UTF-8 text in it"
+        cause = f"data.source = {section.source}: contains no UTF-8 text"
         fix = "give a folder with .txt, .jsonl or .parquet files, or such a file"
         if section.format == "chat":
             fix = 'give conversations in .jsonl or .parquet files, or data.format = "text"'

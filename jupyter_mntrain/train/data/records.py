@@ -61,7 +61,7 @@ def _list(path: Path) -> Iterator[SourceRow]:
     content = path.read_text(encoding="utf-8")
     values = _decoded(content, str(path))
     if not isinstance(values, list):
-        raise RecipeError(f"{path} is no list of objects", fix="write [{…}, {…}], or .jsonl")
+        raise RecipeError(f"{path} is not a list of objects", fix="write [{…}, {…}], or .jsonl")
     for number, value in enumerate(values, start=1):
         where = f"{path} entry {number}"
         yield SourceRow(_object(value, where), where, path.stat().st_size / len(values))
@@ -76,7 +76,7 @@ def _decoded(text: str, where: str) -> Any:
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise RecipeError(f"{where}: no object with fields", fix='write {"text": "…"}')
+        raise RecipeError(f"{where}: not an object with fields", fix='write {"text": "…"}')
     return value
 
 

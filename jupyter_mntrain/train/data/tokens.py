@@ -115,7 +115,7 @@ def model_tokens(
     """
     path = directory / "tokenizer.json"
     if not path.is_file():
-        cause = f"model.path = {directory}: no tokenizer.json in it"
+        cause = f"model.path = {directory}: has no tokenizer.json"
         raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
     tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     cache = _cache_directory() if cache is None else cache

@@ -118,10 +118,10 @@ def model_directory(section: ModelSection) -> Path:
     directory = Path(section.path or "").expanduser()
     if not directory.is_dir():
         cause = f"model.path = {section.path}: no such directory"
-        raise RecipeError(cause, fix="give a Hugging Face model directory that exists here")
+        raise RecipeError(cause, fix="use a Hugging Face model directory that exists here")
     if not (directory / "config.json").is_file():
-        cause = f"model.path = {section.path}: no config.json in it"
-        raise RecipeError(cause, fix="give a Hugging Face model directory")
+        cause = f"model.path = {section.path}: has no config.json"
+        raise RecipeError(cause, fix="use a Hugging Face model directory")
     return directory
 
 

@@ -81,5 +81,5 @@ def rows_of_shard(rows: int, place: int, count: int) -> tuple[int, int]:
 
 def _as_split(tensor: torch.Tensor) -> DTensor:
     if not isinstance(tensor, DTensor):
-        raise TypeError(f"torch's FSDP2 has left a {type(tensor).__name__} unsplit")
+        raise TypeError(f"torch's FSDP2 left a {type(tensor).__name__} unsplit")
     return tensor

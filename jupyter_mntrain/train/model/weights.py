@@ -67,7 +67,7 @@ def load_weights(
         # A tied model's files hold the embedding only.
         source = EMBEDDING if name == HEAD and HEAD not in files else name
         if source not in files:
-            cause = f"model.path = {directory}: its files have no tensor {source}"
+            cause = f"model.path = {directory}: its files lack the tensor {source}"
             raise RecipeError(cause, fix="copy the whole model directory")
         wanted.setdefault(files[source], {})[name] = source
     loaded: dict[str, torch.Tensor] = {}
@@ -104,7 +104,7 @@ def _files(directory: Path) -> dict[str, str]:
         with _opened(single) as file:
             return dict.fromkeys(file.keys(), SINGLE_FILE)
     cause = f"model.path = {directory}: neither {SINGLE_FILE} nor {INDEX_FILE} in it"
-    raise RecipeError(cause, fix="give a directory with safetensors files")
+    raise RecipeError(cause, fix="use a directory with safetensors files")
 
 
 def _read(

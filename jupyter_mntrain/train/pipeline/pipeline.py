@@ -272,6 +272,6 @@ class Pipeline:
             try:
                 return make_eager(self._stages[0], self._ahead, count, self._loss)
             except RuntimeChangedError as error:
-                self.note = f"this torch knows no eager 1F1B ({error}): 1f1b is taken instead"
+                self.note = f"this torch does not support eager 1F1B ({error}); using 1f1b"
                 name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
         return make_schedule(name, self._stages, count, self._loss)

@@ -56,11 +56,11 @@ def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[
 def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str) -> None:
     most, length = recipe.evaluation.prompt_tokens, recipe.data.sequence_length
     if not ids or max(ids) >= vocabulary_size:
-        cause = f"{where}: the model has no tokens for it"
-        raise RecipeError(cause, fix="ask something else")
+        cause = f"{where}: the tokenizer produces no tokens for it"
+        raise RecipeError(cause, fix="use another prompt")
     if len(ids) + most > length:
         room = length - len(ids)
-        cause = f"{where}: with prompt_tokens = {most} that comes to {len(ids) + most} tokens,"
+        cause = f"{where}: with prompt_tokens = {most} the total is {len(ids) + most} tokens,"
         fix = f"use prompt_tokens = {room}" if room > 0 else "shorten it, or use longer sequences"
         raise RecipeError(f"{cause} more than data.sequence_length = {length}", fix=fix)
 

@@ -105,7 +105,7 @@ def refuse_missing(recipe: Recipe, world: World, has: _Has = is_installed) -> No
     if missing:
         packages = " ".join(one.replace("_", "-") for one in missing)
         problem = f"report.to = {list(recipe.report.to)}: {missing[0]} is not installed"
-        fix = f"pip install {packages}, or take it out of report.to"
+        fix = f"pip install {packages}, or remove it from report.to"
     agree(world, Report(host=world.host, problem=problem, fix=fix))
 
 
@@ -150,7 +150,7 @@ def _kinds(
         return ["tensorboard"]
     kinds = list(dict.fromkeys(asked))
     if directory is None and "tensorboard" in kinds:
-        say("report: no tensorboard: this run has no checkpoint.directory to keep it in")
+        say("report: no tensorboard: this run has no checkpoint.directory for its files")
         kinds.remove("tensorboard")
     return kinds
 

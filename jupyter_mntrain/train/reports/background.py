@@ -52,7 +52,7 @@ class Background:
         except Full:
             if not self._has_lost:
                 self._has_lost = True
-                self._say(f"report: {self._name} does not keep up: it misses steps from {step} on")
+                self._say(f"report: {self._name} is too slow: steps from {step} on are missing")
 
     def stop(self) -> None:
         """Say that there is no more to come. Returns at once."""
@@ -65,7 +65,7 @@ class Background:
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._is_left = True
-            self._say(f"report: {self._name} does not end; its last steps may be missing")
+            self._say(f"report: {self._name} did not finish; its last steps may be missing")
 
     def _forget_one(self) -> None:
         try:
@@ -85,6 +85,6 @@ class Background:
                 return
             said = " ".join(str(error).split())
             what = f"{type(error).__name__}: {said}" if said else type(error).__name__
-            self._say(f"report: no more {self._name}: {what}. Training goes on")
+            self._say(f"report: {self._name} stopped: {what}. Training continues")
         finally:
             self._is_ready.set()

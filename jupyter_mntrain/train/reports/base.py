@@ -21,8 +21,8 @@ NUMBERS = {
     "train/grad_norm": "Norm of the whole model's gradient, before clipping",
     "train/tokens_per_s": "Tokens per second of the job",
     "train/step_s": "Seconds the step took",
-    "train/tokens": "Tokens seen since the beginning",
-    "evaluation/loss": "Mean cross-entropy per token of text that is not trained on",
+    "train/tokens": "Tokens seen so far",
+    "evaluation/loss": "Mean cross-entropy per token of held-out text",
 }
 """Name of each number, and what it is."""
 

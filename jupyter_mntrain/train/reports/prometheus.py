@@ -29,7 +29,7 @@ class Prometheus:
         from prometheus_client import CollectorRegistry, Gauge, Info, start_http_server
 
         registry = CollectorRegistry()
-        known = NUMBERS | {"train/step": "Optimizer steps that are done"}
+        known = NUMBERS | {"train/step": "Optimizer steps finished"}
         labels = {"run": self._run.name or "", "project": self._run.project}
 
         def gauge(name: str, help_text: str) -> Gauge:

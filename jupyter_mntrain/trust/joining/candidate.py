@@ -56,7 +56,7 @@ class Candidate:
         TrustError: it is no greeting.
         """
         if len(greeting.nonce) != NONCE_BYTES:
-            raise TrustError("the greeting has another length")
+            raise TrustError("malformed greeting")
         self._greetings.append(greeting.nonce)
         nonces = (greeting.nonce, self._application.nonce)
         return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
@@ -67,7 +67,7 @@ class Candidate:
         Raises:
             TrustError: it is not, or it refuses.
         """
-        problem = TrustError("nobody has begun to invite us")
+        problem = TrustError("unexpected admission: no greeting was received")
         for nonce in self._greetings:
             nonces = (nonce, self._application.nonce)
             try:

@@ -125,7 +125,7 @@ async def seek_admission(
     Raises:
         TrustError: the invitation has expired, or the driver refuses.
     """
-    fix = "ask for a new one with: mntrain invite"
+    fix = "create a new one with mntrain invite"
     left_s = candidate.token.expires_s - time.time()
     if left_s <= 0:
         raise TrustError("the invitation has expired", fix=fix)
@@ -143,7 +143,7 @@ async def seek_admission(
     try:
         return await server.admission(left_s)
     except TimeoutError:
-        raise TrustError("the invitation has expired and nobody came", fix=fix) from None
+        raise TrustError("the invitation expired before a driver connected", fix=fix) from None
     finally:
         hint.cancel()
         telling.cancel()
@@ -163,7 +163,9 @@ class _Handler(RequestHandler):
         if isinstance(error, MntrainError):
             self.answer(Problem(code=error.code, message=error.cause, hint=error.fix), 403)
         elif isinstance(error, (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)):
-            self.answer(Problem(code="bad-request", message="not what is said while joining"), 400)
+            self.answer(
+                Problem(code="bad-request", message="unexpected message during joining"), 400
+            )
         else:
             self.answer(Problem(code=f"http-{status_code}", message="no"), status_code)
 
@@ -175,8 +177,8 @@ class _Nothing(_Handler):
     def prepare(self) -> None:
         problem = Problem(
             code="not-joined",
-            message="this agent belongs to no cluster yet",
-            hint="it waits to be admitted by the driver whose token it was given",
+            message="this agent is not a member of a cluster yet",
+            hint="it is waiting for the driver that made its token",
         )
         self.answer(problem, 403)
 

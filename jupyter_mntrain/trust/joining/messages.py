@@ -141,8 +141,8 @@ def unseal(
     )
     if not proved:
         raise TrustError(
-            "the proof of the invitation is wrong: another token, or somebody in between",
-            fix="invite anew, and check whose network this is",
+            "the proof of the invitation is wrong: another token, or an intercepted connection",
+            fix="create a new invitation, and check that you trust this network",
         )
     return _read(sealed, kind)
 
@@ -176,7 +176,7 @@ def check_admission(admission: Admission, token: Token, application: Application
     if not is_issued_by(own, authority) or own.public_key() != key:
         raise TrustError("the certificate is not for the key that was asked for")
     if subject_of(own) != application.subject:
-        raise TrustError("the certificate is for somebody else")
+        raise TrustError("the certificate is for another member")
     revoked_serials(load_revocations(admission.revocations), authority)
 
 
@@ -184,7 +184,7 @@ def _read(sealed: Sealed, kind: type[Message]) -> Message:
     try:
         return msgspec.json.decode(sealed.text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise TrustError(f"what was said while joining cannot be read: {error}") from error
+        raise TrustError(f"a message during joining cannot be read: {error}") from error
 
 
 def _side(kind: type[Application | Admission]) -> Side:

@@ -72,16 +72,16 @@ def read_token(text: str) -> Token:
     """
     word = "".join(text.split()).lower()
     if not word.startswith(PREFIX):
-        raise TrustError("that is no token: tokens begin with mntrain-", fix=_FIX)
+        raise TrustError("not a token: tokens begin with mntrain-", fix=_FIX)
     coded = word.removeprefix(PREFIX).upper()
     try:
         content = base64.b32decode(coded + "=" * (-len(coded) % 8))
     except ValueError:
-        raise TrustError("the token has characters that no token has", fix=_FIX) from None
+        raise TrustError("the token has invalid characters", fix=_FIX) from None
     body, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
     whole = _HEAD.size + SECRET_BYTES + AUTHORITY_BYTES
     if len(body) != whole or not hmac.compare_digest(check, _check(body)):
-        raise TrustError("the token is not complete, or a letter of it is wrong", fix=_FIX)
+        raise TrustError("the token is incomplete or mistyped", fix=_FIX)
     version, role, expires_s = _HEAD.unpack(body[: _HEAD.size])
     if version != _VERSION or role >= len(_ROLES):
         raise TrustError(

@@ -98,7 +98,7 @@ def _refuse(args: Namespace) -> None:
     if not 0 <= args.temperature <= 10:
         raise SpecError(f"--temperature {args.temperature:g} is not from 0 to 10", fix="try 0.8")
     if not args.prompt.strip():
-        raise SpecError("there is no text to go on from", fix='give one: "Once upon a time"')
+        raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
 
 
 def _nothing(context: Context, job: Job, view: JobView) -> Outcome:

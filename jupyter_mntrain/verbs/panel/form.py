@@ -404,7 +404,9 @@ def _check_versions(
     for info in infos:
         own = [one for one in different if one.node == info.name]
         for one in own:
-            words = f"{described(one)}. Fix: {mended(one) or 'install the same everywhere'}."
+            words = (
+                f"{described(one)}. Fix: {mended(one) or 'install the same version on every node'}."
+            )
             check = Check(level="warning", text=words)
             if one.key in MUST_AGREE and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)

@@ -129,7 +129,7 @@ def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> O
     text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))
     text.append(" already, nothing was done" if was_over else _words(view, timeout_s, bool(left)))
     for node, one in left:
-        text.append(f"\n⚠ {node}: pid {one.pid} would not die ({one.status}): {one.command}")
+        text.append(f"\n⚠ {node}: pid {one.pid} could not be killed ({one.status}): {one.command}")
     data = {
         "job_id": job.id,
         "state": view.state,

@@ -47,9 +47,9 @@ def test_an_error_file_gives_message_place_and_time(attempt):
 @pytest.mark.parametrize(
     ("has_run_out", "says"),
     [
-        (None, "by somebody or by the kernel when memory ran out"),
+        (None, "by a person, a program, or the kernel's OOM killer"),
         (True, "by the kernel: the machine ran out of memory"),
-        (False, "by somebody; it was not for want of memory"),
+        (False, "the kernel's OOM killer was not involved"),
     ],
 )
 def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_out, says):

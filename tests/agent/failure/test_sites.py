@@ -43,7 +43,7 @@ HANGS = [
         "gather",
         ("gather", None),
         "rank 0 on n0 gathers from all ranks (all_gather)",
-        "a step that takes longer",
+        "an unusually long step",
     ),
     Hang(
         "objects",
@@ -61,7 +61,7 @@ HANGS = [
         "pipeline",
         (None, "pipeline"),
         "rank 1 on n1 waits for what a neighboring stage sends",
-        "a step that takes longer",
+        "an unusually long step",
     ),
     Hang(
         "receive",
@@ -73,13 +73,13 @@ HANGS = [
         "wait",
         ("exchange", "exchange"),
         "all ranks wait for each other: each waits for an exchange",
-        "every send has its receive",
+        "every send has a receive",
     ),
     Hang(
         "rendezvous",
         ("rendezvous", None),
         "rank 0 on n0 waits for the others to join (init_process_group)",
-        "a step that takes longer",
+        "an unusually long step",
     ),
 ]
 

@@ -35,7 +35,7 @@ def explained(tmp_path):
         ),
         (
             "killed_rank",
-            "rank 1: killed by SIGKILL, by somebody or by the kernel when memory ran out",
+            "rank 1: killed by SIGKILL, by a person, a program, or the kernel's OOM killer",
         ),
         ("user_error", "rank 0: recipe.toml: no field 'lrr'. Fix: did you mean 'lr'?."),
         ("closed_connection", "rank 1: RuntimeError: boom in rank 1 (dist.py, line 5)"),
@@ -112,5 +112,5 @@ def test_a_torchrun_that_somebody_ended_blames_nobody_else(tmp_path):
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
     )
     _, cause = explain(tmp_path, RANKS, 1, now_s=5.0)
-    assert cause.summary == "torchrun was told to end by a signal that was not ours"
+    assert cause.summary == "torchrun was ended by a signal from outside"
     assert not cause.is_symptom

@@ -318,7 +318,7 @@ def test_three_jobs_that_want_the_same_run_one_after_the_other(agents: list[Live
         states = [state(agents, job_id) for job_id in jobs]
         seen.update(states)
         waits = [agents[0].record(job_id).restart for job_id in jobs]
-        seen.update("a reason" for one in waits if one and "is promised to job" in one.waits_for)
+        seen.update("a reason" for one in waits if one and "is leased to job" in one.waits_for)
         return all(one in TERMINAL for one in states)
 
     until(are_over, "all three to end", 120)

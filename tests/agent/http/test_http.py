@@ -143,12 +143,14 @@ def test_nothing_starts_without_its_lease(agent):
 
     unleased = put(start_request([agent], "", JOB, 1, 29400))
     assert (unleased.status_code, unleased.json()["code"]) == (409, "refused")
-    assert "holds no lease" in unleased.json()["message"]
+    assert "has no lease" in unleased.json()["message"]
     granted = live_lease(agent, JOB, 1, 0)
     request = start_request([agent], "", JOB, 1, granted.port + 1)
-    assert "promised other GPUs or another port" in put(request).json()["message"]
+    assert "not leased to it" in put(request).json()["message"]
     request = start_request([agent], "", JOB, 1, granted.port)
-    assert put(request, number=2).json()["message"].startswith("path and body name different")
+    assert (
+        put(request, number=2).json()["message"].startswith("the path and the body name different")
+    )
     files = {"../escape.py": ""}
     spoilt = msgspec.structs.replace(
         request, spec=msgspec.structs.replace(request.spec, files=files)
@@ -179,9 +181,9 @@ def test_a_port_is_looked_at_without_being_held(agent):
         assert free == {"port": status["next_free"], "address": agent.address}
     assert "reason" not in agent.get(f"/v1/port/{port}").json()
     agent.send("POST", "/v1/leases", lease(hold_port=port))
-    assert f"is promised to job {JOB}" in agent.get(f"/v1/port/{port}").json()["reason"]
+    assert f"is leased to job {JOB}" in agent.get(f"/v1/port/{port}").json()["reason"]
     assert agent.get(f"/v1/port/{port}?interface=eth99").status_code == 409
-    assert agent.get("/v1/port/99999").json()["reason"] == "99999 is not a port number"
+    assert agent.get("/v1/port/99999").json()["reason"] == "99999 is not a valid port"
     assert agent.get("/v1/port/0").status_code == 404
 
 
@@ -232,7 +234,7 @@ def test_who_started_what_from_where_is_kept(agent):
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="r" * 999))
     started, stopped = lines()[-2:]
     assert (started["what"], started["job"], started["from"]) == ("start", job_id, "127.0.0.1")
-    assert started["outcome"] == f"refused: job {job_id} holds no lease here"
+    assert started["outcome"] == f"refused: job {job_id} has no lease here"
     assert (stopped["what"], stopped["who"]) == ("stop", "driver a-test")
     assert (agent.state / "audit.log").stat().st_mode & 0o777 == 0o600
 
@@ -351,12 +353,12 @@ def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
     )
     join(member, settings, "test")
     cases = {
-        ("start",): "'start' is nothing an agent does",
-        ("run", "--state-dir", str(stranger), *free): "this node belongs to no cluster yet",
+        ("start",): "unknown action 'start'",
+        ("run", "--state-dir", str(stranger), *free): "this node is not a member of a cluster yet",
         ("run", "--state-dir", str(member), *free): "/nowhere does not run",
         ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
         ("run", "--state-dir", str(member), *taken): f"cannot listen on {agent.address}",
-        ("leave", "--state-dir", str(stranger)): "this node belongs to no cluster",
+        ("leave", "--state-dir", str(stranger)): "this node is not a member of a cluster",
     }
     for options, says in cases.items():
         done = run_agent(*options)

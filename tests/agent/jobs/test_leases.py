@@ -46,7 +46,7 @@ def test_a_gpu_is_promised_once_and_the_refusal_names_who_has_it(book):
     grant(book, gpus=(0, 1))
     with pytest.raises(RefusedError) as refusal:
         grant(book, TWO, gpus=(1, 2))
-    assert str(refusal.value).startswith(f"node1: GPU 1 is promised to job {ONE}. Fix: ")
+    assert str(refusal.value).startswith(f"node1: GPU 1 is leased to job {ONE}. Fix: ")
     grant(book, TWO, gpus=(2,))
 
 
@@ -137,13 +137,13 @@ def test_release_frees_the_port_and_may_be_repeated(book):
 def test_two_attempts_never_hold_the_same_port(book):
     # The kernel alone would allow it: neither of the two listens.
     port = grant(book, hold_port=0).port
-    with pytest.raises(PortTakenError, match=f"port {port} is promised to job {ONE}"):
+    with pytest.raises(PortTakenError, match=f"port {port} is leased to job {ONE}"):
         grant(book, TWO, hold_port=port)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])
 def test_what_is_no_port_is_refused(book, port):
-    with pytest.raises(RefusedError, match="is not a port number"):
+    with pytest.raises(RefusedError, match="is not a valid port"):
         grant(book, hold_port=port)
     assert list(book.all()) == []
 
@@ -159,7 +159,7 @@ def test_an_address_of_another_machine_is_refused_in_its_own_words(book):
 def test_asking_again_for_something_else_is_refused(book, changes):
     asked = {"gpus": (0,), "hold_port": 0}
     grant(book, **asked)
-    with pytest.raises(RefusedError, match="was promised other"):
+    with pytest.raises(RefusedError, match="has a lease on other"):
         grant(book, **(asked | changes))
 
 

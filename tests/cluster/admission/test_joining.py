@@ -114,7 +114,7 @@ def test_one_command_joins_and_afterwards_run_needs_no_argument(agent) -> None:
 def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates(agent) -> None:
     token = write_token(Identity.find_or_make("home").invite())
     waiting = agent("join", token)
-    waiting.says("waiting to be admitted")
+    waiting.says("waiting for admission")
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     blind.check_hostname, blind.verify_mode = False, ssl.CERT_NONE
     for method, path in (("GET", "/v1/node"), ("PUT", "/v1/jobs/j-00000001/attempts/1")):
@@ -158,7 +158,7 @@ def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:
         forged = msgspec.structs.replace(ours, secret=bytes(len(ours.secret)))
         thief = agent("join", write_token(forged))
         thief.says("waiting")
-        with pytest.raises(TrustError, match="another token, or somebody in between"):
+        with pytest.raises(TrustError, match="another token, or an intercepted connection"):
             cluster.add(thief.where)
         assert thief.process.poll() is None
         assert len(cluster.members()) == 1
@@ -208,7 +208,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
             sockets = bind_sockets(0, here)
             server.add_sockets(sockets)
             address = f"{here}:{sockets[0].getsockname()[1]}"
-            with pytest.raises(TrustError, match="somebody in between"):
+            with pytest.raises(TrustError, match="intercepted connection"):
                 await asyncio.to_thread(cluster.add, address)
             server.stop()
             await server.close_all_connections()
@@ -240,7 +240,7 @@ def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:
         assert not list(first.state.glob("*.pem"))
         silent = agent("run", again=first)
         assert silent.process.wait(PATIENCE_S) == TrustError.exit_code
-        assert "belongs to no cluster yet" in silent.log()
+        assert "is not a member of a cluster yet" in silent.log()
         assert "mntrain invite" in silent.log()
         agent("join", other.invite(), again=first)
         until(lambda: len(up(other)) == 1, "it to be in the other one")
@@ -355,9 +355,9 @@ def test_keys_that_others_may_read_are_refused() -> None:
         cluster.invite()
     (clusters_directory() / "home" / "own.pem").chmod(0o640)
     with Cluster("home", addresses=["127.0.0.1:9"]) as cluster:
-        with pytest.raises(TrustError, match=r"others may read .*0640.*chmod 600"):
+        with pytest.raises(TrustError, match=r"other users can read .*0640.*chmod 600"):
             cluster.invite()
-        with pytest.raises(TrustError, match="others may read"):
+        with pytest.raises(TrustError, match="other users can read"):
             cluster.add("127.0.0.1:9")
     (clusters_directory() / "home" / "own.pem").chmod(0o600)
     (clusters_directory() / "home" / "authority.key").chmod(0o604)

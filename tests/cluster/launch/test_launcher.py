@@ -148,7 +148,7 @@ async def test_a_launch_that_fails_says_how_far_undoing_it_is(lab: Lab) -> None:
         await lab.launcher.launch(lab.spec(), JOB, progress=heard)
     pieces = heard.pieces()
     assert pieces["starting torchrun"][-1] == (2, 3)
-    assert pieces["giving back what was taken"] == [(done, 3) for done in range(4)]
+    assert pieces["releasing the leases"] == [(done, 3) for done in range(4)]
 
 
 @pytest.mark.parametrize("times", [1, 3])
@@ -193,7 +193,7 @@ async def test_what_cannot_be_undone_is_said(lab: Lab) -> None:
     with pytest.raises(NodeError) as caught:
         await lab.launcher.launch(lab.spec(), JOB)
     assert "node3 does not answer" in str(caught.value)
-    assert "frees by itself in 15 s" in str(caught.value)
+    assert "leases expire in 15 s" in str(caught.value)
     assert f"mntrain stop {JOB}" in str(caught.value)
     assert "\n" not in str(caught.value)
     lab.agents[2].leases.clear()

@@ -172,7 +172,7 @@ async def test_a_goodbye_is_believed_until_it_speaks_again(
     agent.say(Goodbye(reason="maintenance"))
     await until(lambda: watch.view.liveness == "lost")
     assert "maintenance" in (watch.view.reason or "")
-    assert "jobs go on" in (watch.view.reason or "")
+    assert "jobs continue" in (watch.view.reason or "")
     agent.faults["stream"].clear()
     await agent.die()
     await agent.start()

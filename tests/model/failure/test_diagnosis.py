@@ -42,7 +42,7 @@ WAITS: Doing = "waiting for others"
             "n1",
             10,
             "rank 10 on n1 is in load (data.py:12), and the others wait for it",
-            "no hang",
+            "that rank's stack",
         ),
         ([part(0, "busy", "stopped"), part(1, WAITS)], "n0", 1, "stopped", "kill -CONT 101"),
         ([part(0, WAITS), part(1, "in the kernel")], "n1", 10, "hangs in the kernel", "dmesg"),
@@ -54,9 +54,15 @@ WAITS: Doing = "waiting for others"
             "through between n0 and n1",
             "measure the links",
         ),
-        ([part(0, WAITS, WAITS)], None, None, "all ranks wait for each other", "has its receive"),
-        ([part(0, WAITS), part(1, "not known")], None, None, "not all of them say", "Recorder"),
-        ([part(0, "busy"), part(1, "busy")], "n0", 0, "ranks 0 and 10 are busy", "no hang"),
+        ([part(0, WAITS, WAITS)], None, None, "all ranks wait for each other", "has a receive"),
+        ([part(0, WAITS), part(1, "not known")], None, None, "not all of them report", "Recorder"),
+        (
+            [part(0, "busy"), part(1, "busy")],
+            "n0",
+            0,
+            "ranks 0 and 10 are busy",
+            "that rank's stack",
+        ),
     ],
 )
 def test_the_diagnosis(
@@ -81,7 +87,7 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
             (trouble("no connection", "n1"),),
             (trouble("no connection", "n0"),),
             "n1",
-            "nothing gets through between n0 and n1 over eth1: connecting gets no answer",
+            "no data gets through between n0 and n1 over eth1: connecting gets no answer",
             "switch",
         ),
         (
@@ -98,7 +104,7 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
             "connections between n0 and n1 open, but large packets",
             "mtu 1500",
         ),
-        ((), (), None, "; data gets through between them", "has its receive"),
+        ((), (), None, "; data gets through between them", "has a receive"),
     ],
 )
 def test_links_that_were_tried_say_which_of_them_is_broken(

@@ -190,7 +190,7 @@ def test_whom_the_others_lost_is_the_cause_and_not_that_they_lost_it() -> None:
     cause, node = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
     assert cause is not None
     assert (node, cause.rank) == ("node1", 1)
-    assert "rank 1 ended, as if it were done" in cause.summary
+    assert "rank 1 exited successfully" in cause.summary
     late = msgspec.structs.replace(early, ranks=(msgspec.structs.replace(done, done_s=11.0),))
     cause, node = blame([lost(0), late])
     assert cause is not None

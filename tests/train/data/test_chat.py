@@ -87,7 +87,7 @@ def test_a_question_and_its_answer() -> None:
     ("row", "says"),
     [
         ({"text": "hello"}, "x.jsonl line 3: no conversation in it; it has text"),
-        ({"messages": [{"role": "user", "content": "hi"}]}, "nobody answers"),
+        ({"messages": [{"role": "user", "content": "hi"}]}, "has no assistant turn"),
         ({"messages": [{"role": "alien", "content": "hi"}]}, "no role and content"),
         ({"messages": [{"role": "user", "content": None}]}, "no role and content"),
         ({"messages": ["hi"]}, "no role and content"),
@@ -121,7 +121,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused(
         writer.write(ASKED, "line 1")
     assert ChatWriter(tokenizer, forgets, answers_only=False).write(ASKED, "").answers is None
     broken = ChatWriter(tokenizer, "{{ raise_exception('no system') }}", answers_only=False)
-    with pytest.raises(RecipeError, match="line 7: the chat template does not take it: no system"):
+    with pytest.raises(RecipeError, match="line 7: the chat template rejects it: no system"):
         broken.write(ASKED, "line 7")
 
 

@@ -49,10 +49,10 @@ def test_what_datasets_saves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.json", b'{"text": "x"}', "no list of objects"),
-        ("a.json", b"[1, 2]", "entry 1: no object"),
+        ("a.json", b'{"text": "x"}', "not a list of objects"),
+        ("a.json", b"[1, 2]", "entry 1: not an object"),
         ("a.json", b"[", "not JSON"),
-        ("a.jsonl", b'["text"]', "line 1: no object"),
+        ("a.jsonl", b'["text"]', "line 1: not an object"),
         ("a.parquet", b"PAR1 and then nothing", "cannot be read"),
     ],
 )
@@ -66,7 +66,7 @@ def test_files_that_are_not_what_they_say(
 
 def test_only_files_with_conversations_are_read_for_chat(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("about")
-    with pytest.raises(RecipeError, match="no UTF-8 text in it"):
+    with pytest.raises(RecipeError, match="contains no UTF-8 text"):
         found(tmp_path, format="chat")
     row = {"prompt": "2+2", "completion": "4"}
     (tmp_path / "a.jsonl").write_text(json.dumps(row))

@@ -209,10 +209,10 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     assert load_weights(tmp_path, like, device=CPU)["model.norm.weight"].shape == (64,)
     with pytest.raises(RecipeError, match=r"is \(64,\), its config says \(32,\)"):
         load_weights(tmp_path, {"model.norm.weight": torch.empty(32)}, device=CPU)
-    with pytest.raises(RecipeError, match=r"no tensor model\.layers\.9"):
+    with pytest.raises(RecipeError, match=r"lack the tensor model\.layers\.9"):
         load_weights(tmp_path, {"model.layers.9.x": torch.empty(1)}, device=CPU)
     save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(RecipeError, match=r"no tensor model\.norm"):
+    with pytest.raises(RecipeError, match=r"lack the tensor model\.norm"):
         load_weights(tmp_path, like, device=CPU)
     (tmp_path / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(RecipeError, match="cannot be read"):

@@ -143,12 +143,12 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
         (
             ["data_parallel.replicas=2"],
             3,
-            "3 ranks are no multiple of 2. Fix: use 1 in all",
+            "3 ranks is not a multiple of 2. Fix: use 1 ranks",
         ),
         (
             ["data_parallel.replicas=4"],
             6,
-            "6 ranks are no multiple of 4. Fix: use 3 in all",
+            "6 ranks is not a multiple of 4. Fix: use 3 ranks",
         ),
         (
             ["data_parallel.replicas=2", "train.batch_size=8"],
@@ -163,17 +163,17 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
         (
             ["data_parallel.shards=2", "optimizer.kind=adafactor"],
             2,
-            "data_parallel.shards = 2: adafactor needs whole weights. Fix: use kind",
+            "data_parallel.shards = 2: adafactor requires unsharded weights. Fix: use kind",
         ),
         (
             ["data_parallel.shards=2", "memory.compile=true"],
             2,
-            "memory.compile = true is not made for weights that come and go",
+            "memory.compile = true does not work with sharded weights",
         ),
         (
             ["data_parallel.shards=2", "data_parallel.replicas=2"],
             6,
-            "replicas = 2 x data_parallel.shards = 2: 6 ranks are no multiple of 4",
+            "replicas = 2 x data_parallel.shards = 2: 6 ranks is not a multiple of 4",
         ),
         (
             ["data_parallel.replicas=2", "pipeline.schedule=1f1b", "pipeline.microbatches=1"],

@@ -85,7 +85,7 @@ def test_as_data_it_is_the_token(run):
         (["invite", "--uses", "0"], SpecError, "0 uses"),
         (["invite", "--uses", "many"], SpecError, "many"),
         (["invite", "--expires", "soon"], SpecError, "30m, 2h or 7d"),
-        (["invite", "--expires", "0s"], SpecError, "expired already"),
+        (["invite", "--expires", "0s"], SpecError, "expire immediately"),
         (["members"], SpecError, "no cluster called 'mine' yet"),
         (["revoke", "kim"], SpecError, "no cluster called 'mine'"),
         (["driver"], SpecError, "ACTION"),

@@ -174,7 +174,7 @@ def test_a_node_of_the_last_time_that_is_gone_is_not_forgotten_in_silence(panel:
 def test_what_cannot_be_had_stands_at_its_row_with_a_button(panel: Panel) -> None:
     form = choose(panel, nodes={"wopr": NodeChoice(gpus="3"), "muthur": NodeChoice(gpus="x")})
     (wopr,) = row(form, "wopr").checks
-    assert wopr.text == "has 2 GPUs, 3 were asked for. Fix: ask for wopr:2 at most."
+    assert wopr.text == "has 2 GPUs, 3 requested. Fix: ask for wopr:2 at most."
     assert wopr.fix is not None
     assert wopr.fix.label == "Use 2 idle GPUs"
     assert "neither a number nor GPU ids" in row(form, "muthur").checks[0].text
@@ -427,7 +427,7 @@ def test_targets_are_recipes_here_then_presets(panel: Panel) -> None:
 def test_without_a_notebook_the_panel_is_text_with_the_command(do, here, text) -> None:
     outcome = do("panel", "small.toml", directory=here)
     said = text(outcome.renderable)
-    assert "Only text here: a panel to click needs a notebook." in said
+    assert "The clickable panel needs a notebook; this is its text form." in said
     assert "mntrain launch small.toml --member muthur --member wopr --member hal" in said
     assert json.loads(json.dumps(outcome.data))["command"].startswith("mntrain launch")
 
