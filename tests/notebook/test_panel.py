@@ -13,7 +13,8 @@ import ipywidgets
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.notebook.panel.panel import RETIRED, WidgetPanel
+from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
+from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 from jupyter_mntrain.verbs.panel import Panel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from tests.verbs.panel.test_panel import RECIPE
@@ -47,10 +48,10 @@ class Open:
 
     @property
     def why(self) -> str:
-        return str(self.view._why.value)
+        return str(self.view.launch_bar.why.value)
 
     def row(self, name: str) -> Any:
-        return self.view._rows[name]
+        return self.view.nodes.rows[name]
 
     def click(self, button: Any) -> None:
         assert not button.disabled
@@ -90,14 +91,14 @@ def test_a_click_only_enqueues_and_the_panels_own_thread_does_the_rest(open_one)
 
 def test_what_the_panel_shows_by_itself_was_chosen_by_nobody(open_one) -> None:
     page = open_one()
-    page.view._changes.value = "pipeline.microbatches=12"
-    until(lambda: page.view._microbatches.value == 12)
+    page.view.settings.widgets["changes"].value = "pipeline.microbatches=12"
+    until(lambda: page.view.settings.widgets["microbatches"].value == 12)
     assert page.panel.choices.microbatches is None
     assert page.panel.choices.schedule is None
-    page.view._microbatches.value = 6
+    page.view.settings.widgets["microbatches"].value = 6
     until(lambda: page.panel.choices.microbatches == 6)
-    page.click(page.view._reset)
-    until(lambda: page.view._changes.value == "")
+    page.click(page.view.reset)
+    until(lambda: page.view.settings.widgets["changes"].value == "")
     assert page.panel.choices.microbatches is None
 
 
@@ -126,7 +127,7 @@ def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> No
     )
     page.cluster.become(*page.cluster.nodes())
     until(lambda: "fewer than the 3 pipeline stages" in page.why)
-    assert page.view._launch.disabled
+    assert page.view.launch_bar.launch.disabled
 
 
 def test_a_button_mends_what_is_wrong(open_one) -> None:
@@ -157,20 +158,20 @@ def test_lines_that_are_replaced_are_ended(open_one) -> None:
 def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     page = open_one()
     page.cluster.to_launch.become("running")
-    page.click(page.view._launch)
+    page.click(page.view.launch_bar.launch)
     until(lambda: page.jobs == [page.cluster.to_launch])
     (job,) = page.jobs
-    until(lambda: "running" in page.view._job_line.value)
-    assert "as launched at" in page.view._note.value
-    until(lambda: not page.view._launch.disabled)
-    page.click(page.view._stop)
-    until(lambda: "What it has not saved is lost" in page.view._job_line.value)
+    until(lambda: "running" in page.view.job_bar.line.value)
+    assert "as launched at" in page.view.note.value
+    until(lambda: not page.view.launch_bar.launch.disabled)
+    page.click(page.view.job_bar.stop)
+    until(lambda: "Unsaved progress is lost" in page.view.job_bar.line.value)
     assert job.calls == []
-    page.click(page.view._keep)
-    until(lambda: page.view._stop.layout.display is None)
-    page.click(page.view._stop)
-    until(lambda: page.view._stop_now.layout.display is None)
-    page.click(page.view._stop_now)
+    page.click(page.view.job_bar.keep)
+    until(lambda: page.view.job_bar.stop.layout.display is None)
+    page.click(page.view.job_bar.stop)
+    until(lambda: page.view.job_bar.stop_now.layout.display is None)
+    page.click(page.view.job_bar.stop_now)
     until(lambda: job.calls)
     assert job.calls[0][0] == "stop"
 
@@ -178,42 +179,45 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
 def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
     page = open_one()
     page.cluster.refuses = RefusedError("GPU 0 was taken", fix="wait for it", node="wopr")
-    page.click(page.view._launch)
+    page.click(page.view.launch_bar.launch)
     until(lambda: "Nothing was started." in page.why)
     assert "wopr: GPU 0 was taken. Fix: wait for it." in page.why
-    until(lambda: not page.view._launch.disabled)
+    until(lambda: not page.view.launch_bar.launch.disabled)
     assert "Nothing was started." in page.why
     assert page.jobs == []
 
 
 def test_links_that_were_not_measured_can_be(open_one) -> None:
     page = open_one()
-    assert page.view._measure.layout.display == "none"
+    assert page.view.prediction.measure.layout.display == "none"
     page = open_one(node("a", 1, capacity=None), node("b", 2, capacity=None))
-    assert "link not measured" in page.view._predicted.value
-    page.click(page.view._measure)
+    assert "link not measured" in page.view.prediction.predicted.value
+    page.click(page.view.prediction.measure)
     until(lambda: page.cluster.measured)
     ids = [view.info.node_id for view in page.cluster.nodes()]
     assert page.cluster.measured == [tuple(ids)]
-    until(lambda: not page.view._measure.disabled)
+    until(lambda: not page.view.prediction.measure.disabled)
 
 
 def test_the_exact_commands_are_shown_and_hidden(open_one) -> None:
     page = open_one()
-    page.click(page.view._commands_button)
-    until(lambda: "torch.distributed.run" in page.view._commands.value)
-    assert "%mntrain launch small.toml --member muthur --member wopr" in page.view._commands.value
-    page.click(page.view._commands_button)
-    until(lambda: page.view._commands.value == "")
+    page.click(page.view.launch_bar.toggle)
+    until(lambda: "torch.distributed.run" in page.view.launch_bar.commands.value)
+    assert (
+        "%mntrain launch small.toml --member muthur --member wopr"
+        in page.view.launch_bar.commands.value
+    )
+    page.click(page.view.launch_bar.toggle)
+    until(lambda: page.view.launch_bar.commands.value == "")
 
 
 def test_what_a_node_says_is_shown_and_never_run(open_one) -> None:
     evil = "<img src=x onerror=alert(1)>"
     page = open_one(node(evil, 1), node("other", 2, liveness="lost", reason=f"{evil} is gone"))
     page.row("other").use.value = True
-    until(lambda: page.view._launch.disabled)
-    page.click(page.view._commands_button)
-    shown = [page.why, page.view._commands.value, page.view._predicted.value]
+    until(lambda: page.view.launch_bar.launch.disabled)
+    page.click(page.view.launch_bar.toggle)
+    shown = [page.why, page.view.launch_bar.commands.value, page.view.prediction.predicted.value]
     shown += [line.children[0].value for line in page.row("other").checks.children]
     assert all("<img" not in one for one in shown)
     assert any("&lt;img" in one for one in shown)
@@ -251,8 +255,8 @@ def test_the_magic_shows_the_panel_and_a_place_below_it(in_notebook, cluster) ->
     assert len(cluster.listeners) == 1
     first = in_notebook.extension.screen._panel
     in_notebook.run("%mntrain panel small.toml")
-    until(lambda: RETIRED in first._why.value)
-    assert first._launch.disabled
+    until(lambda: RETIRED in first.launch_bar.why.value)
+    assert first.launch_bar.launch.disabled
     assert len(cluster.listeners) == 1
     in_notebook.extension.close()
     assert cluster.listeners == []

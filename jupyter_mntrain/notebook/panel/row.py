@@ -15,6 +15,8 @@ from jupyter_mntrain.verbs.panel import Check, Choices, FormRow, NodeChoice
 Change = Callable[[Callable[[Choices], Choices]], None]
 """Has the choices changed, in the panel's own thread."""
 
+Listen = Callable[[Any, Callable[[Any], None]], None]
+"""Calls back with a widget's value, but only where a person set it."""
 
 AUTO = ""
 """The interface that is chosen at launch."""
@@ -25,13 +27,11 @@ class NodeRow:
 
     Args:
         name: of the node.
-        listen: as :meth:`ipywidgets.Widget.observe` for a value, but only for what a person did.
+        listen: calls back when a person sets a widget's value.
         change: does what a person chose.
     """
 
-    def __init__(
-        self, name: str, listen: Callable[[Any, Callable[[Any], None]], None], change: Change
-    ) -> None:
+    def __init__(self, name: str, listen: Listen, change: Change) -> None:
         self._name = name
         self._change = change
         self._checks_shown: tuple[Check, ...] = ()

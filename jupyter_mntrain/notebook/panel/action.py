@@ -1,0 +1,77 @@
+"""Panel action: a launch, a measurement or a stop, in its own thread so that clicks still work."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable
+
+from jupyter_mntrain.model.errors import MntrainError
+
+LAUNCHING = "Launching"
+
+
+class Action:
+    """At most one at a time; :attr:`name` is empty when there is none.
+
+    Args:
+        put: runs a task in the panel's own thread.
+        say: shows how far the action is.
+        complain: shows a problem at once: what shows everything may be what has failed.
+        changed: is called after :attr:`name` or :attr:`problem` changed.
+    """
+
+    def __init__(
+        self,
+        put: Callable[[Callable[[], None]], None],
+        say: Callable[[str], None],
+        complain: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.name = ""
+        self.problem = ""
+        self._put = put
+        self._say = say
+        self._complain = complain
+        self._changed = changed
+
+    def begin(self, name: str, work: Callable[[], object]) -> None:
+        """Start ``work`` unless another action is under way."""
+        if self.name:
+            return
+        self.name = name
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - said in the panel
+                problem = error
+                self._put(lambda: self.failed(problem))
+            finally:
+                self._put(self._done)
+
+        context = contextvars.Context()
+        threading.Thread(
+            target=context.run, args=(run,), name="mntrain-panel-action", daemon=True
+        ).start()
+
+    def report(self, what: str, done: int, total: int | None) -> None:
+        """How far the action is; may be called from any thread."""
+        count = f" {done} of {total}" if total else ""
+        self._put(lambda: self._report(f"{what}{count}"))
+
+    def failed(self, error: Exception) -> None:
+        known = isinstance(error, MntrainError)
+        self.problem = str(error) if known else f"{type(error).__name__}: {error}"
+        if self.name == LAUNCHING and "started" not in self.problem:
+            self.problem += " Nothing was started."
+        self._complain(self.problem)
+        self._changed()
+
+    def _report(self, words: str) -> None:
+        if self.name:
+            self._say(f"{self.name}: {words}")
+
+    def _done(self) -> None:
+        self.name = ""
+        self._changed()

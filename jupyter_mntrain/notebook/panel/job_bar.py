@@ -1,0 +1,74 @@
+"""Job bar of a panel: the state of the job that was launched, and how it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING
+
+import ipywidgets
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, show
+from jupyter_mntrain.show import formats
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+
+class JobBar:
+    """One line and its buttons; nothing until a job was launched.
+
+    Args:
+        do: runs what a click asks for in the panel's own thread.
+        stop: stops the job. It is called once the person has confirmed.
+    """
+
+    def __init__(
+        self, do: Callable[[Callable[[], None]], None], stop: Callable[[Job], None]
+    ) -> None:
+        self.job: Job | None = None
+        self._stop_job = stop
+        self._asks = False
+        self.line = html()
+        self.line.add_class("mnt-grow")
+        self.stop = ipywidgets.Button(description="Stop…")
+        self.stop_now = ipywidgets.Button(description="Stop it")
+        self.keep = ipywidgets.Button(description="Keep it running")
+        for button in (self.stop, self.stop_now):
+            button.add_class("mnt-stop")
+        self.root = box("mnt-part mnt-bar", self.line, self.stop, self.stop_now, self.keep)
+        self.stop.on_click(lambda _: do(lambda: self._ask(asks=True)))
+        self.keep.on_click(lambda _: do(lambda: self._ask(asks=False)))
+        self.stop_now.on_click(lambda _: do(self._confirmed))
+
+    @property
+    def text(self) -> str:
+        """What the line says, as HTML; empty without a job."""
+        if self.job is None:
+            return ""
+        try:
+            state = self.job.state
+        except MntrainError as error:
+            return escape(f"{self.job.id}: {error}")
+        asks = " Stop it? Unsaved progress is lost." if self._asks else ""
+        return escape(f"{formats.STATE_ICONS[state]} {self.job.id} {state}.{asks}")
+
+    def show(self, *, is_busy: bool) -> None:
+        text = self.text
+        show(self.root, is_shown=bool(text))
+        put(self.line, value=text)
+        is_open = self.job is not None and self.job.state not in TERMINAL
+        show(self.stop, is_shown=is_open and not self._asks)
+        for button in (self.stop_now, self.keep):
+            show(button, is_shown=is_open and self._asks)
+        put(self.stop, disabled=is_busy)
+
+    def _ask(self, *, asks: bool) -> None:
+        self._asks = asks
+
+    def _confirmed(self) -> None:
+        self._asks = False
+        if self.job is not None:
+            self._stop_job(self.job)

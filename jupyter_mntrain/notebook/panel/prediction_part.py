@@ -1,0 +1,35 @@
+"""Prediction in a panel: bubble and link load, and the button that measures links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ipywidgets
+
+from jupyter_mntrain.notebook.panel import html as pieces
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, show
+from jupyter_mntrain.verbs.panel.prediction import Prediction
+
+
+class PredictionPart:
+    """Shown only where there is a pipeline to predict.
+
+    Args:
+        measure: is called when a person asks for it.
+    """
+
+    def __init__(self, measure: Callable[[], None]) -> None:
+        self.predicted = html()
+        self.measure = ipywidgets.Button(
+            description="Measure links", tooltip="About a second for each link and direction"
+        )
+        self.root = box("mnt-part", self.predicted, self.measure)
+        self.measure.on_click(lambda _: measure())
+
+    def show(self, prediction: Prediction | None, *, is_busy: bool) -> None:
+        text = pieces.predicted(prediction)
+        put(self.predicted, value=text)
+        show(self.root, is_shown=bool(text))
+        lacks = prediction is not None and prediction.lacks_measurement
+        show(self.measure, is_shown=lacks)
+        put(self.measure, disabled=is_busy)
