@@ -59,7 +59,8 @@ class Extension:
     def load(self) -> None:
         """Add everything, and begin to look for nodes."""
         shell = self._shell
-        shell.register_magics(MntrainMagics(shell, self))
+        magics = MntrainMagics(shell, self.clusters, self.screen, self.hand_out)
+        shell.register_magics(magics)
         shell.Completer.custom_matchers.append(self._matcher)
         shell.input_transformers_cleanup.append(lift_cell_magic)
         shell.events.register("pre_run_cell", self._new_cell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class
@@ -12,6 +13,7 @@ from rich.text import Text
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.display import picture_bundle, picture_metadata, text_bundle
 from jupyter_mntrain.verbs import (
+    Clusters,
     Command,
     Context,
     HelpWanted,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_mntrain.cluster import Job
-    from jupyter_mntrain.notebook.extension import Extension
+    from jupyter_mntrain.show.screen import Screen
 
 PROGRAM = "%mntrain"
 WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
@@ -33,11 +35,23 @@ WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
 
 @magics_class
 class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
-    """One line in, one outcome on the page."""
+    """One line in, one outcome on the page.
 
-    def __init__(self, shell: InteractiveShell, extension: Extension) -> None:
+    Args:
+        hand_out: makes a job the result of the cell without showing it a second time.
+    """
+
+    def __init__(
+        self,
+        shell: InteractiveShell,
+        clusters: Clusters,
+        screen: Screen,
+        hand_out: Callable[[Job | None], Job | None],
+    ) -> None:
         super().__init__(shell)
-        self._extension = extension
+        self._clusters = clusters
+        self._screen = screen
+        self._hand_out = hand_out
 
     @line_cell_magic  # type: ignore[untyped-decorator]
     def mntrain(self, line: str, cell: str | None = None) -> Job | None:
@@ -55,8 +69,8 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
 
     def _do(self, command: Command, cell: str | None) -> Job | None:
         context = Context(
-            clusters=self._extension.clusters,
-            screen=self._extension.screen,
+            clusters=self._clusters,
+            screen=self._screen,
             program=PROGRAM,
             cell=cell,
         )
@@ -70,7 +84,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             raise _job_error(outcome)
         if command.verb.name not in ("launch", "attach"):
             return None
-        return self._extension.hand_out(outcome.job)
+        return self._hand_out(outcome.job)
 
     def _present(self, command: Command, outcome: Outcome) -> None:
         if command.args.json:
@@ -83,7 +97,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             bundle = picture_bundle(outcome.picture, words)
             display(bundle, metadata=picture_metadata(WIDTH_PX), raw=True)
         if outcome.renderable:
-            self._extension.screen.say(outcome.renderable)
+            self._screen.say(outcome.renderable)
 
 
 def say_in_one_line(error: MntrainError) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -46,9 +46,10 @@ class Prepared:
     """By which a token's attention costs; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
     corpus: Corpus
     tokens: Tokens
-    reports: list[Report]
     digests: dict[str, str]
     """Of what must be the same on all ranks."""
+    reports: Sequence[Report] = ()
+    """What each rank has said of itself."""
 
 
 def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) -> Prepared:
@@ -61,57 +62,55 @@ def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) 
         RecipeError: the same line on every rank, naming the node that has the problem.
     """
     try:
-        refuse_missing(recipe.optimizer)
-        refuse_missing_liger(recipe, world.device)
-        config, corpus, tokens = _read(recipe, progress)
-        check(
-            recipe,
-            world.size,
-            layers=config.num_hidden_layers,
-            is_tied=config.tie_word_embeddings,
-        )
-        _refuse_attention(recipe.model.attention, world.device)
-        kept, held_out = tokens, None
-        if recipe.evaluation.interval_steps:
-            kept, held = hold_out(tokens, recipe.data, share=recipe.evaluation.share)
-            held_out = sample_of(rows_of(held, recipe.data), recipe.evaluation.sequences)
-        prompts = read_prompts(recipe, tokens, config.vocab_size)
-        rows = rows_of(kept, recipe.data)
-        batches = Batches(rows, batch_size=recipe.train.batch_size, seed=recipe.data.seed)
-        grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
-        layout = lay_out(recipe, world.size, config.num_hidden_layers)
-        place = grid.place_of(world.rank)
-        modules = build_modules(recipe, config, layout, place, world.device, progress)
+        ready = _build(recipe, world, progress)
     except RecipeError as error:
         agree(world, Report(host=world.host, problem=error.cause, fix=error.fix))
         raise
     except OSError as error:
         agree(world, Report(host=world.host, problem=str(error), fix="see the file named"))
         raise
-    digests = {
-        "recipe": _digest(msgspec.json.encode(recipe)),
-        "model": _digest(config.to_json_string().encode()),
-        "corpus": corpus.digest,
-        "tokenizer": tokens.digest,
-        "batches": batches.fingerprint(),
-    }
     waiting = Tally(progress, WAITING)
-    reports = agree(world, Report(host=world.host, digests=digests))
+    reports = agree(world, Report(host=world.host, digests=ready.digests))
     waiting.end()
-    _refuse_apart(grid, [report.host for report in reports])
+    _refuse_apart(ready.grid, [report.host for report in reports])
+    return replace(ready, reports=reports)
+
+
+def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
+    """What this rank holds, before the others are asked."""
+    refuse_missing(recipe.optimizer)
+    refuse_missing_liger(recipe, world.device)
+    config, corpus, tokens = _read(recipe, progress)
+    check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
+    _refuse_attention(recipe.model.attention, world.device)
+    kept, held_out = tokens, None
+    if recipe.evaluation.interval_steps:
+        kept, held = hold_out(tokens, recipe.data, share=recipe.evaluation.share)
+        held_out = sample_of(rows_of(held, recipe.data), recipe.evaluation.sequences)
+    prompts = read_prompts(recipe, tokens, config.vocab_size)
+    rows = rows_of(kept, recipe.data)
+    batches = Batches(rows, batch_size=recipe.train.batch_size, seed=recipe.data.seed)
+    grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    layout = lay_out(recipe, world.size, config.num_hidden_layers)
+    place = grid.place_of(world.rank)
     return Prepared(
         config=config,
         grid=grid,
         layout=layout,
-        modules=modules,
+        modules=build_modules(recipe, config, layout, place, world.device, progress),
         batches=batches,
         held_out=held_out,
         prompts=prompts,
         seen_tokens=rows.seen_tokens,
         corpus=corpus,
         tokens=tokens,
-        reports=reports,
-        digests=digests,
+        digests={
+            "recipe": _digest(msgspec.json.encode(recipe)),
+            "model": _digest(config.to_json_string().encode()),
+            "corpus": corpus.digest,
+            "tokenizer": tokens.digest,
+            "batches": batches.fingerprint(),
+        },
     )
 
 
