@@ -92,3 +92,10 @@ def test_hooks_run_the_checks_of_the_fast_layer_with_tools_of_the_environment():
 
 def test_hooks_need_no_network():
     assert {hook["language"] for hook in hooks()} == {"system"}
+
+
+def test_every_file_that_the_architecture_names_exists():
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
+    assert len(named) > 40
+    tops = (ROOT, ROOT / "jupyter_mntrain")
+    assert [name for name in named if not any((top / name).exists() for top in tops)] == []
