@@ -35,8 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["agent"]:
-            return _agent(words[1:])
         return _verb(words)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -94,12 +92,6 @@ def _print(outcome: Outcome, *, wants_json: bool) -> int:
         make_console().print(outcome.renderable, soft_wrap=True)
     sys.stdout.flush()
     return outcome.exit_code
-
-
-def _agent(words: Sequence[str]) -> int:
-    from jupyter_mntrain.agent.main import run as run_agent
-
-    return run_agent(words)
 
 
 if __name__ == "__main__":

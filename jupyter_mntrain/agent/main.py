@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tornado.netutil import bind_sockets
 
@@ -32,6 +35,8 @@ from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
+from jupyter_mntrain.command_line.agent import PROGRAM
+from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
@@ -50,32 +55,62 @@ POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
+class Done(NamedTuple):
+    """What an action did, for people and for ``--json``."""
+
+    text: str
+    data: dict[str, str]
+
+
 def run(argv: Sequence[str]) -> int:
-    """What the command line says; an agent runs until SIGTERM or Ctrl-C, and jobs go on."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    # What strangers' connections do is no trouble of ours.
-    for name in ("tornado.access", "tornado.general"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    """Do what the command line says. Returns the exit code."""
+    wants_traceback = False
     try:
         tunables.check()
         options = parse_options(argv)
-        if options.action in ("install-service", "remove-service"):
-            for line in _change_service(options):
-                _say(line)
-            return 0
-        with locked_state(options.state):
-            if options.action == "leave":
-                _say(f"left the cluster {membership.leave(options.state)}")
-            elif options.token is not None or membership.find(options.state) is not None:
-                asyncio.run(_serve(options))
-            else:
-                raise _not_joined()
+        wants_traceback = options.wants_traceback
+        done = perform(options)
+        print(json.dumps(done.data, indent=2) if options.wants_json else done.text)  # noqa: T201
+    except HelpWanted as wanted:
+        print(wanted.text)  # noqa: T201
     except MntrainError as error:
-        print(f"mntrain agent: {error}", file=sys.stderr)  # noqa: T201
+        if wants_traceback:
+            traceback.print_exc()
+        print(f"{PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return 0
+
+
+def perform(options: Options) -> Done:
+    """Do it; an agent that stays runs until SIGTERM or Ctrl-C, and its jobs go on then.
+
+    Raises:
+        MntrainError: naming the cause and the fix.
+    """
+    if options.action in ("install-service", "remove-service"):
+        lines = _change_service(options)
+        return Done("\n".join(lines), {"done": "; ".join(lines)})
+    with locked_state(options.state):
+        if options.action == "leave":
+            cluster = membership.leave(options.state)
+            return Done(f"left the cluster {cluster}", {"left": cluster})
+        if options.token is None and membership.find(options.state) is None:
+            raise _not_joined()
+        _set_up_log()
+        asyncio.run(_serve(options))
+        found = membership.find(options.state)
+        data = {"node": options.settings.name, "cluster": found.cluster if found else ""}
+        done = "ran as a node" if options.stays else "joined as a node"
+        return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data)
+
+
+def _set_up_log() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # Failed connections of strangers are not an error of this program.
+    for name in ("tornado.access", "tornado.general"):
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _change_service(options: Options) -> list[str]:
@@ -304,7 +339,3 @@ async def _until_told() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     await told.wait()
-
-
-def _say(text: str) -> None:
-    print(f"mntrain agent: {text}")  # noqa: T201

@@ -1,4 +1,4 @@
-"""The daemon's command lines, checked: whatever is wrong with one is one line."""
+"""The agent's actions and their options, checked: each mistake is one line."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ import socket
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypeVar, get_args
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from jupyter_mntrain.agent.machine.capacities import parse_link_capacity
-from jupyter_mntrain.agent.machine.ports import LAST_PORT
 from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
+from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
+from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.trust.joining.token import Token, read_token
 
-PROGRAM = "mntrain agent"
-Action = Literal["join", "run", "leave", "install-service", "remove-service"]
 T = TypeVar("T")
 
 
@@ -42,6 +41,8 @@ class Options(Record, frozen=True):
     settings: Settings
     token: Token | None = None
     stays: bool = True
+    wants_json: bool = False
+    wants_traceback: bool = False
 
     @property
     def reach(self) -> Reach:
@@ -55,81 +56,52 @@ class Options(Record, frozen=True):
 
 
 def parse_options(argv: Sequence[str]) -> Options:
-    """Raises SpecError for anything that cannot work, TrustError for what is no token."""
-    words = list(argv)
-    if not words or (words[0] not in get_args(Action) and words[0] not in ("-h", "--help")):
-        said = f"unknown action {words[0]!r}" if words else "missing action"
-        raise SpecError(said, fix=f"use {PROGRAM} join TOKEN, {PROGRAM} run, or {PROGRAM} leave")
-    arguments = _parser().parse_args(words)
-    name = arguments.name and checked_name("node name", arguments.name, NODE_NAME_LIMIT)
-    state = (arguments.state_dir or _state(name)).absolute()
-    action: Action = arguments.action
-    if action in ("leave", "install-service", "remove-service"):
-        return Options(action=action, state=state, settings=_settings(arguments, name, state))
-    settings = _settings(arguments, name, state)
-    if not 0 < settings.port <= LAST_PORT:
-        raise SpecError(f"--port {settings.port} is not a port", fix=f"use 1 to {LAST_PORT}")
+    """The command line of ``python -m jupyter_mntrain.agent``.
+
+    Raises:
+        SpecError: something cannot work.
+        TrustError: what was given as a token is none.
+        HelpWanted: ``--help`` was among the words.
+    """
+    args = menu_parser(PROGRAM, DESCRIPTION, ACTIONS, "action").parse(argv, argparse.Namespace())
+    action = check_choice(args.choice, ACTIONS, PROGRAM, "action")
+    parser = Parser(f"{PROGRAM} {action}", ACTIONS[action])
+    add_arguments(action, parser)
+    output_options(parser)
+    return options_of(action, parser.parse(args.rest, args))
+
+
+def options_of(action: Action, args: argparse.Namespace) -> Options:
+    """The options of an action, checked.
+
+    Raises:
+        SpecError: something cannot work.
+        TrustError: what was given as a token is none.
+    """
+    name = args.name and checked_name("node name", args.name, NODE_NAME_LIMIT)
+    state = (args.state_dir or _state(name)).absolute()
+    settings = _settings(args, name, state)
     for text in settings.link_capacities:
         parse_link_capacity(text)
-    if action == "run":
-        return Options(action=action, state=state, settings=settings)
-    token = read_token(arguments.token)
+    return Options(
+        action=action,
+        state=state,
+        settings=settings,
+        token=_token(args.token) if action == "join" else None,
+        stays=not getattr(args, "no_run", False),
+        wants_json=args.json,
+        wants_traceback=args.traceback,
+    )
+
+
+def _token(text: str) -> Token:
+    token = read_token(text)
     if token.role != "node":
         raise SpecError(
             "this token is for a driver: another notebook machine",
             fix="use it with mntrain driver join TOKEN; invite nodes with mntrain invite",
         )
-    stays = not arguments.no_run
-    return Options(action=action, state=state, settings=settings, token=token, stays=stays)
-
-
-class _OneLineParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise SpecError(message, fix=f"see {self.prog} --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _OneLineParser(prog=PROGRAM, description="Run this machine as a node of a cluster.")
-    actions = parser.add_subparsers(dest="action", required=True)
-    join = actions.add_parser("join", help="join with a token from: mntrain invite; then run")
-    join.add_argument("token", metavar="TOKEN")
-    join.add_argument("--no-run", action="store_true", help="join, and run later")
-    run = actions.add_parser("run", help="run, as a node of the cluster that was joined")
-    leave = actions.add_parser("leave", help="forget the cluster")
-    install = actions.add_parser(
-        "install-service", help="start it at boot with systemd; running jobs survive restarts"
-    )
-    remove = actions.add_parser("remove-service", help="remove that service; running jobs continue")
-    for one in (join, run):
-        _running_options(one)
-    for one in (join, run, leave, install, remove):
-        one.add_argument("--name", help=f"name of this node ({_own_name()})")
-        one.add_argument("--state-dir", type=Path, help="where its id, keys and jobs are kept")
-    return parser
-
-
-def _running_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--listen",
-        action="append",
-        metavar="IP",
-        help="own address to listen on, repeatable; default: all",
-    )
-    parser.add_argument(
-        "--address",
-        action="append",
-        metavar="HOST[:PORT]",
-        help="how others reach this node, where its own interfaces do not say: in a container, "
-        "over a VPN; repeatable",
-    )
-    parser.add_argument("--port", type=int, help=f"({DEFAULT_PORT})")
-    parser.add_argument(
-        "--link-capacity",
-        action="append",
-        metavar="IFACE=RATE",
-        help="a link's capacity, like eth1=1gbit; measured if omitted",
-    )
-    parser.add_argument("--python", help="interpreter that ranks run under (this one)")
+    return token
 
 
 def _state(name: str | None) -> Path:

@@ -7,17 +7,25 @@ that waits freezes the page.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.command_line.parser import Completion
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.tunables import all_tunables
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.verbs import TABLE, Clusters, Parser, top_parser, verb_parser
-from jupyter_mntrain.verbs.parser import Completion
+from jupyter_mntrain.verbs import (
+    TABLE,
+    Clusters,
+    Parser,
+    Verb,
+    group_parser,
+    top_parser,
+    verb_parser,
+)
 
 PROGRAM = "%mntrain"
 
@@ -37,7 +45,7 @@ class Completer:
         """
         words = line.split()
         begun = "" if not words or line[-1].isspace() else words.pop()
-        parser, before = self._parser(words)
+        parser, before, choices = self._parser(words)
         if parser is None:
             return begun, []
         option = before[-1] if before else ""
@@ -48,23 +56,25 @@ class Completer:
             return begun, self._matching(parser.value_options[option], begun)
         if begun.startswith("-"):
             return begun, _starting(begun, [*parser.flags, *parser.value_options])
-        if parser.prog == PROGRAM and not before:
-            return begun, _starting(begun, TABLE)
+        if choices:
+            return begun, _starting(begun, choices)
         return begun, self._matching(_positional(parser, before), begun)
 
-    def _parser(self, words: list[str]) -> tuple[Parser | None, list[str]]:
-        """The parser in charge after these words, and the words that are its own."""
-        top = top_parser(PROGRAM)
-        position = 0
-        while position < len(words) and words[position].startswith("-"):
-            takes_value = words[position] in top.value_options
-            if takes_value and position + 1 == len(words):
-                return top, words[position:]
-            position += 2 if takes_value else 1
-        if position == len(words):
-            return top, []
-        verb = TABLE.get(words[position])
-        return (verb_parser(verb, PROGRAM) if verb else None), words[position + 1 :]
+    def _parser(self, words: list[str]) -> tuple[Parser | None, list[str], Mapping[str, Verb]]:
+        """The parser in charge after these words, those that are its own, what it chooses from."""
+        parser, choices, program = top_parser(PROGRAM), TABLE, PROGRAM
+        while True:
+            at = _first_positional(parser, words)
+            if at >= len(words):
+                return parser, words, choices
+            verb = choices.get(words[at])
+            if verb is None:
+                return None, [], {}
+            words = words[at + 1 :]
+            if not verb.actions:
+                return verb_parser(verb, program), words, {}
+            program = f"{program} {verb.name}"
+            parser, choices = group_parser(verb, program), dict(verb.actions)
 
     def _matching(self, kind: Completion | None, begun: str) -> list[str]:
         if kind is None:
@@ -113,6 +123,14 @@ class Completer:
             for interface in inventory.interfaces:
                 if interface.is_up and interface.addresses:
                     yield f"{node.name}:{count}:{interface.name}"
+
+
+def _first_positional(parser: Parser, words: list[str]) -> int:
+    """Where the first word stands that is neither an option nor an option's value."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at += 2 if words[at] in parser.value_options else 1
+    return at
 
 
 def _positional(parser: Parser, before: list[str]) -> Completion | None:

@@ -8,9 +8,15 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jupyter_mntrain import __version__
+from jupyter_mntrain.command_line.parser import (
+    HelpWanted,
+    Parser,
+    check_choice,
+    menu_parser,
+    output_options,
+)
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import closest
-from jupyter_mntrain.verbs.parser import HelpWanted, Parser
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
@@ -49,15 +55,22 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         HelpWanted: ``--help``, or nothing at all, was given.
     """
     words, arguments = _split_off_arguments(argv)
+    args = Namespace()
     top = top_parser(program)
-    args = top.parse(words, Namespace())
-    if args.verb is None:
+    top.parse(words, args)
+    if args.version:
+        raise HelpWanted(f"mntrain {__version__}")
+    if args.choice is None:
         raise HelpWanted(top.format_help())
-    verb = find_verb(args.verb)
-    rest = args.rest
-    del args.verb, args.rest
-    parser = verb_parser(verb, program)
-    parsed = parser.parse(rest, args)
+    verb = find_verb(args.choice)
+    refuse_outside_terminal(verb, program)
+    while verb.actions:
+        program = f"{program} {verb.name}"
+        group_parser(verb, program).parse(args.rest, args)
+        verb = verb.actions[check_choice(args.choice, verb.actions, program, "action")]
+    args.words = tuple(args.rest)
+    del args.choice, args.rest
+    parsed = verb_parser(verb, program).parse(args.words, args)
     if arguments and not (verb.takes_cell or verb.takes_arguments):
         raise SpecError(f"{verb.name}: takes nothing after --", fix=f"leave {arguments[0]!r} out")
     return Command(verb, parsed, arguments)
@@ -69,44 +82,59 @@ def find_verb(name: str) -> Verb:
     Raises:
         SpecError: there is none; the message says which could have been meant.
     """
-    verb = TABLE.get(name)
-    if verb is None:
-        near = closest(name, TABLE)
-        fix = f"did you mean {' or '.join(near)}" if near else f"use one of {', '.join(TABLE)}"
-        raise SpecError(f"no verb {name!r}", fix=fix)
-    return verb
+    return TABLE[check_choice(name, TABLE, "mntrain", "verb")]
+
+
+def refuse_outside_terminal(verb: Verb, program: str) -> None:
+    """Refuse, in a notebook, what only a terminal can do.
+
+    Raises:
+        SpecError: why, and what to do instead.
+    """
+    if verb.terminal_only and program.startswith("%"):
+        raise SpecError(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
 
 
 def top_parser(program: str) -> Parser:
     """Common options, the verb, and what is the verb's own affair."""
-    width = max(map(len, TABLE)) + 2
-    verbs = "\n".join(f"  {name:{width}}{verb.help}" for name, verb in TABLE.items())
-    parser = Parser(program)
-    parser.description = "Train one model across several machines, and watch it."
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"verbs:\n{verbs}\n\n{program} VERB --help says what a verb takes."
-    _common_options(parser, is_first=True)
-    parser.argument("verb", nargs="?", metavar="VERB", help=argparse.SUPPRESS)
-    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    listed = {name: verb.help for name, verb in TABLE.items()}
+    description = "Train one model across several machines, and watch it."
+    parser = menu_parser(program, description, listed, "verb")
+    parser.option("--version", action="store_true", help="show the version of mntrain")
+    _cluster_options(parser, is_first=True)
+    output_options(parser)
     return parser
+
+
+def group_parser(verb: Verb, program: str) -> Parser:
+    """The parser of a verb that has actions: which one, and what is its own affair."""
+    listed = {name: action.help for name, action in verb.actions.items()}
+    return _with_common_options(menu_parser(program, _sentence(verb.help), listed, "action"), verb)
 
 
 def verb_parser(verb: Verb, program: str) -> Parser:
     """A verb's own parser; it takes the common options, too."""
-    parser = Parser(f"{program} {verb.name}", description=f"{verb.help[0].upper()}{verb.help[1:]}.")
+    parser = Parser(f"{program} {verb.name}", description=_sentence(verb.help))
     verb.add_arguments(parser)
-    _common_options(parser, is_first=False)
+    return _with_common_options(parser, verb)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _with_common_options(parser: Parser, verb: Verb) -> Parser:
+    if verb.uses_cluster:
+        _cluster_options(parser, is_first=False)
+    output_options(parser, is_first=False)
     return parser
 
 
-def _common_options(parser: Parser, *, is_first: bool) -> None:
-    def default(value: object) -> object:
-        # The verb's parser goes over the same namespace: what is left out must not undo.
-        return value if is_first else argparse.SUPPRESS
-
+def _cluster_options(parser: Parser, *, is_first: bool) -> None:
+    default = None if is_first else argparse.SUPPRESS
     parser.option(
         "--cluster",
-        default=default(None),
+        default=default,
         metavar="NAME",
         completes="cluster",
         help="name of the cluster; default: $MNTRAIN_CLUSTER",
@@ -114,18 +142,9 @@ def _common_options(parser: Parser, *, is_first: bool) -> None:
     parser.option(
         "--agent",
         action="append",
-        default=default(None),
+        default=default,
         metavar="HOST[:PORT]",
         help="a node that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
-    )
-    parser.option(
-        "--json", action="store_true", default=default(value=False), help="data only, for programs"
-    )
-    parser.option(
-        "--traceback",
-        action="store_true",
-        default=default(value=False),
-        help="show where an error was raised, here or in a rank",
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.model.tunables import DEFAULT, Tunable, all_tunables, config_file
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 

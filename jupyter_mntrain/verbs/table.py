@@ -9,6 +9,7 @@ from jupyter_mntrain.verbs.launching.export import ExportVerb
 from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import DryRunVerb, LaunchVerb
 from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
+from jupyter_mntrain.verbs.nodes.agent import AgentVerb
 from jupyter_mntrain.verbs.nodes.drivers import DriverVerb
 from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
 from jupyter_mntrain.verbs.nodes.members import InviteVerb, MembersVerb, RevokeVerb
@@ -27,6 +28,7 @@ _VERBS: tuple[Verb, ...] = (
     MembersVerb(),
     RevokeVerb(),
     DriverVerb(),
+    AgentVerb(),
     MeasureVerb(),
     OpenPanelVerb(),
     RecipesVerb(),

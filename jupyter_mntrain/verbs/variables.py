@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.parser import Parser
 
 
 def variable_option(parser: Parser) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from rich.console import RenderableType
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.parser import Parser
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -39,14 +40,28 @@ class Outcome:
 class Verb(ABC):
     """One thing a person can ask for, the same as a magic and on the command line."""
 
-    name: ClassVar[str]
-    help: ClassVar[str]
+    name: str
+    help: str
     """One line, without a full stop."""
     takes_cell: ClassVar[bool] = False
     """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
 
     takes_arguments: ClassVar[bool] = False
     """Whether words after ``--`` go to a script; with a cell they always may."""
+
+    uses_cluster: ClassVar[bool] = True
+    """Whether ``--cluster`` and ``--agent`` mean anything to it."""
+
+    terminal_only: ClassVar[str] = ""
+    """Why a notebook cannot do it, where it cannot."""
+
+    usage: ClassVar[str] = ""
+    """What to type in a terminal instead."""
+
+    @property
+    def actions(self) -> Mapping[str, Verb]:
+        """The verbs of a group, by name; empty for a verb that does something itself."""
+        return {}
 
     @abstractmethod
     def add_arguments(self, parser: Parser) -> None:
@@ -59,3 +74,19 @@ class Verb(ABC):
         Raises:
             MntrainError: naming the thing, the node and the fix; nothing is then left half done.
         """
+
+
+class VerbGroup(Verb):
+    """Several verbs under one name: ``mntrain NAME ACTION``."""
+
+    members: ClassVar[tuple[Verb, ...]]
+
+    @property
+    def actions(self) -> Mapping[str, Verb]:
+        return {verb.name: verb for verb in self.members}
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Its actions have their own."""
+
+    def run(self, context: Context, args: Namespace) -> NoReturn:  # noqa: ARG002 - never called
+        raise AssertionError(f"{self.name} is done by one of its actions")

@@ -48,8 +48,9 @@ def test_everything_may_be_given():
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "missing action"),
-        (["start"], "unknown action 'start'"),
+        ([], "needs an action"),
+        (["start"], "no action 'start'"),
+        (["lave"], "did you mean leave"),
         (["join"], "TOKEN"),
         (["join", TOKEN[:-3]], "the token"),
         (["join", "password"], "not a token"),
@@ -62,13 +63,15 @@ def test_everything_may_be_given():
         (["run", "--address", "0.0.0.0"], "not an address others can connect to"),
         (["run", "--address", "a:b:c"], "not an address others can connect to"),
         (["run", "--address", ""], "not an address others can connect to"),
-        (["run", "--port", "0"], "--port 0 is not a port"),
-        (["run", "--port", "70000"], "--port 70000 is not a port"),
+        (["run", "--port", "0"], "--port: 0 is not from 1 to 65535"),
+        (["run", "--port", "70000"], "--port: 70000 is not from 1 to 65535"),
         (["run", "--port", "http"], "--port"),
         (["run", "--link-capacity", "eth1"], "--link-capacity 'eth1'"),
         (["run", "--link-capacity", "eth1=fast"], "'fast' is not a link rate"),
         (["run", "--nonsense"], "--nonsense"),
         (["run", "--no-auth"], "--no-auth"),
+        (["run", "--lisen", "10.0.0.1"], "did you mean --listen"),
+        (["leave", "--port", "1"], "--port"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_fix(words, says):

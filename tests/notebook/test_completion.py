@@ -97,3 +97,14 @@ def test_no_network_is_asked(offers, cluster, monkeypatch):
         monkeypatch.setattr(type(cluster), name, refuse)
     for code in ("%mntrain ", "%mntrain attach ", "%mntrain launch --member ", "%mntrain forget "):
         offers(code)
+
+
+def test_actions_of_a_verb_and_their_options(offers):
+    assert offers("%mntrain driver re") == ["revoke"]
+    assert {"join", "run", "install-service"} <= set(offers("%mntrain agent "))
+    assert offers("%mntrain agent join --li") == ["--link-capacity", "--listen"]
+    assert offers("%mntrain --cluster mine agent le") == ["leave"]
+
+
+def test_settings(offers):
+    assert offers("%mntrain config cluster.se") == ["cluster.settle_s"]

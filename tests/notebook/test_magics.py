@@ -51,6 +51,14 @@ def test_the_magic_and_the_command_line_say_the_same(notebook):
     assert "launch" in notebook.words("%mntrain")
 
 
+@pytest.mark.parametrize("line", ["agent", "agent join", "agent run --port 1", "agent --help"])
+def test_an_agent_is_started_in_a_terminal(notebook, line):
+    error = notebook.run(f"%mntrain {line}").error_in_exec
+    assert isinstance(error, SpecError)
+    assert "not inside a notebook" in error.cause
+    assert error.fix == "in a terminal there: mntrain agent join TOKEN"
+
+
 def test_tables_are_html_and_text(notebook):
     (output,) = notebook.run("%mntrain jobs").outputs
     assert set(output.data) == {"text/html", "text/plain"}

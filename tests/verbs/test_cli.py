@@ -8,8 +8,12 @@ import sys
 
 import pytest
 
+import jupyter_mntrain
 import jupyter_mntrain.cli as cli
+from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.trust.credentials import OWN, TRUSTED
 from tests.verbs.stand_in import StandInCluster
 
 
@@ -101,10 +105,57 @@ def test_help_is_no_error(run):
     assert "dry-run" in out
 
 
-def test_agent_needs_run(run):
-    code, _, err = run("agent", "walk")
-    assert code == 2
-    assert "agent run" in err
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["agent"], "mntrain agent needs an action. Fix: use one of join, run, leave"),
+        (["agent", "rum"], "no action 'rum'. Fix: did you mean run."),
+        (["agnet", "run"], "no verb 'agnet'. Fix: did you mean agent"),
+        (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: did you mean --port"),
+        (["agent", "run", "--port", "0"], "--port: 0 is not from 1 to 65535"),
+        (["agent", "run", "--cluster", "lab"], "no such option '--cluster'"),
+    ],
+)
+def test_what_an_agent_cannot_do_is_one_line(run, words, says):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_agent_is_helped_like_the_other_verbs(run):
+    assert "\n  agent " in run("--help")[1]
+    code, out, _ = run("agent", "--help")
+    assert code == 0
+    for action in ("join", "run", "leave", "install-service", "remove-service"):
+        assert f"\n  {action} " in out
+    assert "--listen IP" in run("agent", "join", "--help")[1]
+
+
+def test_the_version(run):
+    assert run("--version") == (0, f"mntrain {jupyter_mntrain.__version__}\n", "")
+
+
+def test_the_command_becomes_the_agent(tmp_path):
+    """The process that ran ``mntrain`` is the agent's own, and prints its result as data."""
+    state = tmp_path / "node"
+    settings = Settings(
+        name="n1", listen=(), advertised=(), port=8765, link_capacities=(), python=sys.executable
+    )
+    state.mkdir()
+    keep(state, "lab", settings)
+    for name in (OWN, TRUSTED):
+        (state / name).touch()
+    command = [sys.executable, "-m", "jupyter_mntrain.cli", "--json", "agent", "leave"]
+    done = subprocess.run(
+        [*command, "--state-dir", str(state)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"left": "lab"}
+    again = subprocess.run(
+        [*command, "--state-dir", str(state)], capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, again.stdout) == (MntrainError.exit_code, "")
+    assert again.stderr.startswith("mntrain agent: ")
 
 
 def test_a_reader_that_goes_away_is_no_error():

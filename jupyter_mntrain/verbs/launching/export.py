@@ -10,11 +10,11 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.jobs import job_argument
 

@@ -9,13 +9,13 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
 from jupyter_mntrain.verbs.launching.launch import submitter
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.workload import RECIPE_FILE, TRAINER
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
@@ -21,7 +22,6 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
-from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import LAST_PORT, Parser, bounded_int
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.trust.certificates import Subject, is_member_name
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.token import Token, read_token
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.nodes.members import invite, invite_options, revoke
-from jupyter_mntrain.verbs.parser import Parser
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
 
 if TYPE_CHECKING:
     from jupyter_mntrain.trust.joining.candidate import Candidate
@@ -26,38 +26,52 @@ if TYPE_CHECKING:
 JOIN_PORT = 8766
 """Open on a machine that joins as a driver, while it joins."""
 
-ACTIONS = ("invite", "join", "revoke")
 
-
-class DriverVerb(Verb):
-    name = "driver"
-    help = "another machine that launches and watches: invite, join TOKEN, revoke NAME"
+class InviteDriver(Verb):
+    name = "invite"
+    help = "a token that lets another machine join as a driver"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("action", metavar="ACTION", choices=ACTIONS, help=", ".join(ACTIONS))
-        parser.argument(
-            "what", metavar="TOKEN|NAME", nargs="?", help="a token to join with; whom to revoke"
-        )
         invite_options(parser)
-        parser.option("--name", metavar="NAME", help="join: what this driver is called (USER-HOST)")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return invite(context, args, "driver")
+
+
+class JoinAsDriver(Verb):
+    name = "join"
+    help = "make this machine a driver of a cluster, with a token from: mntrain driver invite"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("token", metavar="TOKEN", help="from: mntrain driver invite")
+        parser.option("--name", metavar="NAME", help="name of this driver (USER-HOST)")
         parser.option(
-            "--port", type=int, default=JOIN_PORT, metavar="P", help=f"join: waits on ({JOIN_PORT})"
+            "--port",
+            type=bounded_int(0, LAST_PORT),
+            default=JOIN_PORT,
+            metavar="PORT",
+            help=f"port to wait on until it is admitted ({JOIN_PORT})",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        if args.action == "invite":
-            if args.what:
-                raise SpecError(
-                    f"{args.what!r} is one word too many", fix="drivers name themselves"
-                )
-            return invite(context, args, "driver")
-        if not args.what:
-            what = "with which token" if args.action == "join" else "whom"
-            word = "TOKEN" if args.action == "join" else "NAME"
-            raise SpecError(f"{what}?", fix=f"{context.program} driver {args.action} {word}")
-        if args.action == "revoke":
-            return revoke(context, args, args.what)
         return _join(context, args)
+
+
+class RevokeDriver(Verb):
+    name = "revoke"
+    help = "withdraw a driver's certificate"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("member", metavar="NAME", help="as in: members")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return revoke(context, args, args.member)
+
+
+class DriverVerb(VerbGroup):
+    name = "driver"
+    help = "another machine that launches and watches: invite it, join as one, revoke it"
+    members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
 
 
 def _join(context: Context, args: Namespace) -> Outcome:
@@ -65,7 +79,7 @@ def _join(context: Context, args: Namespace) -> Outcome:
     from jupyter_mntrain.trust.driver_identity import own_driver_name, room_for
     from jupyter_mntrain.trust.joining.candidate import Candidate
 
-    token = _token(args.what, context)
+    token = _token(args.token, context)
     name = args.name or own_driver_name()
     if not is_member_name(name):
         raise SpecError(
@@ -135,7 +149,7 @@ async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
 def _listening(port: int) -> socket.socket:
     try:
         found = socket.create_server(("", port), reuse_port=False)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise MntrainError(
             f"cannot listen on port {port}: {error}", fix="choose another with --port"
         ) from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
@@ -15,7 +16,6 @@ from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:

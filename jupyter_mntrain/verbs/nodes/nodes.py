@@ -7,11 +7,11 @@ from argparse import Namespace
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_data, node_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 

@@ -6,11 +6,11 @@ from argparse import Namespace
 
 import msgspec
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.text import form_text
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 

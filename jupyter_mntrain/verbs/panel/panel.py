@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.console import RenderableType
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant
@@ -26,7 +27,6 @@ from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show.tables.job_list import job_step, job_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, reachable_nodes
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import status_outcome
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -15,7 +16,6 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
-from jupyter_mntrain.verbs.parser import Parser
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:

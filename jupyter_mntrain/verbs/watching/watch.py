@@ -10,13 +10,13 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser, typed
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, RankStack
 from jupyter_mntrain.show.log_follower import LogFollower
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job
-from jupyter_mntrain.verbs.parser import Parser, typed
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import detached_outcome, follow, status_outcome

@@ -88,10 +88,10 @@ def test_as_data_it_is_the_token(run):
         (["invite", "--expires", "0s"], SpecError, "expire immediately"),
         (["members"], SpecError, "no cluster called 'mine' yet"),
         (["revoke", "kim"], SpecError, "no cluster called 'mine'"),
-        (["driver"], SpecError, "ACTION"),
+        (["driver"], SpecError, "use one of invite, join, revoke"),
         (["driver", "invite", "kim"], SpecError, "one word too many"),
-        (["driver", "join"], SpecError, "with which token?"),
-        (["driver", "revoke"], SpecError, "whom?"),
+        (["driver", "join"], SpecError, "TOKEN"),
+        (["driver", "revoke"], SpecError, "NAME"),
         (["driver", "join", "mntrain-abc"], TrustError, "copy the whole line"),
     ],
 )

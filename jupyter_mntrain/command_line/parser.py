@@ -1,13 +1,16 @@
-"""One argparse parser for magic and command line. It raises; it never prints and never exits."""
+"""The argparse dialect of magic, command line and agent. It raises; it never prints nor exits."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.spelling import closest
+
+LAST_PORT = 65535
+K = TypeVar("K", bound=str)
 
 Completion = Literal[
     "address",
@@ -102,3 +105,70 @@ def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return convert
+
+
+def bounded_int(low: int, high: int) -> Callable[[str], int]:
+    """A converter for argparse: a whole number from ``low`` to ``high``."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not from {low} to {high}")
+        return value
+
+    return convert
+
+
+def menu_parser(program: str, description: str, choices: Mapping[K, str], noun: str) -> Parser:
+    """A parser of one of ``choices``, by name, and the words that are its own affair.
+
+    Args:
+        choices: one line of help by name.
+        noun: what a choice is called in the help.
+    """
+    width = max(map(len, choices)) + 2
+    lines = "\n".join(f"  {name:{width}}{text}" for name, text in choices.items())
+    parser = Parser(program, description)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"{noun}s:\n{lines}\n\n{program} {noun.upper()} --help says what it takes."
+    parser.argument("choice", nargs="?", metavar=noun.upper(), help=argparse.SUPPRESS)
+    parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def check_choice(name: str | None, choices: Mapping[K, object], program: str, noun: str) -> K:
+    """The name, if it is one of ``choices``.
+
+    Raises:
+        SpecError: it is not; the message says which could have been meant.
+    """
+    for known in choices:
+        if known == name:
+            return known
+    usual = f"use one of {', '.join(choices)}"
+    if name is None:
+        raise SpecError(f"{program} needs an {noun}", fix=usual)
+    near = closest(name, choices)
+    raise SpecError(
+        f"no {noun} {name!r}", fix=f"did you mean {' or '.join(near)}" if near else usual
+    )
+
+
+def output_options(parser: Parser, *, is_first: bool = True) -> None:
+    """How results and errors are printed.
+
+    Args:
+        is_first: whether no other parser goes over the same namespace before: what is left out here
+            must not undo what was given there.
+    """
+    default = False if is_first else argparse.SUPPRESS
+    parser.option("--json", action="store_true", default=default, help="data only, for programs")
+    parser.option(
+        "--traceback",
+        action="store_true",
+        default=default,
+        help="show where an error was raised, here or in a rank",
+    )

@@ -1,0 +1,1 @@
+"""Command line: the one argparse dialect, and the command line of the agent."""

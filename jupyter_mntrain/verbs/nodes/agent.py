@@ -1,0 +1,49 @@
+"""``agent``: this machine as a node: join a cluster, run, leave it, run as a service."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from typing import NoReturn
+
+from jupyter_mntrain.command_line.agent import ACTIONS, Action, add_arguments
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Verb, VerbGroup
+
+
+class AgentAction(Verb):
+    """One thing that ``mntrain agent`` does.
+
+    It replaces this process: an agent runs for months, without what a command line loads.
+    """
+
+    uses_cluster = False
+
+    def __init__(self, action: Action) -> None:
+        self._action = action
+        self.name = action
+        self.help = ACTIONS[action]
+
+    def add_arguments(self, parser: Parser) -> None:
+        add_arguments(self._action, parser)
+
+    def run(self, context: Context, args: Namespace) -> NoReturn:  # noqa: ARG002 - of all verbs
+        said_before = [f"--{name}" for name in ("json", "traceback") if getattr(args, name)]
+        words = [*args.words, *(word for word in said_before if word not in args.words)]
+        sys.stdout.flush()
+        # -P: as for the command itself, the current directory holds no modules.
+        os.execv(  # noqa: S606 - no shell is wanted
+            sys.executable,
+            [sys.executable, "-P", "-m", "jupyter_mntrain.agent", self._action, *words],
+        )
+
+
+class AgentVerb(VerbGroup):
+    name = "agent"
+    help = "this machine as a node: join a cluster, run, leave, run as a service"
+    uses_cluster = False
+    terminal_only = "an agent runs on its own on each node, not inside a notebook"
+    usage = "agent join TOKEN"
+    members = tuple(AgentAction(action) for action in ACTIONS)
