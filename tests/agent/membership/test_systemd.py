@@ -114,4 +114,4 @@ def test_a_node_that_has_not_joined_is_told_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["install-service", "--state-dir", str(tmp_path)]) != 0
-    assert "belongs to no cluster yet. Fix: " in capsys.readouterr().err
+    assert "is not a member of a cluster yet. Fix: " in capsys.readouterr().err
