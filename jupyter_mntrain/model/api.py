@@ -37,6 +37,7 @@ repeating it, or its arriving late, changes nothing.
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated
 
 import msgspec
@@ -47,6 +48,31 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
+
+
+class Route(enum.StrEnum):
+    """The table above, for both sides: ``format`` with values is a client's path, ``format`` with
+    patterns is a server's.
+    """
+
+    NODE = "/v1/node"
+    STREAM = "/v1/stream"
+    LEASES = "/v1/leases"
+    LEASE = "/v1/leases/{job_id}/{attempt}"
+    JOBS = "/v1/jobs"
+    JOB = "/v1/jobs/{job_id}"
+    ATTEMPT = "/v1/jobs/{job_id}/attempts/{attempt}"
+    STOP = "/v1/jobs/{job_id}/stop"
+    JOURNAL = "/v1/jobs/{job_id}/journal"
+    LOG = "/v1/jobs/{job_id}/log"
+    SAVE = "/v1/jobs/{job_id}/save"
+    STACKS = "/v1/jobs/{job_id}/stacks"
+    PORT = "/v1/port/{port}"
+    TRUST = "/v1/trust"
+    PROBE_LISTEN = "/v1/probe/listen"
+    PROBE_SEND = "/v1/probe/send"
+    JOIN = "/v1/join"
+
 
 PROTOCOL = 2
 """1 was without certificates. Raised when an agent could no longer serve an older driver."""

@@ -17,7 +17,7 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.probe import unacknowledged
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
+from jupyter_mntrain.model.api import ProbeListen, ProbeTicket, Route
 from jupyter_mntrain.model.records.job import LinkTrouble, Placement, Trouble
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
@@ -46,7 +46,7 @@ async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTrouble, ...]
 
 async def _try_link(own: Placement, other: Placement, peers: PeerClient) -> Trouble | None:
     body = msgspec.json.encode(ProbeListen(address=other.address))
-    answer = await peers.tell(other, "POST", "/v1/probe/listen", body)
+    answer = await peers.tell(other, "POST", Route.PROBE_LISTEN, body)
     if answer is None or not answer.is_success:
         return None
     ticket = msgspec.json.decode(answer.body, type=ProbeTicket)

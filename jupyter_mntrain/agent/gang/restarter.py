@@ -18,7 +18,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, Route, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
@@ -129,7 +129,7 @@ class Restarter:
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
         """Of those participants that answer."""
-        path = f"/v1/jobs/{job.record.job_id}"
+        path = Route.JOB.format(job_id=job.record.job_id)
         answers = await asyncio.gather(*(self._peers.tell(place, "GET", path) for place in places))
         known = [answer.body for answer in answers if answer is not None and answer.is_success]
         return [msgspec.json.decode(body, type=JobRecord) for body in known]
@@ -225,7 +225,7 @@ class Restarter:
                 return _Granted(place, self._node.lease(request))
             except MntrainError as error:
                 return _Granted(place, None, str(error))
-        answer = await self._peers.tell(place, "POST", "/v1/leases", msgspec.json.encode(request))
+        answer = await self._peers.tell(place, "POST", Route.LEASES, msgspec.json.encode(request))
         if answer is None:
             return _Granted(place, None, f"{place.node} does not answer", is_silent=True)
         if not answer.is_success:
@@ -255,7 +255,7 @@ class Restarter:
 
     async def _start(self, job: LocalJob, request: StartRequest, place: Placement) -> str:
         """Why it did not start; empty if it did."""
-        path = f"/v1/jobs/{request.job_id}/attempts/{request.attempt.number}"
+        path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
         for _ in range(TRIES):
             body = msgspec.json.encode(_sent_now(job, request))
             answer = await self._peers.tell(place, "PUT", path, body)
@@ -266,14 +266,14 @@ class Restarter:
     async def _undo(self, request: StartRequest, place: Placement) -> None:
         number = request.attempt.number
         stop = StopRequest(reason="not every node could start", grace_s=0.0, attempt=number)
-        path = f"/v1/jobs/{request.job_id}/stop"
+        path = Route.STOP.format(job_id=request.job_id)
         await self._peers.tell(place, "POST", path, msgspec.json.encode(stop))
 
     async def _release(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> None:
         """Give back what was promised; where nobody answers it ends by itself."""
         job_id = job.record.job_id
         self._node.leases.release_unstarted(job_id, number)
-        path = f"/v1/leases/{job_id}/{number}"
+        path = Route.LEASE.format(job_id=job_id, attempt=number)
         await asyncio.gather(
             *(
                 self._peers.tell(one.placement, "DELETE", path)

@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import StopRequest
+from jupyter_mntrain.model.api import Route, StopRequest
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.lifecycle.rollup import blamed_node, first_cause, unknown_part
 from jupyter_mntrain.model.lifecycle.state import LinksTried
@@ -165,7 +165,7 @@ class GangWatch:
     async def _ask(self, placement: Placement) -> _Peer | None:
         """A participant's part, from the first address where it is really that participant."""
         for address in placement.agent:
-            path = f"/v1/jobs/{self._job.record.job_id}"
+            path = Route.JOB.format(job_id=self._job.record.job_id)
             body = await self._peers.ask(placement.node_id, address, "GET", path)
             try:
                 record = msgspec.json.decode(body or b"", type=JobRecord)
@@ -178,7 +178,7 @@ class GangWatch:
 
     async def _stop(self, peer: _Peer, reason: str) -> None:
         request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
-        path = f"/v1/jobs/{self._job.record.job_id}/stop"
+        path = Route.STOP.format(job_id=self._job.record.job_id)
         body = msgspec.json.encode(request)
         await self._peers.ask(peer.placement.node_id, peer.address, "POST", path, body)
 

@@ -26,29 +26,34 @@ from jupyter_mntrain.agent.http.node_routes import NodeHandler, NodeStreamHandle
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model.api import Route
 
-_JOB = r"/v1/jobs/(?P<job_id>[^/]+)"
-_ATTEMPT = r"(?P<attempt>[1-9][0-9]{0,5})"
+_PARTS = {
+    "job_id": r"(?P<job_id>[^/]+)",
+    "attempt": r"(?P<attempt>[1-9][0-9]{0,5})",
+    "port": r"(?P<port>[1-9][0-9]{0,4})",
+}
 
+_HANDLERS: dict[Route, type[AgentHandler]] = {
+    Route.NODE: NodeHandler,
+    Route.STREAM: NodeStreamHandler,
+    Route.LEASES: LeasesHandler,
+    Route.LEASE: LeaseHandler,
+    Route.PORT: PortHandler,
+    Route.JOBS: JobsHandler,
+    Route.JOB: QueueHandler,
+    Route.ATTEMPT: AttemptsHandler,
+    Route.STOP: JobStopHandler,
+    Route.JOURNAL: JobJournalHandler,
+    Route.LOG: JobLogHandler,
+    Route.SAVE: JobSaveHandler,
+    Route.STACKS: JobStacksHandler,
+    Route.PROBE_LISTEN: ProbeListenHandler,
+    Route.PROBE_SEND: ProbeSendHandler,
+    Route.TRUST: TrustHandler,
+}
 
-ROUTES: tuple[tuple[str, type[AgentHandler]], ...] = (
-    (r"/v1/node", NodeHandler),
-    (r"/v1/stream", NodeStreamHandler),
-    (r"/v1/leases", LeasesHandler),
-    (rf"/v1/leases/(?P<job_id>[^/]+)/{_ATTEMPT}", LeaseHandler),
-    (r"/v1/port/(?P<port>[1-9][0-9]{0,4})", PortHandler),
-    (r"/v1/jobs", JobsHandler),
-    (_JOB, QueueHandler),
-    (rf"{_JOB}/attempts/{_ATTEMPT}", AttemptsHandler),
-    (rf"{_JOB}/stop", JobStopHandler),
-    (rf"{_JOB}/journal", JobJournalHandler),
-    (rf"{_JOB}/log", JobLogHandler),
-    (rf"{_JOB}/save", JobSaveHandler),
-    (rf"{_JOB}/stacks", JobStacksHandler),
-    (r"/v1/probe/listen", ProbeListenHandler),
-    (r"/v1/probe/send", ProbeSendHandler),
-    (r"/v1/trust", TrustHandler),
-)
+ROUTES = tuple((route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
 
 
 class AgentApplication(Application):

@@ -16,11 +16,11 @@ from jupyter_mntrain.cluster.agents.transport import (
     shown_certificate,
     transport_error,
 )
+from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.credentials import blind_context
 from jupyter_mntrain.trust.driver_identity import Identity
 from jupyter_mntrain.trust.joining.messages import (
-    JOIN_PATH,
     Application,
     Greeting,
     Sealed,
@@ -73,7 +73,7 @@ def _recognize(
 
 async def _send(http: httpx.AsyncClient, address: str, method: str, body: bytes) -> httpx.Response:
     try:
-        response = await http.request(method, f"https://{address}{JOIN_PATH}", content=body)
+        response = await http.request(method, f"https://{address}{Route.JOIN}", content=body)
     except TROUBLE as error:
         raise transport_error(error, address, address) from error
     if not response.is_success:

@@ -25,6 +25,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     transport_error,
 )
 from jupyter_mntrain.model import api
+from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, RankStack
@@ -66,63 +67,67 @@ class AgentClient:
         self._url = f"https://{address}"
 
     async def node_info(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> NodeInfo:
-        info = await self._ask("GET", "/v1/node", NodeInfo, timeout_s=timeout_s)
+        info = await self._ask("GET", Route.NODE, NodeInfo, timeout_s=timeout_s)
         self.check(info)
         return info
 
     async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
-        return await self._ask("POST", "/v1/leases", api.LeaseGrant, body=request)
+        return await self._ask("POST", Route.LEASES, api.LeaseGrant, body=request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:
-        await self._ask("DELETE", f"/v1/leases/{job_id}/{attempt}", dict[str, Any])
+        await self._ask(
+            "DELETE", Route.LEASE.format(job_id=job_id, attempt=attempt), dict[str, Any]
+        )
 
     async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
         query = f"?interface={quote(interface, safe='')}" if interface else ""
-        return await self._ask("GET", f"/v1/port/{port}{query}", api.PortStatus)
+        return await self._ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
 
     async def news(self) -> api.TrustNews:
-        return await self._ask("GET", "/v1/trust", api.TrustNews)
+        return await self._ask("GET", Route.TRUST, api.TrustNews)
 
     async def tell_news(self, news: api.TrustNews) -> None:
-        await self._ask("PUT", "/v1/trust", dict[str, Any], body=news)
+        await self._ask("PUT", Route.TRUST, dict[str, Any], body=news)
 
     async def jobs(self) -> list[JobRecord]:
-        return await self._ask("GET", "/v1/jobs", list[JobRecord])
+        return await self._ask("GET", Route.JOBS, list[JobRecord])
 
     async def job(self, job_id: JobId) -> JobRecord:
-        return await self._ask("GET", f"/v1/jobs/{job_id}", JobRecord)
+        return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
 
     async def start(self, request: api.StartRequest) -> JobRecord:
-        path = f"/v1/jobs/{request.job_id}/attempts/{request.attempt.number}"
+        path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
         return await self._ask("PUT", path, JobRecord, body=request)
 
     async def stop(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
-        path = f"/v1/jobs/{job_id}/stop"
+        path = Route.STOP.format(job_id=job_id)
         timeout_s = ANSWER_TIMEOUT_S + request.grace_s
         return await self._ask("POST", path, JobRecord, body=request, timeout_s=timeout_s)
 
     async def deposit(self, request: api.StartRequest) -> JobRecord:
-        return await self._ask("PUT", f"/v1/jobs/{request.job_id}", JobRecord, body=request)
+        return await self._ask(
+            "PUT", Route.JOB.format(job_id=request.job_id), JobRecord, body=request
+        )
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
-        return await self._ask("POST", f"/v1/jobs/{job_id}/save", JobRecord, body=request)
+        return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, body=request)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
-        return await self._ask("POST", f"/v1/jobs/{job_id}/stacks", list[RankStack])
+        return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
 
     async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
-        return await self._ask("POST", "/v1/probe/listen", api.ProbeTicket, body=request)
+        return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, body=request)
 
     async def probe_send(self, request: api.ProbeSend) -> Capacity:
         timeout_s = ANSWER_TIMEOUT_S + request.seconds
         return await self._ask(
-            "POST", "/v1/probe/send", Capacity, body=request, timeout_s=timeout_s
+            "POST", Route.PROBE_SEND, Capacity, body=request, timeout_s=timeout_s
         )
 
     async def log(self, job_id: JobId, offset: int, limit: int) -> tuple[bytes, int]:
         """Bytes of the log and the size of all of it; a negative offset counts from the end."""
         params = {"offset": offset, "limit": limit}
-        response = await self._request("GET", f"/v1/jobs/{job_id}/log", params=params)
+        response = await self._request("GET", Route.LOG.format(job_id=job_id), params=params)
         try:
             return response.content, int(response.headers[api.LOG_SIZE_HEADER])
         except (KeyError, ValueError) as error:
@@ -130,7 +135,7 @@ class AgentClient:
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
         """Hello, then what changes and a beat a second, until the connection ends."""
-        async with aclosing(self._lines("/v1/stream", {})) as lines:
+        async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
                 yield self._decode(api.stream_decoder, line)
 
@@ -142,7 +147,7 @@ class AgentClient:
         Samples of a kind that only a newer agent knows are left out.
         """
         params = {"since": since} | ({"follow": 1} if follow else {})
-        async with aclosing(self._lines(f"/v1/jobs/{job_id}/journal", params)) as lines:
+        async with aclosing(self._lines(Route.JOURNAL.format(job_id=job_id), params)) as lines:
             async for line in lines:
                 known = self._decoded(read_journal_line, line)
                 if known is not None:

@@ -6,6 +6,7 @@ from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.distrust import explain
 from jupyter_mntrain.cluster.agents.transport import open_http, shown_certificate
+from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Subject, subject_of
@@ -35,7 +36,7 @@ class Dialler:
             httpx.HTTPError, ssl.SSLError: none does.
             NodeError: a driver does.
         """
-        async with self._unnamed.stream("GET", f"https://{address}/v1/node") as response:
+        async with self._unnamed.stream("GET", f"https://{address}{Route.NODE}") as response:
             shown = x509.load_der_x509_certificate(shown_certificate(response))
         try:
             subject = subject_of(shown)

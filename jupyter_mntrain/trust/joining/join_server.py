@@ -22,7 +22,7 @@ from tornado.web import Application as WebApplication
 from tornado.web import RequestHandler
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import PROTOCOL, Problem, ServiceRecord
+from jupyter_mntrain.model.api import PROTOCOL, Problem, Route, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.trust.certificates import (
     key_pem,
@@ -31,7 +31,6 @@ from jupyter_mntrain.trust.credentials import write_private
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
 from jupyter_mntrain.trust.joining.messages import (
-    JOIN_PATH,
     Admission,
     Greeting,
     JoinRefusedError,
@@ -58,7 +57,7 @@ class JoinServer:
         self._candidate = candidate
         self._outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._server = HTTPServer(
-            WebApplication([(JOIN_PATH, _Join, {"server": self})], default_handler_class=_Nothing),
+            WebApplication([(Route.JOIN, _Join, {"server": self})], default_handler_class=_Nothing),
             ssl_options=_context(candidate, directory),
             max_body_size=MOST_BODY_BYTES,
             max_header_size=MOST_BODY_BYTES,

@@ -35,9 +35,6 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.joining.proof import Side, is_proved, prove
 from jupyter_mntrain.trust.joining.token import Token
 
-JOIN_PATH = "/v1/join"
-"""POST: Greeting → Sealed(Application). PUT: Sealed(Admission) → {}."""
-
 
 class JoinRefusedError(TrustError):
     """The driver that invited does not admit: it has proved who it is, so nobody else will."""
