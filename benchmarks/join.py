@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def join(cluster: Cluster, folder: Path, number: int) -> float:
-    token = cluster.invite()
+    token = cluster.membership.invite()
     state, log = folder / f"node{number}", folder / f"node{number}.log"
     command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token, "--no-run"]
     command += ["--listen", ADDRESS, "--port", str(free_port(ADDRESS)), "--state-dir", str(state)]

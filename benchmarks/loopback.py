@@ -44,7 +44,7 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
     with tempfile.TemporaryDirectory() as state, own_configuration(Path(state)):
         try:
             with Cluster(name, addresses=addresses) as cluster:
-                token = cluster.invite(uses=len(ADDRESSES))
+                token = cluster.membership.invite(uses=len(ADDRESSES))
                 for index, address in enumerate(ADDRESSES, start=1):
                     command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
                     command += ["--name", f"node{index}", "--listen", address]

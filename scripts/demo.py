@@ -111,7 +111,7 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
     port = free_port(list(NODES.values()))
     addresses = [f"{address}:{port}" for address in NODES.values()]
     with Cluster(cluster, addresses=addresses) as made:
-        token = made.invite(uses=len(NODES))
+        token = made.membership.invite(uses=len(NODES))
         for index, (name, address) in enumerate(NODES.items()):
             command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
             command += ["--name", name, "--listen", address, "--port", str(port)]

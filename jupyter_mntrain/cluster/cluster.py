@@ -15,6 +15,7 @@ from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
 from jupyter_mntrain.cluster.launch.measure import LinkMeasurement, measure_pairs
+from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -28,10 +29,6 @@ from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
-from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S, Identity
-from jupyter_mntrain.trust.joining.token import write_token
-from jupyter_mntrain.trust.member_register import RegisteredMember
 
 ADD_S = tunables.seconds("cluster.add_timeout_s")
 
@@ -82,6 +79,7 @@ class Cluster:
             seen=self._peers.seen(name, clock.time()),
             on_seen=self._was_seen,
         )
+        self.membership = ClusterMembership(self._driver)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
 
@@ -159,18 +157,6 @@ class Cluster:
         return self.nodes()
 
     @property
-    def identity(self) -> Identity | None:
-        """Who this driver is in the cluster; ``None`` while its user is no driver of it.
-
-        Raises:
-            TrustError: its keys are damaged, or others may read them.
-        """
-        desk = self._driver.live.desk
-        if desk.problem is not None:
-            raise desk.problem
-        return desk.identity
-
-    @property
     def is_driver(self) -> bool:
         """Whether this user has keys of the cluster; the first invitation makes it."""
         return self._driver.live.desk.identity is not None
@@ -180,51 +166,6 @@ class Cluster:
         """Names of nodes of other clusters that are announced here, each with its cluster's."""
         found = self._driver.live.desk.strangers.values()
         return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
-
-    def invite(
-        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
-    ) -> str:
-        """A token that lets a node, or another driver, join. The first one makes the cluster.
-
-        Whoever waits with it is admitted by this process, or any other of this user, while it
-        runs.
-
-        Args:
-            uses: how many may join with it.
-
-        Raises:
-            SpecError: no uses, or no time.
-            TrustError: another driver made the cluster; or keys can be read by others.
-        """
-        if self.identity is None:
-            Identity.find_or_make(self.name)
-            self._driver.loop.run(self._look())
-        identity = self.identity
-        if identity is None:
-            raise RuntimeError("the cluster that was made cannot be found")
-        return write_token(identity.invite(role, uses=uses, expires_in_s=expires_in_s))
-
-    def members(self) -> Sequence[RegisteredMember]:
-        """Everybody who ever joined, as known to the driver that made the cluster."""
-        return self.identity.members() if self.identity else ()
-
-    def revoke(self, name: str) -> RegisteredMember:
-        """Nobody believes a driver or a node any more: reachable nodes know when this returns.
-
-        Nodes that are silent now are told by whichever driver sees them first.
-
-        Raises:
-            SpecError: nobody is called so, or it is this driver.
-            TrustError: another driver made the cluster.
-        """
-        if self.identity is None:
-            raise SpecError(f"this machine has no cluster called {self.name!r}")
-        gone = self.identity.revoke(name)
-        self._driver.loop.run(self._driver.live.desk.settle(self.nodes()))
-        return gone
-
-    async def _look(self) -> None:
-        self._driver.live.desk.look()
 
     def _was_seen(self, info: NodeInfo) -> None:
         """In the driver's thread, and maybe before this object is made to its end."""

@@ -37,7 +37,7 @@ from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
-from jupyter_mntrain.trust.driver_identity import INVITE_LIFE_S
+from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
 """Raised when an older page could no longer read these messages."""

@@ -84,6 +84,11 @@ class Credentials:
         return (directory / OWN).exists()
 
     @property
+    def cluster_name(self) -> str:
+        """As its maker calls it."""
+        return str(self.authority.subject.rfc4514_string().partition("=")[2])
+
+    @property
     def authority_id(self) -> str:
         """Names the authority in announcements: 16 hexadecimal digits of its fingerprint."""
         return authority_id(self.authority)

@@ -19,7 +19,6 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.credentials import blind_context
-from jupyter_mntrain.trust.driver_identity import Identity
 from jupyter_mntrain.trust.joining.messages import (
     Application,
     Greeting,
@@ -29,10 +28,11 @@ from jupyter_mntrain.trust.joining.messages import (
 )
 from jupyter_mntrain.trust.joining.proof import new_nonce
 from jupyter_mntrain.trust.member_register import IssuedInvitation
+from jupyter_mntrain.trust.registrar import Registrar
 
 
 async def admit(
-    address: str, identity: Identity, invites: Sequence[IssuedInvitation]
+    address: str, registrar: Registrar, invites: Sequence[IssuedInvitation]
 ) -> Application:
     """Admit whoever waits at ``address`` with one of these invitations.
 
@@ -47,13 +47,13 @@ async def admit(
         response = await _send(http, address, "POST", body)
         seen = hashlib.sha256(shown_certificate(response)).digest()
         invite, application = _recognize(_decoded(response, address), invites, seen, nonce)
-        admission = identity.admit(invite, application)
+        admission = registrar.admit(invite, application)
         nonces = (nonce, application.nonce)
         sealed = seal(admission, invite.token, certificate_hash=seen, nonces=nonces)
         await _send(http, address, "PUT", msgspec.json.encode(sealed))
     if admission.refusal is not None:
         raise TrustError(f"{application.name}: {admission.refusal}", fix=admission.fix)
-    identity.note_joined(invite, application.subject)
+    registrar.note_joined(invite, application.subject)
     return application
 
 

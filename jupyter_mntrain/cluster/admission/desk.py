@@ -17,7 +17,7 @@ from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.trust.certificates import Subject
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 log = logging.getLogger("mntrain.cluster")
 
@@ -60,7 +60,7 @@ class AdmissionDesk:
         """By instance."""
 
     @property
-    def identity(self) -> Identity | None:
+    def identity(self) -> DriverMembership | None:
         """Who this driver is; ``None`` while its user is none of this cluster."""
         return self._dialler.identity if self._dialler else None
 
@@ -70,7 +70,7 @@ class AdmissionDesk:
             self._dialler.identity.refresh()
             return
         try:
-            identity = Identity.find(self.cluster, clock=self._now)
+            identity = DriverMembership.find(self.cluster, clock=self._now)
         except MntrainError as error:
             self.problem = error
             return
@@ -109,7 +109,8 @@ class AdmissionDesk:
                 self._early.append(found)
         elif found.joining:
             is_new = found.instance not in self._admissions
-            if is_new and identity.invitation(found.joining) is not None:
+            registrar = identity.registrar
+            if is_new and registrar and registrar.invitation(found.joining):
                 self._admissions[found.instance] = asyncio.create_task(self._admit(found))
         elif found.authority in (None, identity.credentials.authority_id):
             self._on_member(found)
@@ -124,15 +125,16 @@ class AdmissionDesk:
             NodeError: nobody waits there.
             TrustError: nobody waits there with one of our invitations.
         """
-        invites = self.identity.invites() if self.identity else ()
-        if self.identity is None or not invites:
+        registrar = self.identity.registrar if self.identity else None
+        invites = registrar.invites() if registrar else ()
+        if registrar is None or not invites:
             raise TrustError("there are no open invitations", fix="invite a node: mntrain invite")
-        return (await admit(address, self.identity, invites)).subject
+        return (await admit(address, registrar, invites)).subject
 
     async def lets_in(self, address: str) -> bool:
         """Admit whoever may wait at an address that multicast does not reach."""
-        open_ones = self.identity.open_invites() if self.identity else ()
-        if not open_ones:
+        registrar = self.identity.registrar if self.identity else None
+        if registrar is None or not registrar.open_invites():
             return False
         try:
             await self.admit(address)

@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 log = logging.getLogger("mntrain.cluster")
 
@@ -28,7 +28,7 @@ class Trustee:
         identity: of this driver.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: DriverMembership) -> None:
         self._identity = identity
         self._renewed_s: float | None = None
 
@@ -36,7 +36,8 @@ class Trustee:
         """Sign anew what has lived half of its time; looks once a minute."""
         if self._renewed_s is None or now_s - self._renewed_s >= RENEW_EVERY_S:
             self._renewed_s = now_s
-            self._identity.renew()
+            if self._identity.registrar is not None:
+                self._identity.registrar.renew()
 
     async def settle(self, info: NodeInfo, client: AgentClient) -> None:
         """Make a node and us know the same. A failure is tried again with its next word."""
@@ -51,9 +52,12 @@ class Trustee:
     def _knows_less(self, info: NodeInfo) -> bool:
         if info.revocations < self._identity.credentials.revocations:
             return True
-        newest_s = self._identity.expiries().get(info.node_id)
+        registrar = self._identity.registrar
+        newest_s = registrar.expiries().get(info.node_id) if registrar else None
         return newest_s is not None and info.certificate_expires_s < newest_s - SAME_S
 
     def _wants_news(self, info: NodeInfo) -> bool:
         known = self._identity.credentials.revocations
-        return info.revocations > known or (self._identity.is_due and not self._identity.may_invite)
+        return info.revocations > known or (
+            self._identity.is_due and self._identity.registrar is None
+        )

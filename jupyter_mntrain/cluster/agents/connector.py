@@ -10,13 +10,13 @@ from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Subject, subject_of
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 
 class Dialler:
     """Shared by all clients of a driver."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: DriverMembership) -> None:
         self.identity = identity
         self.http = open_http(identity.credentials.client)
         self._unnamed = open_http(identity.credentials.unnamed_client)

@@ -70,7 +70,9 @@ class InvitationsResource(MntrainHandler):
             raise refusal(
                 400, "bad-request", "expires_in_s is not a valid duration", "give seconds"
             )
-        text = await self.work(hub.cluster.invite, uses=body.uses, expires_in_s=body.expires_in_s)
+        text = await self.work(
+            hub.cluster.membership.invite, uses=body.uses, expires_in_s=body.expires_in_s
+        )
         hub.look_now()
         expires_s = read_token(text).expires_s
         command = f"mntrain agent join {text}"

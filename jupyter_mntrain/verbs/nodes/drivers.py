@@ -76,7 +76,7 @@ class DriverVerb(VerbGroup):
 
 def _join(context: Context, args: Namespace) -> Outcome:
     from jupyter_mntrain.cluster.loop import LoopThread
-    from jupyter_mntrain.trust.driver_identity import own_driver_name, room_for
+    from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
     from jupyter_mntrain.trust.joining.candidate import Candidate
 
     token = _token(args.token, context)

@@ -49,7 +49,7 @@ def invite_options(parser: Parser) -> None:
 def invite(context: Context, args: Namespace, role: Role) -> Outcome:
     """Print a token; at a terminal, stay to let in who comes with it."""
     cluster = context.cluster(args)
-    token = cluster.invite(role, uses=args.uses, expires_in_s=args.expires)
+    token = cluster.membership.invite(role, uses=args.uses, expires_in_s=args.expires)
     data = _token_data(token, args, role)
     stays = not (context.screen.in_background or args.json or args.no_wait)
     lines = _explained(token, args, role, stays=stays)
@@ -88,11 +88,12 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
     context.screen.say(Text("Waiting for it… Ctrl-C ends the waiting.", style="dim"))
     try:
         while context.clock() < known.expires_s:
-            identity = cluster.identity
-            invite = identity.invitation(known.id) if identity else None
+            identity = cluster.membership.identity
+            registrar = identity.registrar if identity else None
+            invite = registrar.invitation(known.id) if registrar else None
             # Not those admitted: to end now might keep their certificate from them.
             joined = invite.joined if invite else ()
-            titles = {member.subject.uri: member.title for member in cluster.members()}
+            titles = {member.subject.uri: member.title for member in cluster.membership.members()}
             for uri in joined:
                 if uri not in seen:
                     seen.append(uri)
@@ -128,7 +129,7 @@ class MembersVerb(Verb):
         from jupyter_mntrain.trust.certificates import load_certificate
 
         cluster = context.cluster(args)
-        identity = cluster.identity
+        identity = cluster.membership.identity
         if identity is None:
             raise SpecError(
                 f"this machine has no cluster called {cluster.name!r} yet",
@@ -136,7 +137,7 @@ class MembersVerb(Verb):
             )
         table = plain_table("member", "role", "joined", "certificate")
         data = []
-        for member in cluster.members():
+        for member in cluster.membership.members():
             until = load_certificate(member.certificate).not_valid_after_utc
             state = "revoked" if member.is_revoked else f"until {until:%Y-%m-%d}"
             joined = formats.duration(context.clock() - member.joined_s)
@@ -153,7 +154,7 @@ class MembersVerb(Verb):
                     "revoked_s": member.revoked_s,
                 }
             )
-        if not identity.may_invite:
+        if identity.registrar is None:
             note = f"This driver is {identity.name}. Who else belongs to {cluster.name} is known "
             return Outcome(Text(note + "to the driver that made it."), data)
         return Outcome(table, data)
@@ -176,7 +177,7 @@ def revoke(context: Context, args: Namespace, name: str) -> Outcome:
 
     cluster = context.cluster(args)
     reachable_nodes(context, cluster)
-    gone = cluster.revoke(name)
+    gone = cluster.membership.revoke(name)
     told = [node for node in cluster.nodes() if node.liveness == "up"]
     silent = [node.name for node in cluster.nodes() if node.liveness != "up"]
     text = Text.assemble(

@@ -9,7 +9,7 @@ import pytest
 from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.model.errors import TrustError
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def test_what_is_found_before_there_are_keys_is_told_apart_when_there_are(
         watching.desk.client("10.0.0.1:8765")
     watching.desk.take(found(1))
     assert (watching.members, watching.opened) == ([], 0)
-    Identity.make("new")
+    DriverMembership.make("new")
     watching.desk.look()
     assert ([one.name for one in watching.members], watching.opened) == (["n1"], 1)
     await watching.desk.close()
@@ -73,7 +73,7 @@ async def test_a_flood_of_announcements_is_not_remembered() -> None:
     moved = FoundAgent(addresses=("10.9.9.9:1",), instance="i0", name="n0", authority="ab" * 8)
     watching.desk.take(moved)
     assert watching.desk.strangers["i0"] == moved
-    Identity.make("new")
+    DriverMembership.make("new")
     closed.desk.look()
     assert len(closed.members) == MOST_ANNOUNCED
     for one in (closed, watching):
@@ -82,7 +82,7 @@ async def test_a_flood_of_announcements_is_not_remembered() -> None:
 
 async def test_nobody_is_let_in_without_an_invitation_or_by_another_s() -> None:
     watching = Watching("mine")
-    Identity.make("mine").invite()
+    DriverMembership.make("mine").authorized().invite()
     watching.desk.look()
     watching.desk.take(found(1, joining="0123456789abcdef"))
     assert watching.members == []

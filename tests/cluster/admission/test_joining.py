@@ -32,7 +32,7 @@ from jupyter_mntrain.trust.certificates import (
     self_signed,
 )
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
+from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
 from jupyter_mntrain.trust.joining.token import read_token, write_token
 from tests.agent.live import free_port
 from tests.waiting import PATIENCE_S, until
@@ -96,10 +96,10 @@ def up(cluster: Cluster) -> list[str]:
 
 def test_one_command_joins_and_afterwards_run_needs_no_argument(agent) -> None:
     with Cluster("home") as cluster:
-        assert cluster.identity is None
-        first = agent("join", cluster.invite())
+        assert cluster.membership.identity is None
+        first = agent("join", cluster.membership.invite())
         until(lambda: up(cluster) == ["n0"], "the node to be up")
-        assert [member.role for member in cluster.members()] == ["driver", "node"]
+        assert [member.role for member in cluster.membership.members()] == ["driver", "node"]
         for path in (clusters_directory() / "home", first.state):
             for file in path.iterdir():
                 if file.suffix in {".pem", ".key"}:
@@ -112,7 +112,7 @@ def test_one_command_joins_and_afterwards_run_needs_no_argument(agent) -> None:
 
 
 def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates(agent) -> None:
-    token = write_token(Identity.find_or_make("home").invite())
+    token = write_token(DriverMembership.find_or_make("home").authorized().invite())
     waiting = agent("join", token)
     waiting.says("waiting for admission")
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -135,33 +135,33 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
 
 def test_a_token_is_good_for_its_uses_and_its_time(agent) -> None:
     with Cluster("home") as cluster:
-        token = cluster.invite()
+        token = cluster.membership.invite()
         assert agent("join", token, "--no-run").process.wait(PATIENCE_S) == 0
         second = agent("join", token)
         assert second.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "used up" in second.log()
 
-        brief = cluster.invite(expires_in_s=1)
+        brief = cluster.membership.invite(expires_in_s=1)
         until(lambda: time.time() > read_token(brief).expires_s, "it to expire")
         late = agent("join", brief)
         assert late.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "the invitation has expired" in late.log()
         assert "mntrain invite" in late.log()
-        assert len(cluster.members()) == 2
+        assert len(cluster.membership.members()) == 2
         with pytest.raises(SpecError, match="0 uses"):
-            cluster.invite(uses=0)
+            cluster.membership.invite(uses=0)
 
 
 def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:
     with Cluster("home", discovery=StaticDiscovery()) as cluster:
-        ours = read_token(cluster.invite())
+        ours = read_token(cluster.membership.invite())
         forged = msgspec.structs.replace(ours, secret=bytes(len(ours.secret)))
         thief = agent("join", write_token(forged))
         thief.says("waiting")
         with pytest.raises(TrustError, match="another token, or an intercepted connection"):
             cluster.add(thief.where)
         assert thief.process.poll() is None
-        assert len(cluster.members()) == 1
+        assert len(cluster.membership.members()) == 1
 
 
 class Between(RequestHandler):
@@ -192,7 +192,7 @@ class Between(RequestHandler):
 
 def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_path) -> None:
     with Cluster("home", discovery=StaticDiscovery()) as cluster:
-        waiting = agent("join", cluster.invite())
+        waiting = agent("join", cluster.membership.invite())
         waiting.says("waiting")
         here = next(loopback_addresses)
         key, seen = new_key(), []
@@ -215,7 +215,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
 
         asyncio.run(attack())
         assert len(seen) == 1, "the driver gave nothing to whoever is in between"
-        assert len(cluster.members()) == 1
+        assert len(cluster.membership.members()) == 1
         assert waiting.process.poll() is None
         # The token is as good as it was.
         cluster.add(waiting.where)
@@ -224,16 +224,16 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
 
 def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:
     with Cluster("home") as home, Cluster("other") as other:
-        first = agent("join", home.invite(), "--no-run")
+        first = agent("join", home.membership.invite(), "--no-run")
         assert first.process.wait(PATIENCE_S) == 0
-        refused = agent("join", other.invite(), again=first)
+        refused = agent("join", other.authorized().invite(), again=first)
         assert refused.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "belongs to cluster 'home' already" in refused.log()
         assert "mntrain agent leave" in refused.log()
         # Once more into the same one is no harm: keys are new, who it is is not.
-        again = agent("join", home.invite(), again=first)
+        again = agent("join", home.membership.invite(), again=first)
         until(lambda: up(home) == ["n2"], "it to be up")
-        assert len([m for m in home.members() if m.role == "node"]) == 1
+        assert len([m for m in home.membership.members() if m.role == "node"]) == 1
         again.end()
         left = agent("leave", again=first)
         assert left.process.wait(PATIENCE_S) == 0
@@ -242,7 +242,7 @@ def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:
         assert silent.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "is not a member of a cluster yet" in silent.log()
         assert "mntrain invite" in silent.log()
-        agent("join", other.invite(), again=first)
+        agent("join", other.authorized().invite(), again=first)
         until(lambda: len(up(other)) == 1, "it to be in the other one")
 
 
@@ -261,10 +261,12 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
         )
 
     with Cluster("home") as cluster:
-        node = agent("join", cluster.invite())
+        node = agent("join", cluster.membership.invite())
         until(lambda: up(cluster) == ["n0"], "the node to be up")
         port = str(free_port("127.0.0.1"))
-        joined = theirs("driver", "join", cluster.invite("driver"), "--name", "kim", "--port", port)
+        joined = theirs(
+            "driver", "join", cluster.membership.invite("driver"), "--name", "kim", "--port", port
+        )
         assert joined.returncode == 0, joined.stderr
         assert "kim is a driver of cluster home" in joined.stdout
         known = ("--agent", node.where)
@@ -284,12 +286,12 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
         with watching:
             assert watching.stdout is not None
             assert watching.stdout.readline() == "up\n"
-            assert cluster.revoke("kim").name == "kim"
+            assert cluster.membership.revoke("kim").name == "kim"
             assert watching.stdout.readline() == "cut off: revoked\n"
         assert "this driver (kim) was revoked" in theirs("nodes", *known).stdout.replace("\n", " ")
         assert up(cluster) == ["n0"]
         with pytest.raises(SpecError, match="kim"):
-            cluster.revoke("kim")
+            cluster.membership.revoke("kim")
 
 
 WATCH = """
@@ -313,15 +315,15 @@ def json_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, str]]:
 
 def test_a_certificate_is_renewed_while_everything_goes_on(agent) -> None:
     days = 200
-    past = Identity.make("home", clock=lambda: time.time() - days * 86400)
-    token = write_token(past.invite(expires_in_s=(days + 1) * 86400))
+    past = DriverMembership.make("home", clock=lambda: time.time() - days * 86400)
+    token = write_token(past.authorized().invite(expires_in_s=(days + 1) * 86400))
     waiting = agent("join", token)
     waiting.says("waiting")
-    asyncio.run(admit(waiting.where, past, past.invites()))
+    asyncio.run(admit(waiting.where, past, past.authorized().invites()))
     waiting.says("listens on")
     before = Credentials(waiting.state).certificate
     assert before.not_valid_after_utc < datetime.now(UTC) + timedelta(days=170)
-    own = Identity.find("home").credentials.certificate
+    own = DriverMembership.find("home").credentials.certificate
     with Cluster("home", addresses=[waiting.where]) as cluster:
         until(lambda: up(cluster) == ["n0"], "the node to be up")
         seen_s = cluster.nodes()[0].info.started_s
@@ -336,15 +338,15 @@ def test_a_certificate_is_renewed_while_everything_goes_on(agent) -> None:
     assert after.public_key() == before.public_key()
     shown = ssl.get_server_certificate((waiting.address, waiting.port))
     assert load_certificate(shown) == after, "new connections are shown the new one"
-    renewed = Identity.find("home").credentials.certificate
+    renewed = DriverMembership.find("home").credentials.certificate
     assert renewed.not_valid_after_utc > own.not_valid_after_utc + timedelta(days=190)
 
 
 def test_a_revoked_node_is_not_talked_to(agent) -> None:
     with Cluster("home") as cluster:
-        agent("join", cluster.invite())
+        agent("join", cluster.membership.invite())
         until(lambda: up(cluster) == ["n0"], "the node to be up")
-        cluster.revoke("n0")
+        cluster.membership.revoke("n0")
         until(lambda: up(cluster) == [], "it to be left alone")
         until(lambda: cluster.nodes()[0].silence == "revoked", str(cluster.nodes()))
         assert "was revoked" in (cluster.nodes()[0].reason or "")
@@ -352,17 +354,17 @@ def test_a_revoked_node_is_not_talked_to(agent) -> None:
 
 def test_keys_that_others_may_read_are_refused() -> None:
     with Cluster("home") as cluster:
-        cluster.invite()
+        cluster.membership.invite()
     (clusters_directory() / "home" / "own.pem").chmod(0o640)
     with Cluster("home", addresses=["127.0.0.1:9"]) as cluster:
         with pytest.raises(TrustError, match=r"other users can read .*0640.*chmod 600"):
-            cluster.invite()
+            cluster.membership.invite()
         with pytest.raises(TrustError, match="other users can read"):
             cluster.add("127.0.0.1:9")
     (clusters_directory() / "home" / "own.pem").chmod(0o600)
     (clusters_directory() / "home" / "authority.key").chmod(0o604)
     with Cluster("home") as cluster, pytest.raises(TrustError, match=r"authority\.key"):
-        cluster.invite()
+        cluster.membership.invite()
 
 
 def test_who_knows_no_cluster_is_told_to_invite() -> None:

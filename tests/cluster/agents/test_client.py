@@ -27,7 +27,7 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine
 from jupyter_mntrain.trust.certificates import Authority, Subject, pem_of
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests import trusted
 from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse
 from tests.cluster.samples import JOB
@@ -38,7 +38,7 @@ MakeAgent = Callable[..., Awaitable[FakeAgent]]
 
 @pytest.fixture
 async def dialler(anyio_backend: str, own_home: None) -> AsyncIterator[Dialler]:
-    identity = Identity.find("default")
+    identity = DriverMembership.find("default")
     assert identity is not None
     made = Dialler(identity)
     yield made
@@ -190,7 +190,7 @@ async def test_a_driver_whose_certificate_is_not_of_today(
     agent = await agent_here()
     now = datetime.now(UTC) + issued
     trusted.make_credentials(tmp_path, trusted.DRIVER, now=now, lifetime=lifetime)
-    dialler = Dialler(Identity(tmp_path))
+    dialler = Dialler(DriverMembership(tmp_path))
     error = await failure(AgentClient(dialler, agent.where))
     await dialler.close()
     assert error.reason == reason
@@ -255,7 +255,7 @@ async def test_an_environment_with_a_proxy_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, agent_here: MakeAgent, own_home: None
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    identity = Identity.find("default")
+    identity = DriverMembership.find("default")
     assert identity is not None
     dialler = Dialler(identity)
     agent = await agent_here()

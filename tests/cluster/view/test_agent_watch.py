@@ -16,7 +16,7 @@ from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Authority
-from jupyter_mntrain.trust.driver_identity import Identity
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.cluster.conftest import FakeClock, until
 from tests.cluster.fake_agent import FakeAgent, Hang, Refuse
 
@@ -57,7 +57,7 @@ class Watched:
 
 @pytest.fixture
 async def watched(anyio_backend: str, clock: FakeClock, own_home: None) -> AsyncIterator[Watched]:
-    identity = Identity.find("default")
+    identity = DriverMembership.find("default")
     assert identity is not None
     dialler = Dialler(identity)
     made = Watched(clock, dialler)

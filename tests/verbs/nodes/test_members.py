@@ -14,7 +14,7 @@ import pytest
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
-from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory
+from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
 from jupyter_mntrain.trust.joining.messages import Application
 from jupyter_mntrain.trust.joining.proof import new_nonce
 from jupyter_mntrain.trust.joining.token import PREFIX, Token, read_token
@@ -37,22 +37,22 @@ def run(capsys, monkeypatch):
 
 
 @pytest.fixture
-def identity() -> Identity:
-    return Identity.make("mine")
+def identity() -> DriverMembership:
+    return DriverMembership.make("mine")
 
 
-def admit(identity: Identity, token: Token, name: str) -> tuple[IssuedInvitation, Subject]:
+def admit(identity: DriverMembership, token: Token, name: str) -> tuple[IssuedInvitation, Subject]:
     subject = Subject(role=token.role, name=name if token.role == "driver" else "ab" * 16)
     asked = Application(
         nonce=new_nonce(), subject=subject, name=name, request=request(new_key(), subject)
     )
-    invite = next(one for one in identity.invites() if one.token == token)
-    assert identity.admit(invite, asked).refusal is None
+    invite = next(one for one in identity.authorized().invites() if one.token == token)
+    assert identity.authorized().admit(invite, asked).refusal is None
     return invite, subject
 
 
-def join(identity: Identity, token: Token, name: str) -> None:
-    identity.note_joined(*admit(identity, token, name))
+def join(identity: DriverMembership, token: Token, name: str) -> None:
+    identity.authorized().note_joined(*admit(identity, token, name))
 
 
 def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
@@ -62,9 +62,9 @@ def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
     assert "mntrain agent join" in line
     token = read_token(line.split()[-1])
     assert token.role == "node"
-    identity = Identity.find("mine")
+    identity = DriverMembership.find("mine")
     assert identity is not None
-    (invite,) = identity.invites()
+    (invite,) = identity.authorized().invites()
     assert (invite.token, invite.uses) == (token, 3)
     assert "Good for 3 nodes, for 2 h" in " ".join(out.replace("\xa0", " ").split())
     assert (clusters_directory() / "mine" / "authority.key").stat().st_mode & 0o777 == 0o600
@@ -106,7 +106,7 @@ def test_each_role_is_told_where_its_token_is_of_use(run, identity):
     from jupyter_mntrain.agent.options import parse_options
     from jupyter_mntrain.trust.joining.token import write_token
 
-    node, driver = (write_token(identity.invite(role)) for role in ("node", "driver"))
+    node, driver = (write_token(identity.authorized().invite(role)) for role in ("node", "driver"))
     code, _, err = run("driver", "join", node)
     assert code == SpecError.exit_code
     assert "mntrain agent join TOKEN" in err
@@ -115,8 +115,8 @@ def test_each_role_is_told_where_its_token_is_of_use(run, identity):
 
 
 def test_members_are_shown_and_revoked_by_name(run, identity):
-    join(identity, identity.invite(), "wopr")
-    join(identity, identity.invite("driver"), "kim")
+    join(identity, identity.authorized().invite(), "wopr")
+    join(identity, identity.authorized().invite("driver"), "kim")
     code, out, _ = run("members")
     assert code == 0
     for words in ("(this driver)", "wopr", "kim", "until 20"):
@@ -139,12 +139,12 @@ def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monk
 
     def meanwhile(seconds: float) -> None:
         if not happened:
-            admitted.append(admit(identity, identity.invites()[-1].token, "wopr"))
+            admitted.append(admit(identity, identity.authorized().invites()[-1].token, "wopr"))
             happened.append("admitted")
         elif len(happened) < 3:
             happened.append("still there")
         else:
-            identity.note_joined(*admitted[0])
+            identity.authorized().note_joined(*admitted[0])
 
     monkeypatch.setattr("jupyter_mntrain.cli.Context", partial(Context, sleep=meanwhile))
     code, out, _ = run("invite")

@@ -1,48 +1,33 @@
-"""What makes this user a driver of a cluster: a directory with a key, and perhaps the authority's.
+"""The registrar's desk of the driver that made a cluster: it invites, admits, renews and revokes.
 
-``clusters/NAME/`` in the user's configuration directory holds the driver's credentials. On the
-machine that made the cluster it also holds ``authority.key`` and the register of members.
+Only that driver holds the authority's key; the register of invitations and members is its own.
 """
 
 from __future__ import annotations
 
-import getpass
-import re
-import shutil
-import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import TrustNews
-from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.trust.certificates import (
-    CERTIFICATE_LIFETIME,
     Authority,
     Role,
     Subject,
     due_for_renewal,
     fingerprint,
-    key_pem,
     load_certificate,
-    load_key,
     load_revocations,
-    new_key,
     pem_of,
-    request,
 )
-from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
+from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.token import Token, new_token
 from jupyter_mntrain.trust.kept_file import KeptFile
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
 
-AUTHORITY_KEY = "authority.key"
 INVITE_LIFE_S = 3600.0
 MOST_USES = tunables.count("trust.invitation_uses")
 
@@ -50,85 +35,33 @@ Clock = Callable[[], float]
 """Unix time."""
 
 
-def clusters_directory() -> Path:
-    return platformdirs.user_config_path("mntrain") / "clusters"
-
-
-def own_driver_name() -> str:
-    """``user-host``, without what cannot stand in a name."""
-    text = re.sub(r"[^A-Za-z0-9._-]", "-", f"{getpass.getuser()}-{socket.gethostname()}")
-    return text[:63].strip("-._") or "driver"
-
-
-class Identity:
-    """A driver of one cluster.
+class Registrar:
+    """Signs for one cluster.
 
     Args:
-        directory: where it is kept.
+        authority: its key signs.
+        credentials: of the driver itself, who learns first of what it signs.
+        file: the register.
+        clock: Unix time.
         lifetime: of certificates it signs.
-
-    Raises:
-        TrustError: it is damaged, or others may read its keys.
     """
 
     def __init__(
         self,
-        directory: Path,
+        authority: Authority,
+        credentials: Credentials,
+        file: KeptFile[Register],
         *,
-        clock: Clock = time.time,
-        lifetime: timedelta = CERTIFICATE_LIFETIME,
+        clock: Clock,
+        lifetime: timedelta,
     ) -> None:
-        self.directory = directory
-        self.credentials = Credentials(directory)
+        self._authority = authority
+        self._credentials = credentials
+        self._file = file
         self._clock = clock
         self._lifetime = lifetime
-        self._file = KeptFile(directory / "register.json", Register, what="the cluster's register")
-        self._authority = self._read_authority()
         self._expiries: tuple[int, Mapping[str, float]] | None = None
         """As of the register's last change."""
-
-    @classmethod
-    def find(cls, cluster: str, *, clock: Clock = time.time) -> Identity | None:
-        """This user's, if he is a driver of a cluster he calls so.
-
-        Raises:
-            TrustError: it is damaged, or others may read its keys.
-        """
-        directory = clusters_directory() / cluster
-        return cls(directory, clock=clock) if Credentials.exist(directory) else None
-
-    @classmethod
-    def find_or_make(cls, cluster: str, *, clock: Clock = time.time) -> Identity:
-        """This user's; where there is none, a new cluster is made.
-
-        Raises:
-            TrustError: it is damaged, or others may read its keys.
-        """
-        return cls.find(cluster, clock=clock) or cls.make(cluster, clock=clock)
-
-    @classmethod
-    def make(cls, cluster: str, *, clock: Clock = time.time) -> Identity:
-        """A new cluster with an authority of its own; this driver is its first member."""
-        directory = clusters_directory() / cluster
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = KeptFile(directory / "register.json", Register, what="the cluster's register")
-        with file.locked():
-            if not Credentials.exist(directory):  # another process was quicker
-                _make(directory, file, cluster, clock())
-        return cls(directory, clock=clock)
-
-    @property
-    def name(self) -> str:
-        """The driver's own."""
-        return self.credentials.subject.name
-
-    @property
-    def may_invite(self) -> bool:
-        return self._authority is not None
-
-    def refresh(self) -> bool:
-        """Read what another process has changed; whether anything was."""
-        return self.credentials.refresh()
 
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
@@ -137,15 +70,13 @@ class Identity:
 
         Raises:
             SpecError: no uses, or no time.
-            TrustError: another driver made the cluster.
         """
         if not 1 <= uses <= MOST_USES:
             raise SpecError(f"{uses} uses", fix=f"choose 1 to {MOST_USES} uses")
         if expires_in_s < 1:
             raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
-        authority = self._signing()
         now_s = self._clock()
-        token = new_token(role, fingerprint(authority.certificate), now_s + expires_in_s)
+        token = new_token(role, fingerprint(self._authority.certificate), now_s + expires_in_s)
         with self._file.locked():
             register = self._file.read()
             open_ones = tuple(i for i in register.invites if now_s < i.token.expires_s)
@@ -154,7 +85,7 @@ class Identity:
         return token
 
     def invites(self) -> Sequence[IssuedInvitation]:
-        return self._file.read().invites if self.may_invite else ()
+        return self._file.read().invites
 
     def open_invites(self) -> Sequence[IssuedInvitation]:
         """Those by which somebody can still join."""
@@ -172,16 +103,15 @@ class Identity:
 
         Who is signed has joined when it has its certificate: see :meth:`note_joined`.
         """
-        authority, cluster = self._signing(), self.credentials.authority
         subject = application.subject
         with self._file.locked():
             register = self._file.read()
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
-                return Admission(cluster=_common_name(self.credentials), **refusal)
+                return Admission(cluster=self._credentials.cluster_name, **refusal)
             certificate = pem_of(
-                authority.issue(
+                self._authority.issue(
                     application.request, subject, now=self._now(), lifetime=self._lifetime
                 )
             )
@@ -204,10 +134,10 @@ class Identity:
                 )
             )
         return Admission(
-            cluster=_common_name(self.credentials),
+            cluster=self._credentials.cluster_name,
             certificate=certificate,
-            authority=pem_of(cluster),
-            revocations=self.credentials.revocations_pem(),
+            authority=pem_of(self._authority.certificate),
+            revocations=self._credentials.revocations_pem(),
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
@@ -223,8 +153,8 @@ class Identity:
             self._file.write(msgspec.structs.replace(register, invites=invites))
 
     def members(self) -> Sequence[RegisteredMember]:
-        """Everybody who ever joined; empty where another driver made the cluster."""
-        return self._file.read().members if self.may_invite else ()
+        """Everybody who ever joined."""
+        return self._file.read().members
 
     def revoke(self, name: str) -> RegisteredMember:
         """Nobody believes a member's certificate any more, from when they hear of it.
@@ -234,13 +164,11 @@ class Identity:
 
         Raises:
             SpecError: nobody is called so, or several are, or it is this driver.
-            TrustError: another driver made the cluster.
         """
-        authority = self._signing()
         with self._file.locked():
             register = self._file.read()
             member = _find(register, name)
-            if member.subject == self.credentials.subject:
+            if member.subject == self._credentials.subject:
                 raise SpecError(
                     f"{name} is this driver, which holds the cluster's authority",
                     fix="to give the whole cluster up, see docs/security.md, Rotating",
@@ -253,22 +181,20 @@ class Identity:
                 msgspec.structs.replace(register, members=members, revoked=revoked, number=number)
             )
             serials = [int(one, 16) for one in revoked]
-            before = load_revocations(self.credentials.revocations_pem())
-            newer = authority.revocations(serials, number, self._now(), after=before)
-            self.credentials.take_revocations(pem_of(newer))
+            before = load_revocations(self._credentials.revocations_pem())
+            newer = self._authority.revocations(serials, number, self._now(), after=before)
+            self._credentials.take_revocations(pem_of(newer))
         return gone
 
     def renew(self) -> bool:
         """Sign anew whose certificate has lived half of its time; whether there was any."""
-        if self._authority is None:
-            return False
         now = self._now()
 
         def renewed(member: RegisteredMember) -> RegisteredMember:
             certificate = load_certificate(member.certificate)
             if member.is_revoked or not due_for_renewal(certificate, now):
                 return member
-            newer = self._signing().renew(certificate, now=now, lifetime=self._lifetime)
+            newer = self._authority.renew(certificate, now=now, lifetime=self._lifetime)
             return msgspec.structs.replace(
                 member, certificate=pem_of(newer), earlier=member.serials
             )
@@ -279,24 +205,13 @@ class Identity:
             if members == register.members:
                 return False
             self._file.write(msgspec.structs.replace(register, members=members))
-        own = msgspec.structs.replace(register, members=members).member(self.credentials.subject)
+        own = msgspec.structs.replace(register, members=members).member(self._credentials.subject)
         if own is not None:
-            self.credentials.take_certificate(own.certificate)
+            self._credentials.take_certificate(own.certificate)
         return True
-
-    def news_for(self, node_id: str) -> TrustNews:
-        """What a node should know: who was revoked; its own newest certificate, and drivers'."""
-        wanted = [
-            member.certificate
-            for member in self.members()
-            if not member.is_revoked and (member.role == "driver" or member.name == node_id)
-        ]
-        return TrustNews(revocations=self.credentials.revocations_pem(), certificates=tuple(wanted))
 
     def expiries(self) -> Mapping[str, float]:
         """Unix times at which the members' newest certificates end, by name."""
-        if not self.may_invite:
-            return {}
         changed = self._file.path.stat().st_mtime_ns
         if self._expiries is None or self._expiries[0] != changed:
             self._expiries = (
@@ -308,23 +223,6 @@ class Identity:
                 },
             )
         return self._expiries[1]
-
-    def take_news(self, news: TrustNews) -> None:
-        """What a node knows from other drivers.
-
-        Raises:
-            TrustError: it is not signed by this cluster's authority.
-        """
-        self.credentials.take_revocations(news.revocations)
-        for certificate in news.certificates:
-            found = load_certificate(certificate)
-            if found.public_key() == self.credentials.key.public_key():
-                self.credentials.take_certificate(certificate)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether this driver's own certificate has lived half of its time."""
-        return due_for_renewal(self.credentials.certificate, self._now())
 
     def _refusal(
         self, register: Register, invite: IssuedInvitation, application: Application
@@ -343,67 +241,8 @@ class Identity:
             }
         return None
 
-    def _read_authority(self) -> Authority | None:
-        path = self.directory / AUTHORITY_KEY
-        if not path.exists():
-            return None
-        key = load_key(read_private(path).encode())
-        return Authority(key, self.credentials.authority)
-
-    def _signing(self) -> Authority:
-        if self._authority is None:
-            raise TrustError(
-                f"this driver did not make cluster {_common_name(self.credentials)!r}, and only "
-                "the one that did can invite and revoke",
-                fix="do it on the machine where the cluster was made",
-            )
-        return self._authority
-
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
-
-
-def room_for(cluster: str) -> Path:
-    """Where an identity can be kept that another driver gives, under a name of our choice.
-
-    A cluster of one's own that nobody has joined makes way for it.
-
-    Raises:
-        SpecError: there is another cluster of this name, and it has members.
-    """
-    target = clusters_directory() / cluster
-    if Credentials.exist(target):
-        if len(Identity(target).members()) != 1:
-            raise SpecError(
-                f"a different cluster named {cluster!r} already exists here",
-                fix=f"join under another name: mntrain --cluster {cluster}2 driver join TOKEN",
-            )
-        shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
-    return target
-
-
-def _make(directory: Path, file: KeptFile[Register], cluster: str, now_s: float) -> None:
-    now = datetime.fromtimestamp(now_s, UTC)
-    authority = Authority.make(cluster, now)
-    key, subject = new_key(), Subject(role="driver", name=own_driver_name())
-    certificate = pem_of(authority.issue(request(key, subject), subject, now=now))
-    own = RegisteredMember(
-        role="driver",
-        name=subject.name,
-        title=subject.name,
-        certificate=certificate,
-        joined_s=now_s,
-    )
-    register = Register(members=(own,))
-    file.write(register)
-    write_private(directory / AUTHORITY_KEY, key_pem(authority.key).decode())
-    Credentials.write(
-        directory,
-        key,
-        certificate=certificate,
-        authority=pem_of(authority.certificate),
-        revocations=pem_of(authority.revocations((), register.number, now)),
-    )
 
 
 def _find(register: Register, name: str) -> RegisteredMember:
@@ -415,8 +254,3 @@ def _find(register: Register, name: str) -> RegisteredMember:
         raise SpecError(f"no member of the cluster is named {name!r}", fix=f"one of: {known}")
     ids = ", ".join(member.name for member in named)
     raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")
-
-
-def _common_name(credentials: Credentials) -> str:
-    """The cluster's name, as its maker calls it."""
-    return str(credentials.authority.subject.rfc4514_string().partition("=")[2])

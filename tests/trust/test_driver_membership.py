@@ -18,7 +18,7 @@ from jupyter_mntrain.trust.certificates import (
     revoked_serials,
 )
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.driver_identity import Identity, clusters_directory, room_for
+from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory, room_for
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.proof import new_nonce
 from jupyter_mntrain.trust.joining.token import Token
@@ -43,70 +43,75 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def identity(clock: Clock) -> Identity:
-    made = Identity.make("home", clock=clock)
-    return Identity(made.directory, clock=clock, lifetime=LIFE)
+def identity(clock: Clock) -> DriverMembership:
+    made = DriverMembership.make("home", clock=clock)
+    return DriverMembership(made.directory, clock=clock, lifetime=LIFE)
 
 
-def join(identity: Identity, token: Token, subject: Subject = NODE) -> Admission:
-    invite = next(one for one in identity.invites() if one.token == token)
+def join(identity: DriverMembership, token: Token, subject: Subject = NODE) -> Admission:
+    invite = next(one for one in identity.authorized().invites() if one.token == token)
     asked = Application(
         nonce=new_nonce(), subject=subject, name="n1", request=request(new_key(), subject)
     )
-    return identity.admit(invite, asked)
+    return identity.authorized().admit(invite, asked)
 
 
-def member(identity: Identity, subject: Subject = NODE) -> RegisteredMember:
-    return next(m for m in identity.members() if m.subject == subject)
+def member(identity: DriverMembership, subject: Subject = NODE) -> RegisteredMember:
+    return next(m for m in identity.authorized().members() if m.subject == subject)
 
 
 def serial(pem: str) -> int:
     return load_certificate(pem).serial_number
 
 
-def test_an_invitation_admits_so_many_until_its_time(identity: Identity, clock: Clock) -> None:
-    token = identity.invite(uses=2)
+def test_an_invitation_admits_so_many_until_its_time(
+    identity: DriverMembership, clock: Clock
+) -> None:
+    token = identity.authorized().invite(uses=2)
     first, second, third = (Subject(role="node", name=two * 16) for two in ("aa", "bb", "cc"))
     assert join(identity, token, first).refusal is None
     # Its answer was lost, and it asks again: that is no second use.
     assert join(identity, token, first).refusal is None
     assert join(identity, token, second).refusal is None
     assert "used up" in (join(identity, token, third).refusal or "")
-    assert len(identity.open_invites()) == 1, "neither has its certificate yet"
-    (invite,) = identity.invites()
+    assert len(identity.authorized().open_invites()) == 1, "neither has its certificate yet"
+    (invite,) = identity.authorized().invites()
     for subject in (first, second, second):
-        identity.note_joined(invite, subject)
-    assert identity.invites()[0].joined == (first.uri, second.uri)
-    assert identity.open_invites() == []
-    late = identity.invite()
-    assert len(identity.open_invites()) == 1
+        identity.authorized().note_joined(invite, subject)
+    assert identity.authorized().invites()[0].joined == (first.uri, second.uri)
+    assert identity.authorized().open_invites() == []
+    late = identity.authorized().invite()
+    assert len(identity.authorized().open_invites()) == 1
     clock.now_s = late.expires_s
     assert "expired" in (join(identity, late, third).refusal or "")
-    assert identity.invitation(late.id) is None
-    assert {m.name for m in identity.members() if m.role == "node"} == {first.name, second.name}
+    assert identity.authorized().invitation(late.id) is None
+    assert {m.name for m in identity.authorized().members() if m.role == "node"} == {
+        first.name,
+        second.name,
+    }
 
 
-def test_a_token_for_a_node_makes_no_driver(identity: Identity) -> None:
+def test_a_token_for_a_node_makes_no_driver(identity: DriverMembership) -> None:
     for role, other in (("node", "driver"), ("driver", "node")):
-        token = identity.invite(role)  # type: ignore[arg-type]
+        token = identity.authorized().invite(role)  # type: ignore[arg-type]
         wrong = Subject(role=other, name="kim" if other == "driver" else NODE.name)  # type: ignore[arg-type]
         assert "another role" in (join(identity, token, wrong).refusal or "")
-    assert len(identity.members()) == 1
+    assert len(identity.authorized().members()) == 1
 
 
-def test_a_driver_does_not_take_the_name_of_another(identity: Identity) -> None:
+def test_a_driver_does_not_take_the_name_of_another(identity: DriverMembership) -> None:
     kim = Subject(role="driver", name="kim")
-    assert join(identity, identity.invite("driver"), kim).refusal is None
-    again = join(identity, identity.invite("driver"), kim)
+    assert join(identity, identity.authorized().invite("driver"), kim).refusal is None
+    again = join(identity, identity.authorized().invite("driver"), kim)
     assert "already has a driver named kim" in (again.refusal or "")
-    identity.revoke("kim")
-    assert join(identity, identity.invite("driver"), kim).refusal is None
+    identity.authorized().revoke("kim")
+    assert join(identity, identity.authorized().invite("driver"), kim).refusal is None
 
 
 def test_certificates_are_renewed_before_they_expire_without_anybody_asking(
-    identity: Identity, clock: Clock
+    identity: DriverMembership, clock: Clock
 ) -> None:
-    join(identity, identity.invite())
+    join(identity, identity.authorized().invite())
     first = load_certificate(member(identity).certificate)
     trustee = Trustee(identity)
     trustee.renew(clock())
@@ -129,17 +134,17 @@ def test_certificates_are_renewed_before_they_expire_without_anybody_asking(
 
 
 def test_whoever_is_revoked_is_so_with_all_certificates_it_ever_had(
-    identity: Identity, clock: Clock
+    identity: DriverMembership, clock: Clock
 ) -> None:
-    join(identity, identity.invite())
+    join(identity, identity.authorized().invite())
     serials = [serial(member(identity).certificate)]
     clock.now_s += LIFE.total_seconds() * 0.6
-    assert identity.renew()
+    assert identity.authorized().renew()
     serials.append(serial(member(identity).certificate))
-    join(identity, identity.invite())  # anew, after its disk was replaced
+    join(identity, identity.authorized().invite())  # anew, after its disk was replaced
     serials.append(serial(member(identity).certificate))
     assert len(set(serials)) == 3
-    gone = identity.revoke("n1")
+    gone = identity.authorized().revoke("n1")
     assert gone.name == NODE.name
     assert identity.credentials.revoked == set(serials)
     number, known = revoked_serials(
@@ -147,51 +152,57 @@ def test_whoever_is_revoked_is_so_with_all_certificates_it_ever_had(
     )
     assert (number, known) == (2, set(serials))
     # It joins once more: it is a new member, and the old one stays revoked.
-    assert join(identity, identity.invite()).refusal is None
-    assert [m.is_revoked for m in identity.members() if m.subject == NODE] == [True, False]
+    assert join(identity, identity.authorized().invite()).refusal is None
+    assert [m.is_revoked for m in identity.authorized().members() if m.subject == NODE] == [
+        True,
+        False,
+    ]
     assert identity.credentials.revoked == set(serials)
 
 
-def test_a_newer_list_is_newer_for_openssl_too(identity: Identity) -> None:
+def test_a_newer_list_is_newer_for_openssl_too(identity: DriverMembership) -> None:
     lists = [load_revocations(identity.credentials.revocations_pem())]
     for name in ("kim", "lou"):
-        join(identity, identity.invite("driver"), Subject(role="driver", name=name))
-        identity.revoke(name)
+        join(identity, identity.authorized().invite("driver"), Subject(role="driver", name=name))
+        identity.authorized().revoke(name)
         lists.append(load_revocations(identity.credentials.revocations_pem()))
     times = [one.last_update_utc for one in lists]
     assert times == sorted(set(times)), "all within one second of the clock"
 
 
 @pytest.mark.parametrize("name", ["", "nobody", "node9"])
-def test_nobody_of_that_name_is_said_so(identity: Identity, name: str) -> None:
+def test_nobody_of_that_name_is_said_so(identity: DriverMembership, name: str) -> None:
     with pytest.raises(SpecError):
-        identity.revoke(name)
+        identity.authorized().revoke(name)
 
 
-def test_the_authority_itself_is_not_revoked(identity: Identity) -> None:
+def test_the_authority_itself_is_not_revoked(identity: DriverMembership) -> None:
     with pytest.raises(SpecError, match="holds the cluster's authority"):
-        identity.revoke(identity.name)
+        identity.authorized().revoke(identity.name)
 
 
 def test_two_processes_that_make_a_cluster_make_one(clock: Clock) -> None:
-    first, second = Identity.make("twice", clock=clock), Identity.make("twice", clock=clock)
+    first, second = (
+        DriverMembership.make("twice", clock=clock),
+        DriverMembership.make("twice", clock=clock),
+    )
     assert first.credentials.authority == second.credentials.authority
 
 
 def test_another_process_s_invitations_and_revocations_are_seen(
-    identity: Identity, clock: Clock
+    identity: DriverMembership, clock: Clock
 ) -> None:
-    other = Identity.find("home", clock=clock)
+    other = DriverMembership.find("home", clock=clock)
     assert other is not None
-    token = other.invite("driver")
+    token = other.authorized().invite("driver")
     join(identity, token, Subject(role="driver", name="kim"))
-    other.revoke("kim")
+    other.authorized().revoke("kim")
     assert identity.credentials.revocations == 1
     assert identity.refresh()
     assert identity.credentials.revocations == 2
 
 
-def test_the_files_are_their_owner_s_alone(identity: Identity) -> None:
+def test_the_files_are_their_owner_s_alone(identity: DriverMembership) -> None:
     assert identity.directory.stat().st_mode & 0o077 == 0
     for name in ("own.pem", "trusted.pem", "authority.key"):
         path = identity.directory / name
@@ -199,28 +210,32 @@ def test_the_files_are_their_owner_s_alone(identity: Identity) -> None:
         for mode in (0o644, 0o640, 0o604, 0o660):
             path.chmod(mode)
             with pytest.raises(TrustError, match=rf"other users can read .*{name}.*chmod 600"):
-                Identity(identity.directory)
+                DriverMembership(identity.directory)
         path.chmod(0o600)
-    Identity(identity.directory)
+    DriverMembership(identity.directory)
 
 
 @pytest.mark.parametrize("name", ["own.pem", "trusted.pem", "authority.key"])
 @pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\n\n"])
-def test_a_damaged_file_is_one_clear_error(identity: Identity, name: str, text: str) -> None:
+def test_a_damaged_file_is_one_clear_error(
+    identity: DriverMembership, name: str, text: str
+) -> None:
     path: Path = identity.directory / name
     path.write_text(text)
     with pytest.raises(TrustError):
-        Identity(identity.directory)
+        DriverMembership(identity.directory)
 
 
-def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(identity: Identity) -> None:
+def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(
+    identity: DriverMembership,
+) -> None:
     assert room_for("home") == clusters_directory() / "home"
     assert not Credentials.exist(clusters_directory() / "home")
     moved = list(clusters_directory().glob("home.empty-*"))
     assert len(moved) == 1, "nothing is deleted"
 
 
-def test_a_cluster_with_members_does_not(identity: Identity) -> None:
-    join(identity, identity.invite())
+def test_a_cluster_with_members_does_not(identity: DriverMembership) -> None:
+    join(identity, identity.authorized().invite())
     with pytest.raises(SpecError, match=r"a different cluster named 'home'.*home2"):
         room_for("home")

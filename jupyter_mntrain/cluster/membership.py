@@ -1,0 +1,82 @@
+"""Membership of a cluster: its invitations, members and revocations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.driver_membership import DriverMembership
+from jupyter_mntrain.trust.joining.token import write_token
+from jupyter_mntrain.trust.member_register import RegisteredMember
+from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
+
+
+class ClusterMembership:
+    """The members of one cluster, as this driver knows them. Any thread may call.
+
+    Args:
+        session: the driver's.
+    """
+
+    def __init__(self, session: DriverSession) -> None:
+        self._session = session
+
+    @property
+    def identity(self) -> DriverMembership | None:
+        """Who this driver is in the cluster; ``None`` while its user is no driver of it.
+
+        Raises:
+            TrustError: its keys are damaged, or others may read them.
+        """
+        desk = self._session.live.desk
+        if desk.problem is not None:
+            raise desk.problem
+        return desk.identity
+
+    def invite(
+        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
+    ) -> str:
+        """A token that lets a node, or another driver, join. The first one makes the cluster.
+
+        Whoever waits with it is admitted by this process, or any other of this user, while it
+        runs.
+
+        Args:
+            uses: how many may join with it.
+
+        Raises:
+            SpecError: no uses, or no time.
+            TrustError: another driver made the cluster; or keys can be read by others.
+        """
+        if self.identity is None:
+            DriverMembership.find_or_make(self._session.live.cluster)
+            self._session.loop.run(self._look())
+        identity = self.identity
+        if identity is None:
+            raise RuntimeError("the cluster that was made cannot be found")
+        return write_token(identity.authorized().invite(role, uses=uses, expires_in_s=expires_in_s))
+
+    def members(self) -> Sequence[RegisteredMember]:
+        """Everybody who ever joined, as known to the driver that made the cluster."""
+        registrar = self.identity.registrar if self.identity else None
+        return registrar.members() if registrar else ()
+
+    def revoke(self, name: str) -> RegisteredMember:
+        """Nobody believes a driver or a node any more: reachable nodes know when this returns.
+
+        Nodes that are silent now are told by whichever driver sees them first.
+
+        Raises:
+            SpecError: nobody is called so, or it is this driver.
+            TrustError: another driver made the cluster.
+        """
+        if self.identity is None:
+            raise SpecError(f"this machine has no cluster called {self._session.live.cluster!r}")
+        gone = self.identity.authorized().revoke(name)
+        self._session.loop.run(self._session.live.desk.settle(self._session.live.nodes))
+        return gone
+
+    async def _look(self) -> None:
+        self._session.live.desk.look()

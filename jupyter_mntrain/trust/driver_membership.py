@@ -1,0 +1,209 @@
+"""A driver's membership of a cluster: a directory with a key, and perhaps the authority's.
+
+``clusters/NAME/`` in the user's configuration directory holds the driver's credentials. On the
+machine that made the cluster it also holds ``authority.key`` and the register of members.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shutil
+import socket
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import platformdirs
+
+from jupyter_mntrain.model.api import TrustNews
+from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.certificates import (
+    CERTIFICATE_LIFETIME,
+    Authority,
+    Subject,
+    due_for_renewal,
+    key_pem,
+    load_certificate,
+    load_key,
+    new_key,
+    pem_of,
+    request,
+)
+from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
+from jupyter_mntrain.trust.kept_file import KeptFile
+from jupyter_mntrain.trust.member_register import Register, RegisteredMember
+from jupyter_mntrain.trust.registrar import Clock, Registrar
+
+AUTHORITY_KEY = "authority.key"
+
+
+def clusters_directory() -> Path:
+    return platformdirs.user_config_path("mntrain") / "clusters"
+
+
+def own_driver_name() -> str:
+    """``user-host``, without what cannot stand in a name."""
+    text = re.sub(r"[^A-Za-z0-9._-]", "-", f"{getpass.getuser()}-{socket.gethostname()}")
+    return text[:63].strip("-._") or "driver"
+
+
+class DriverMembership:
+    """One driver of one cluster: its credentials, and the registrar if it made the cluster.
+
+    Args:
+        directory: where it is kept.
+        lifetime: of certificates it signs.
+
+    Raises:
+        TrustError: it is damaged, or others may read its keys.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Clock = time.time,
+        lifetime: timedelta = CERTIFICATE_LIFETIME,
+    ) -> None:
+        self.directory = directory
+        self.credentials = Credentials(directory)
+        self._clock = clock
+        self.registrar = self._registrar(lifetime)
+        """``None`` where another driver made the cluster."""
+
+    @classmethod
+    def find(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership | None:
+        """This user's membership of the cluster that is called so here, if there is one.
+
+        Raises:
+            TrustError: it is damaged, or others may read its keys.
+        """
+        directory = clusters_directory() / cluster
+        return cls(directory, clock=clock) if Credentials.exist(directory) else None
+
+    @classmethod
+    def find_or_make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
+        """This user's; where there is none, a new cluster is made.
+
+        Raises:
+            TrustError: it is damaged, or others may read its keys.
+        """
+        return cls.find(cluster, clock=clock) or cls.make(cluster, clock=clock)
+
+    @classmethod
+    def make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
+        """A new cluster with an authority of its own; this driver is its first member."""
+        directory = clusters_directory() / cluster
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = _register_file(directory)
+        with file.locked():
+            if not Credentials.exist(directory):  # another process was quicker
+                _make(directory, file, cluster, clock())
+        return cls(directory, clock=clock)
+
+    @property
+    def name(self) -> str:
+        """The driver's own."""
+        return self.credentials.subject.name
+
+    def authorized(self) -> Registrar:
+        """The registrar.
+
+        Raises:
+            TrustError: another driver made the cluster.
+        """
+        if self.registrar is None:
+            raise TrustError(
+                f"this driver did not make cluster {self.credentials.cluster_name!r}, and only "
+                "the one that did can invite and revoke",
+                fix="do it on the machine where the cluster was made",
+            )
+        return self.registrar
+
+    def refresh(self) -> bool:
+        """Read what another process has changed; whether anything was."""
+        return self.credentials.refresh()
+
+    def news_for(self, node_id: str) -> TrustNews:
+        """What a node should know: who was revoked; its own newest certificate, and drivers'."""
+        wanted = [
+            member.certificate
+            for member in (self.registrar.members() if self.registrar else ())
+            if not member.is_revoked and (member.role == "driver" or member.name == node_id)
+        ]
+        return TrustNews(revocations=self.credentials.revocations_pem(), certificates=tuple(wanted))
+
+    def take_news(self, news: TrustNews) -> None:
+        """What a node knows from other drivers.
+
+        Raises:
+            TrustError: it is not signed by this cluster's authority.
+        """
+        self.credentials.take_revocations(news.revocations)
+        for certificate in news.certificates:
+            found = load_certificate(certificate)
+            if found.public_key() == self.credentials.key.public_key():
+                self.credentials.take_certificate(certificate)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether this driver's own certificate has lived half of its time."""
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        return due_for_renewal(self.credentials.certificate, now)
+
+    def _registrar(self, lifetime: timedelta) -> Registrar | None:
+        path = self.directory / AUTHORITY_KEY
+        if not path.exists():
+            return None
+        authority = Authority(load_key(read_private(path).encode()), self.credentials.authority)
+        file = _register_file(self.directory)
+        return Registrar(authority, self.credentials, file, clock=self._clock, lifetime=lifetime)
+
+
+def room_for(cluster: str) -> Path:
+    """Where an identity can be kept that another driver gives, under a name of our choice.
+
+    A cluster of one's own that nobody has joined makes way for it.
+
+    Raises:
+        SpecError: there is another cluster of this name, and it has members.
+    """
+    target = clusters_directory() / cluster
+    if Credentials.exist(target):
+        registrar = DriverMembership(target).registrar
+        if registrar is None or len(registrar.members()) != 1:
+            raise SpecError(
+                f"a different cluster named {cluster!r} already exists here",
+                fix=f"join under another name: mntrain --cluster {cluster}2 driver join TOKEN",
+            )
+        shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
+    return target
+
+
+def _register_file(directory: Path) -> KeptFile[Register]:
+    return KeptFile(directory / "register.json", Register, what="the cluster's register")
+
+
+def _make(directory: Path, file: KeptFile[Register], cluster: str, now_s: float) -> None:
+    now = datetime.fromtimestamp(now_s, UTC)
+    authority = Authority.make(cluster, now)
+    key, subject = new_key(), Subject(role="driver", name=own_driver_name())
+    certificate = pem_of(authority.issue(request(key, subject), subject, now=now))
+    own = RegisteredMember(
+        role="driver",
+        name=subject.name,
+        title=subject.name,
+        certificate=certificate,
+        joined_s=now_s,
+    )
+    register = Register(members=(own,))
+    file.write(register)
+    write_private(directory / AUTHORITY_KEY, key_pem(authority.key).decode())
+    Credentials.write(
+        directory,
+        key,
+        certificate=certificate,
+        authority=pem_of(authority.certificate),
+        revocations=pem_of(authority.revocations((), register.number, now)),
+    )
