@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
+from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
@@ -21,16 +22,13 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, SpecError
-from jupyter_mntrain.model.ids import JobId, NodeId, is_cluster_name, new_job_id
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
-
-ADD_S = tunables.seconds("cluster.add_timeout_s")
 
 
 class Cluster:
@@ -77,8 +75,9 @@ class Cluster:
             addresses=[*((a, "typed") for a in typed), *((a, "remembered") for a in remembered)],
             clock=clock,
             seen=self._peers.seen(name, clock.time()),
-            on_seen=self._was_seen,
+            on_seen=partial(_remember, self._peers, name, clock),
         )
+        self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
@@ -111,16 +110,6 @@ class Cluster:
             what ends it.
         """
         return self._driver.live.changes.subscribe(tell)
-
-    @property
-    def discovery_problem(self) -> str | None:
-        """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
-        return self._driver.live.discovery_problem
-
-    def check_discovery(self) -> str | None:
-        """Try whether this machine hears multicast, and say what is wrong; up to two seconds."""
-        self._driver.loop.run(self._driver.live.check_discovery())
-        return self.discovery_problem
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Every node known, sorted by name, from the live view: asks nobody."""
@@ -155,98 +144,6 @@ class Cluster:
 
         self._driver.wait_until(enough, timeout_s)
         return self.nodes()
-
-    @property
-    def is_driver(self) -> bool:
-        """Whether this user has keys of the cluster; the first invitation makes it."""
-        return self._driver.live.desk.identity is not None
-
-    @property
-    def strangers(self) -> tuple[str, ...]:
-        """Names of nodes of other clusters that are announced here, each with its cluster's."""
-        found = self._driver.live.desk.strangers.values()
-        return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
-
-    def _was_seen(self, info: NodeInfo) -> None:
-        """In the driver's thread, and maybe before this object is made to its end."""
-        node = SeenNode(
-            node_id=info.node_id,
-            name=info.name,
-            addresses=info.addresses,
-            seen_s=self._clock.time(),
-        )
-        # A full disk must not end the watching of nodes.
-        with suppress(OSError, MntrainError):
-            self._peers.was_seen(self.name, node)
-
-    def add(self, address: str) -> NodeView:
-        """Ask an agent at ``host[:port]`` and, if it is one of this cluster, remember it.
-
-        One that waits there with a token of ours is let in first.
-
-        Raises:
-            TrustError: it waits with a token that is none of ours, or this user is no driver yet.
-            NodeError: refused, timed out, not an agent, of another cluster, and so on:
-                ``reason`` says which, and the message what to do.
-            SpecError: it is not an address.
-        """
-        where = parse_address(address)
-        live = self._driver.live
-
-        async def ask() -> NodeInfo:
-            try:
-                info = await live.client(where).node_info()
-            except NodeError as error:
-                if error.reason != "not joined":
-                    raise
-                info = await admitted()
-            live.watch(where, "typed", info)
-            return info
-
-        async def admitted() -> NodeInfo:
-            subject = await live.desk.admit(where)
-            if subject.role == "driver":
-                said = f"{subject.name} was let in as a driver, and no node is there"
-                raise NodeError(said, fix="nothing is to be done", node=where)
-            client = live.client(where, NodeId(subject.name))
-            deadline = time.monotonic() + ADD_S
-            while True:
-                try:
-                    return await client.node_info()
-                except NodeError:
-                    # It takes a moment to become an agent, on a machine that may be busy.
-                    if time.monotonic() > deadline:
-                        raise
-                await asyncio.sleep(ADMITTED_RETRY_S)
-
-        info = self._driver.loop.run(ask())
-        self._peers.remember(self.name, where)
-
-        def found() -> NodeView | None:
-            return next((view for view in self.nodes() if _is_up_as(view, info, where)), None)
-
-        self._driver.wait_until(found, ADD_S)
-        return found() or NodeView(
-            address=where, found_by="typed", liveness="connecting", info=info
-        )
-
-    def forget(self, address: str) -> None:
-        """Neither watch nor remember a node, by address or name. mDNS may find it again.
-
-        Raises:
-            NodeError: there is no such node.
-        """
-        named = [view.address for view in self.nodes() if view.name == address]
-        addresses = named or [parse_address(address)]
-
-        async def forget() -> bool:
-            return sum(map(self._driver.live.forget, addresses)) > 0
-
-        was_watched = self._driver.loop.run(forget())
-        was_remembered = sum(self._peers.forget(self.name, one) for one in addresses) > 0
-        was_remembered |= self._peers.unsee(self.name, {address, *addresses})
-        if not was_watched and not was_remembered:
-            raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
 
     def participants(
         self,
@@ -432,9 +329,14 @@ class Cluster:
         self._driver.grace.wait(lambda: all(map(live.was_heard, placements)))
 
 
-def _is_up_as(view: NodeView, info: NodeInfo, address: str) -> bool:
-    is_it = view.info is not None and view.info.node_id == info.node_id
-    return is_it and view.liveness == "up" and (not view.is_conflict or view.address == address)
-
-
-ADMITTED_RETRY_S = 0.1
+def _remember(peers: PeerBook, cluster: str, clock: Clock, info: NodeInfo) -> None:
+    """In the driver's thread, and maybe before this object is made to its end."""
+    node = SeenNode(
+        node_id=info.node_id,
+        name=info.name,
+        addresses=info.addresses,
+        seen_s=clock.time(),
+    )
+    # A full disk must not end the watching of nodes.
+    with suppress(OSError, MntrainError):
+        peers.was_seen(cluster, node)

@@ -35,6 +35,11 @@ class ClusterMembership:
             raise desk.problem
         return desk.identity
 
+    @property
+    def is_driver(self) -> bool:
+        """Whether this user has keys of the cluster; the first invitation makes it."""
+        return self._session.live.desk.identity is not None
+
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
     ) -> str:

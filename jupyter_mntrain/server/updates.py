@@ -300,9 +300,9 @@ class PageUpdates:
             version=self._version,
             events_version=EVENTS_VERSION,
             cluster=self.cluster.name,
-            discovery_problem=self.cluster.discovery_problem,
-            strangers=self.cluster.strangers,
-            is_driver=self.cluster.is_driver,
+            discovery_problem=self.cluster.discovery.problem,
+            strangers=self.cluster.discovery.strangers,
+            is_driver=self.cluster.membership.is_driver,
         )
 
 

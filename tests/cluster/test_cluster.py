@@ -116,7 +116,7 @@ def test_a_node_added_is_up_and_remembered_by_the_next_cluster(
 ) -> None:
     agent = elsewhere.agent("node9")
     first = open_cluster()
-    view = first.add(agent.where)
+    view = first.discovery.add(agent.where)
     assert (view.name, view.liveness, view.found_by) == ("node9", "up", "typed")
     assert PeerBook().addresses("default") == (agent.where,)
     second = open_cluster()
@@ -130,7 +130,7 @@ def test_adding_twice_or_by_another_address_is_still_one_node(
     agent = elsewhere.agent("node9", address="0.0.0.0")
     made = open_cluster()
     for host in ("127.0.0.1", "127.0.0.1", "localhost"):
-        assert made.add(f"{host}:{agent.port}").name == "node9"
+        assert made.discovery.add(f"{host}:{agent.port}").name == "node9"
     assert [node.name for node in made.nodes()] == ["node9"]
 
 
@@ -152,12 +152,12 @@ def test_adding_says_what_is_wrong_and_remembers_nothing(
         (odd, None, "starting"),
     ):
         with pytest.raises(NodeError) as caught:
-            made.add(agent.where)
+            made.discovery.add(agent.where)
         assert caught.value.reason == reason
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
     with pytest.raises(SpecError, match="HOST:PORT"):
-        made.add("not an address")
+        made.discovery.add("not an address")
     assert made.nodes() == ()
     assert PeerBook().addresses("default") == ()
 
@@ -165,13 +165,13 @@ def test_adding_says_what_is_wrong_and_remembers_nothing(
 def test_forgetting_by_address_and_by_name(open_cluster: Open, two: list[FakeAgent]) -> None:
     made = open_cluster()
     for agent in two:
-        made.add(agent.where)
-    made.forget("node1")
-    made.forget(two[1].where)
+        made.discovery.add(agent.where)
+    made.discovery.forget("node1")
+    made.discovery.forget(two[1].where)
     assert made.nodes() == ()
     assert PeerBook().addresses("default") == ()
     with pytest.raises(NodeError, match="is known"):
-        made.forget("10.0.0.1")
+        made.discovery.forget("10.0.0.1")
 
 
 # Choosing
@@ -379,7 +379,7 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     cluster: Cluster, elsewhere: Elsewhere, open_cluster: Open, two: list[FakeAgent]
 ) -> None:
     third = elsewhere.agent("node3")
-    cluster.add(third.where)
+    cluster.discovery.add(third.where)
     measured = cluster.measure()
     assert [(link.source, link.destination) for link in measured] == [
         ("node1", "node2"),

@@ -98,7 +98,7 @@ def test_agents_are_found_by_multicast_alone(agents: list[LiveAgent]) -> None:
         assert [node.address for node in cluster.nodes()] == [agent.where for agent in agents]
     trusted.become_driver(clusters_directory() / "mine", of=Authority.make("mine"))
     with Cluster("mine") as other:
-        wait_for(lambda: len(other.strangers) == len(agents))
+        wait_for(lambda: len(other.discovery.strangers) == len(agents))
         assert other.nodes() == ()
 
 

@@ -194,11 +194,12 @@ class StandInCluster:
         self.listeners: list[Callable[[], None]] = []
         self.refuses: Exception | None = None
         self.is_driver = True
-        self.discovery_problem: str | None = None
+        self.problem: str | None = None
+        self.discovery = self.membership = self
         self.strangers: tuple[str, ...] = ()
 
-    def check_discovery(self) -> str | None:
-        return self.discovery_problem
+    def check(self) -> str | None:
+        return self.problem
 
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes

@@ -95,7 +95,7 @@ def test_an_empty_cluster_says_what_to_do(do, text):
 
 def test_why_nodes_are_missing_is_said(do, text):
     cluster = StandInCluster()
-    cluster.discovery_problem = "no multicast is heard on 10.0.0.2, not even our own. Fix: open it"
+    cluster.problem = "no multicast is heard on 10.0.0.2, not even our own. Fix: open it"
     cluster.strangers = ("hal of discovery",)
     shown = text(do("nodes", on=cluster).renderable)
     assert "not even our own" in shown

@@ -40,7 +40,7 @@ class NodesResource(MntrainHandler):
     @authorized
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(AddNode)
-        view = await self.work(hub.cluster.add, body.address)
+        view = await self.work(hub.cluster.discovery.add, body.address)
         hub.look_now()
         added = next((entry for entry in hub.nodes if entry.view.address == view.address), None)
         added = added or next(entry for entry in hub.nodes if entry.name == view.name)
@@ -55,7 +55,7 @@ class NodeResource(MntrainHandler):
         entry = next((one for one in hub.nodes if one.key == key), None)
         if entry is None:
             raise refusal(404, "no-such-node", f"no node {key!r} is known", "see GET nodes")
-        await self.work(hub.cluster.forget, entry.view.address)
+        await self.work(hub.cluster.discovery.forget, entry.view.address)
         hub.look_now()
         self.set_status(204)
         self.finish()

@@ -31,13 +31,13 @@ class NodesVerb(Verb):
         cluster = context.cluster(args)
         nodes = reachable_nodes(context, cluster)
         if any(node.liveness != "up" for node in nodes) or not nodes:
-            cluster.check_discovery()
+            cluster.discovery.check()
         table = node_table(
             nodes,
             around=Surroundings(
-                is_driver=cluster.is_driver,
-                discovery_problem=cluster.discovery_problem,
-                strangers=cluster.strangers,
+                is_driver=cluster.membership.is_driver,
+                discovery_problem=cluster.discovery.problem,
+                strangers=cluster.discovery.strangers,
             ),
             cluster=cluster.name,
             now_s=context.clock(),
@@ -55,7 +55,7 @@ class AddVerb(Verb):
         parser.argument("address", metavar="HOST[:PORT]", help="where its agent listens")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        node = context.cluster(args).add(args.address)
+        node = context.cluster(args).discovery.add(args.address)
         text = Text.assemble(("✓ ", "green"), (node.name, "bold"), f" at {node.address} is up")
         return Outcome(text, {"name": node.name, **msgspec.to_builtins(node)})
 
@@ -72,5 +72,5 @@ class ForgetVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.address:
             raise SpecError("forget which node", fix="give its HOST:PORT")
-        context.cluster(args).forget(args.address)
+        context.cluster(args).discovery.forget(args.address)
         return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})

@@ -127,7 +127,7 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
             )
             assert answer.status_code in {400, 403}, answer.text
     with Cluster("home", discovery=StaticDiscovery()) as cluster:
-        cluster.add(waiting.where)
+        cluster.discovery.add(waiting.where)
         until(lambda: up(cluster) == ["n0"], "the node to be up")
     with pytest.raises(httpx.TransportError):
         httpx.get(f"https://{waiting.where}/v1/node", verify=blind)
@@ -159,7 +159,7 @@ def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:
         thief = agent("join", write_token(forged))
         thief.says("waiting")
         with pytest.raises(TrustError, match="another token, or an intercepted connection"):
-            cluster.add(thief.where)
+            cluster.discovery.add(thief.where)
         assert thief.process.poll() is None
         assert len(cluster.membership.members()) == 1
 
@@ -209,7 +209,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
             server.add_sockets(sockets)
             address = f"{here}:{sockets[0].getsockname()[1]}"
             with pytest.raises(TrustError, match="intercepted connection"):
-                await asyncio.to_thread(cluster.add, address)
+                await asyncio.to_thread(cluster.discovery.add, address)
             server.stop()
             await server.close_all_connections()
 
@@ -218,7 +218,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
         assert len(cluster.membership.members()) == 1
         assert waiting.process.poll() is None
         # The token is as good as it was.
-        cluster.add(waiting.where)
+        cluster.discovery.add(waiting.where)
         until(lambda: up(cluster) == ["n0"], "the node to be up")
 
 
@@ -360,7 +360,7 @@ def test_keys_that_others_may_read_are_refused() -> None:
         with pytest.raises(TrustError, match=r"other users can read .*0640.*chmod 600"):
             cluster.membership.invite()
         with pytest.raises(TrustError, match="other users can read"):
-            cluster.add("127.0.0.1:9")
+            cluster.discovery.add("127.0.0.1:9")
     (clusters_directory() / "home" / "own.pem").chmod(0o600)
     (clusters_directory() / "home" / "authority.key").chmod(0o604)
     with Cluster("home") as cluster, pytest.raises(TrustError, match=r"authority\.key"):
@@ -369,4 +369,4 @@ def test_keys_that_others_may_read_are_refused() -> None:
 
 def test_who_knows_no_cluster_is_told_to_invite() -> None:
     with Cluster("home") as cluster, pytest.raises(TrustError, match="mntrain invite"):
-        cluster.add("127.0.0.1:9")
+        cluster.discovery.add("127.0.0.1:9")

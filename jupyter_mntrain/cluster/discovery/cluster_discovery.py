@@ -1,0 +1,124 @@
+"""Nodes found and nodes typed in: what discovery says, and the addresses that a person adds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from jupyter_mntrain.cluster.agents.address import parse_address
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.peer_book import PeerBook
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node_view import NodeView
+
+ADD_S = tunables.seconds("cluster.add_timeout_s")
+ADMITTED_RETRY_S = 0.1
+
+
+class ClusterDiscovery:
+    """How the nodes of one cluster are found from here. Any thread may call.
+
+    Args:
+        peers: where typed addresses are remembered.
+    """
+
+    def __init__(self, session: DriverSession, peers: PeerBook) -> None:
+        self._session = session
+        self._peers = peers
+
+    @property
+    def problem(self) -> str | None:
+        """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
+        return self._session.live.discovery_problem
+
+    def check(self) -> str | None:
+        """Try whether this machine hears multicast, and say what is wrong; up to two seconds."""
+        self._session.loop.run(self._session.live.check_discovery())
+        return self.problem
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Names of nodes of other clusters that are announced here, each with its cluster's."""
+        found = self._session.live.desk.strangers.values()
+        return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
+
+    def add(self, address: str) -> NodeView:
+        """Ask an agent at ``host[:port]`` and, if it is one of this cluster, remember it.
+
+        One that waits there with a token of ours is let in first.
+
+        Raises:
+            TrustError: it waits with a token that is none of ours, or this user is no driver yet.
+            NodeError: refused, timed out, not an agent, of another cluster, and so on:
+                ``reason`` says which, and the message what to do.
+            SpecError: it is not an address.
+        """
+        where = parse_address(address)
+        live = self._session.live
+
+        async def ask() -> NodeInfo:
+            try:
+                info = await live.client(where).node_info()
+            except NodeError as error:
+                if error.reason != "not joined":
+                    raise
+                info = await admitted()
+            live.watch(where, "typed", info)
+            return info
+
+        async def admitted() -> NodeInfo:
+            subject = await live.desk.admit(where)
+            if subject.role == "driver":
+                said = f"{subject.name} was let in as a driver, and no node is there"
+                raise NodeError(said, fix="nothing is to be done", node=where)
+            client = live.client(where, NodeId(subject.name))
+            deadline = time.monotonic() + ADD_S
+            while True:
+                try:
+                    return await client.node_info()
+                except NodeError:
+                    # It takes a moment to become an agent, on a machine that may be busy.
+                    if time.monotonic() > deadline:
+                        raise
+                await asyncio.sleep(ADMITTED_RETRY_S)
+
+        info = self._session.loop.run(ask())
+        self._peers.remember(self._session.live.cluster, where)
+
+        def found() -> NodeView | None:
+            return next(
+                (view for view in self._session.live.nodes if _is_up_as(view, info, where)), None
+            )
+
+        self._session.wait_until(found, ADD_S)
+        return found() or NodeView(
+            address=where, found_by="typed", liveness="connecting", info=info
+        )
+
+    def forget(self, address: str) -> None:
+        """Neither watch nor remember a node, by address or name. mDNS may find it again.
+
+        Raises:
+            NodeError: there is no such node.
+        """
+        named = [view.address for view in self._session.live.nodes if view.name == address]
+        addresses = named or [parse_address(address)]
+
+        async def forget() -> bool:
+            return sum(map(self._session.live.forget, addresses)) > 0
+
+        was_watched = self._session.loop.run(forget())
+        was_remembered = (
+            sum(self._peers.forget(self._session.live.cluster, one) for one in addresses) > 0
+        )
+        was_remembered |= self._peers.unsee(self._session.live.cluster, {address, *addresses})
+        if not was_watched and not was_remembered:
+            raise NodeError(f"no node at {addresses[0]} is known", fix="see: mntrain nodes")
+
+
+def _is_up_as(view: NodeView, info: NodeInfo, address: str) -> bool:
+    is_it = view.info is not None and view.info.node_id == info.node_id
+    return is_it and view.liveness == "up" and (not view.is_conflict or view.address == address)
