@@ -86,6 +86,16 @@ export async function expectAccessible(
   ).toEqual([]);
 }
 
+/** A live view fits its room: no scroll bar below it. */
+export async function expectNoSideways(view: Locator): Promise<void> {
+  const surplus = () =>
+    view.evaluate(node => {
+      const room = node.closest<HTMLElement>('.mnt-output, .mnt-live-widget')!;
+      return room.scrollWidth - room.clientWidth;
+    });
+  await expect.poll(surplus).toBe(0);
+}
+
 /** Reload, and do not wait for the launcher, which is not there when a notebook is open. */
 export async function reload(page: IJupyterLabPageFixture): Promise<void> {
   // Galata takes this option; its type lacks it.

@@ -9,6 +9,7 @@ import {
   endAll,
   execute,
   expectAccessible,
+  expectNoSideways,
   jobs,
   launchFromCell,
   newNotebook,
@@ -48,6 +49,7 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   const step = async () => Number(await view.getAttribute('data-mnt-step'));
   await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
   await expect(view.getByText('tok/s').first()).toBeVisible();
+  await expectNoSideways(view);
   await shot(page, 'live-light');
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
 

@@ -1,14 +1,12 @@
-/** What a person sees when something is missing, silent, narrow, foreign or dragged. */
+/** What a person sees when something is missing, silent, narrow or dragged. */
 
 import { expect, test } from '@jupyterlab/galata';
-import type { Locator, WebSocketRoute } from '@playwright/test';
+import type { WebSocketRoute } from '@playwright/test';
 
 import {
-  endAll,
-  ENDLESS,
   execute,
   expectAccessible,
-  launchFromCell,
+  expectNoSideways,
   newNotebook,
   openSidebar,
   reload,
@@ -16,7 +14,6 @@ import {
 } from './helpers';
 
 const port = Number(process.env.UI_PORT);
-const JOB_MIME = 'application/vnd.mntrain.job+json';
 
 test('a node is dragged into a notebook as a cell', async ({ page }) => {
   await newNotebook(page, 'drag.ipynb');
@@ -97,100 +94,6 @@ test('an invitation is one line to copy, with its bounds', async ({ page }) => {
   );
 });
 
-test.describe('a notebook from elsewhere', () => {
-  test.afterEach(async ({ page, baseURL }) => {
-    await endAll(page, `${baseURL}/`);
-  });
-
-  test('shows its last picture, runs nothing, and says why it is not live', async ({
-    page,
-    tmpPath,
-    baseURL
-  }) => {
-    const view = await launchFromCell(page, 'own.ipynb', ENDLESS);
-    const step = async () => Number(await view.getAttribute('data-mnt-step'));
-    await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(3);
-    // The kernel writes into the notebook every few seconds.
-    await expect
-      .poll(
-        async () => {
-          await page.notebook.save();
-          return (await bundleOf()).series.job?.step?.length ?? 0;
-        },
-        { timeout: 90_000 }
-      )
-      .toBeGreaterThan(0);
-    await endAll(page, `${baseURL}/`);
-
-    async function content(): Promise<any> {
-      const got = await page.request.get(
-        `${baseURL}/api/contents/${tmpPath}/own.ipynb`
-      );
-      return (await got.json()).content;
-    }
-    async function bundleOf(): Promise<any> {
-      const cells = (await content()).cells;
-      return cells.flatMap((cell: any) => cell.outputs ?? []).find(hasJob).data[
-        JOB_MIME
-      ];
-    }
-    function hasJob(output: any): boolean {
-      return output.data?.[JOB_MIME] !== undefined;
-    }
-    /** The same notebook with another job in it and a source nobody here has run. */
-    async function variant(
-      name: string,
-      change: (bundle: any) => void
-    ): Promise<Locator> {
-      const book = await content();
-      book.cells[0].source = `# ${name}`;
-      for (const cell of book.cells) {
-        for (const output of (cell.outputs ?? []).filter(hasJob)) {
-          change(output.data[JOB_MIME]);
-        }
-      }
-      await page.contents.uploadContent(
-        JSON.stringify(book),
-        'text',
-        `${tmpPath}/${name}`
-      );
-      await page.notebook.close();
-      await page.notebook.openByPath(`${tmpPath}/${name}`);
-      const shown = page.locator('.jp-OutputArea-output .mnt-live').last();
-      await expect(shown).toBeVisible({ timeout: 30_000 });
-      return shown;
-    }
-
-    const unknown = await variant('unknown.ipynb', bundle => {
-      bundle.job.job_id = bundle.series.job_id = 'j-00000000';
-      bundle.job.name = '<img src=x onerror="window.wasRun = true">';
-    });
-    await expect(unknown).toContainText(
-      'As of when the notebook was saved: no reachable node knows this job'
-    );
-    const isTrusted = await page.evaluate(() =>
-      [...(window as any).jupyterapp.shell.currentWidget.model.cells].some(
-        cell => cell.trusted
-      )
-    );
-    expect(isTrusted).toBe(false);
-    await expect(unknown).toContainText('<img src=x');
-    expect(await page.evaluate(() => (window as any).wasRun)).toBeUndefined();
-    await shot(page, 'live-untrusted');
-
-    const foreign = await variant('foreign.ipynb', bundle => {
-      bundle.cluster = 'elsewhere';
-      bundle.job.job_id = bundle.series.job_id = 'j-00000001';
-    });
-    await expect(foreign).toContainText('the job belongs to cluster elsewhere');
-    // Nothing draws it again: labels stand at the ends of their lines the first time.
-    const leaders = foreign.locator('.mnt-chart').first().locator('.mnt-leader');
-    const starts = () =>
-      leaders.evaluateAll(all => all.map(one => one.getAttribute('d')!.split(' ')[1]));
-    await expect.poll(async () => new Set(await starts()).size).toBeGreaterThan(1);
-  });
-});
-
 test.describe('narrow', () => {
   test.use({ baseURL: `http://127.0.0.1:${port + 4}` });
 
@@ -218,11 +121,12 @@ test.describe('narrow', () => {
           const right = root.getBoundingClientRect().right + 1;
           return [...root.querySelectorAll<HTMLElement>('*')]
             .filter(node => node.getBoundingClientRect().right > right)
-            .filter(node => !node.closest('.mnt-visually-hidden, svg, canvas'))
+            .filter(node => !node.closest('.mnt-visually-hidden, svg *'))
             .map(node => node.outerHTML.slice(0, 120));
         });
       // The charts take the new width with their next frame.
       await expect.poll(cut).toEqual([]);
+      await expectNoSideways(view);
       await shot(view, `live-${width}`);
     });
   }
