@@ -148,6 +148,9 @@ class LiveAgent:
     def record(self, job_id: JobId) -> JobRecord:
         return msgspec.json.decode(self.get(f"/v1/jobs/{job_id}").content, type=JobRecord)
 
+    def records(self) -> list[JobRecord]:
+        return msgspec.json.decode(self.get("/v1/jobs").content, type=list[JobRecord])
+
     def ended(self, job_id: JobId) -> JobRecord:
         until(lambda: self.record(job_id).part.state in TERMINAL, f"the end of {job_id}")
         return self.record(job_id)

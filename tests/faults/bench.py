@@ -20,7 +20,7 @@ from tests.e2e.conftest import CLUSTER, start
 from tests.netlab import Host, HostProcess, Lab
 from tests.waiting import until
 
-STARTED_S = 120.0
+STARTED_S = 240.0
 """For torch to be imported by two ranks and two torchruns on two busy cores."""
 
 SCRIPT = Path(__file__).with_name("training.py")
@@ -47,6 +47,7 @@ class Bench:
         self._listener.start()
 
     def close(self) -> None:
+        self._end()
         self._observer.kill()
         self._observer.wait()
         self._listener.join()
@@ -191,15 +192,30 @@ class Bench:
     @contextmanager
     def cleaned_up(self) -> Iterator[None]:
         """Whatever happens in the block, no job and nothing of one is there after it."""
+        self._end()
         try:
             yield
         finally:
-            if self.job:
-                with suppress(AssertionError, subprocess.TimeoutExpired):
-                    self.driver.run(
-                        [self.mntrain, "--cluster", CLUSTER, "kill", self.job], timeout_s=60
-                    )
-            self.job = ""
+            self._end()
+
+    @contextmanager
+    def left_running(self) -> Iterator[None]:
+        """A job that makes steps, also after the block: it is the next test's as well."""
+        if self.latest.get("state") != "running" or self.latest["stall"]:
+            self._end()
+            self.launch_and_step()
+        try:
+            yield
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        if self.job:
+            with suppress(AssertionError, subprocess.TimeoutExpired):
+                words = [self.mntrain, "--cluster", CLUSTER, "kill", self.job]
+                self.driver.run(words, timeout_s=60)
+        self.job = ""
 
     def _attempts(self, host: Host, name: str) -> list[Path]:
         return list(host.home.rglob(f"jobs/{self.job}/attempt-*/{name}"))

@@ -61,6 +61,14 @@ class Outcome(NamedTuple):
 measured: list[Outcome] = []
 
 
+def report(outcome: Outcome, within_s: float) -> None:
+    """A row that was measured; it is late if a driver knew of the fault only after ``within_s``."""
+    measured.append(outcome)
+    took_s = outcome.detected_s
+    assert took_s is not None
+    assert took_s <= within_s, f"{outcome.fault}: known after {took_s:.1f} s, not {within_s} s"
+
+
 def page(rows: list[Outcome]) -> str:
     lines = [INTRODUCTION, HEADER, "| --- | --- | --- | --- | --- |"]
     for row in rows:

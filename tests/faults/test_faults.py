@@ -13,22 +13,29 @@ import psutil
 import pytest
 
 from tests.faults.bench import OVER, Bench
-from tests.faults.table import Outcome, measured
+from tests.faults.table import Outcome, report
 from tests.netlab import DATA, MANAGEMENT, Host
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
-PATIENCE_S = 60.0
-"""Far more than promised: the bound itself is told in the table, and asserted where it is ours to
-keep whatever else this machine does."""
+PATIENCE_S = 180.0
+"""For a machine that is busy with other work; each row says itself after how long it is late."""
+
+LOST_WITHIN_S = 12.0
+"""An agent that says nothing is lost after five seconds."""
 
 PORT = 29555
 Undo = Callable[[], object]
 
 
 class Fails(NamedTuple):
-    """A fault that ends a job: who is to blame, and what it says."""
+    """A fault that ends a job: who is to blame, and what it says.
+
+    Args:
+        within_s: it is known by name, with everything on two cores: far more than docs/faults.md
+            says that it takes.
+    """
 
     fault: str
     do: Callable[[Bench], object]
@@ -118,9 +125,8 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
         )
         assert seen["node"] == row.node
         fix = seen["cause_fix"] or "see the cause"
-        measured.append(
-            Outcome(row.fault, took_s, f"{seen['node']}: {seen['cause']}", fix, row.alone)
-        )
+        said = f"{seen['node']}: {seen['cause']}"
+        report(Outcome(row.fault, took_s, said, fix, row.alone), row.within_s)
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         assert re.search(row.says, bench.latest["cause"])
         assert bench.latest["node"] == row.node, "what followed on other nodes is not the cause"
@@ -134,6 +140,7 @@ class Stalls(NamedTuple):
     do: Callable[[Bench], AbstractContextManager[object]]
     says: str
     fix: str
+    within_s: float
     alone: str
 
 
@@ -186,6 +193,7 @@ STALLS = [
         frozen,
         r"rank 1 on node2 was stopped by a signal",
         r"kill -CONT \d+",
+        20,
         "nothing for 30 minutes, then 'timed out waiting for recv' on the others",
     ),
     Stalls(
@@ -193,6 +201,7 @@ STALLS = [
         busy,
         r"rank 1 on node2 is in load_shard .*, and the others wait for it",
         "that rank's stack",
+        20,
         "nothing for 30 minutes",
     ),
     Stalls(
@@ -200,6 +209,7 @@ STALLS = [
         interface_down,
         r"eth1 on node2 is down",
         r"ip link set eth1 up",
+        20,
         "nothing for 30 minutes, then a timeout on every node",
     ),
     Stalls(
@@ -207,6 +217,7 @@ STALLS = [
         port_down,
         r"eth1 on node2 is down",
         r"its cable and its switch port",
+        20,
         "nothing for 30 minutes, then a timeout on every node",
     ),
     Stalls(
@@ -214,6 +225,7 @@ STALLS = [
         partition,
         r"no data gets through between node\d and node\d over eth1",
         r"switch and the firewalls",
+        25,
         "nothing for 30 minutes, then a timeout on both",
     ),
 ]
@@ -223,8 +235,7 @@ STALLS = [
 def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
     bench: Bench, row: Stalls
 ) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
+    with bench.left_running():
         since_s = time.time()
         with row.do(bench):
             took_s, seen = bench.first_time(
@@ -234,11 +245,108 @@ def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
             )
             assert re.search(row.fix, seen["fix"])
             assert seen["state"] == "running"
-            measured.append(Outcome(row.fault, took_s, seen["stall"], seen["fix"], row.alone))
+            report(Outcome(row.fault, took_s, seen["stall"], seen["fix"], row.alone), row.within_s)
         before = bench.steps(bench.first)
         until(lambda: bench.steps(bench.first) > before, "it to go on", PATIENCE_S)
         until(lambda: bench.latest["stall"] is None, "that to be known", PATIENCE_S)
         assert bench.latest["state"] == "running"
+
+
+# What must not harm a job at all
+
+
+def test_an_agent_that_is_frozen_is_lost_in_seconds_and_found_again(bench: Bench) -> None:
+    with bench.left_running():
+        agent = bench.agent(bench.second)
+        since_s = time.time()
+        bench.signal(agent, signal.SIGSTOP)
+        try:
+            took_s, seen = bench.first_time(
+                since_s, lambda o: o.get("name") == "node2" and o["liveness"] == "lost", PATIENCE_S
+            )
+            assert bench.latest["state"] not in OVER
+        finally:
+            bench.signal(agent, signal.SIGCONT)
+        report(
+            Outcome(
+                "an agent gets SIGSTOP; the job keeps running",
+                took_s,
+                f"node2: {seen['reason']}",
+                "",
+                "no agent",
+            ),
+            LOST_WITHIN_S,
+        )
+        until(lambda: bench.latest["parts"].get("node2") == "running", "its part to be known")
+
+
+def test_a_driver_that_is_killed_harms_nothing(bench: Bench) -> None:
+    with bench.left_running():
+        bench.driver.run(
+            ["timeout", "-s", "KILL", "4", bench.mntrain, "--cluster", "lab", "attach", bench.job]
+        )
+        before = bench.steps(bench.second)
+        until(lambda: bench.steps(bench.second) > before, "the job to go on")
+        assert bench.latest["state"] == "running"
+
+
+def test_a_management_network_that_is_cut_harms_nothing(bench: Bench) -> None:
+    with bench.left_running():
+        bench.second.set_link(MANAGEMENT, is_up=False)
+        try:
+            before = bench.steps(bench.first)
+            until(lambda: bench.steps(bench.first) > before + 20, "the job to go on")
+            until(lambda: bench.node(bench.second).get("liveness") == "up", "the other way to it")
+            assert bench.latest["state"] not in OVER
+        finally:
+            bench.second.set_link(MANAGEMENT, is_up=True)
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
+    bench: Bench, which: str
+) -> None:
+    host: Host = getattr(bench, which)
+    with bench.cleaned_up():
+        bench.launch_and_step()
+        since_s = time.time()
+        bench.signal(bench.agent(host), signal.SIGKILL)
+        took_s, seen = bench.first_time(
+            since_s, lambda o: o.get("name") == host.name and o["liveness"] == "lost", PATIENCE_S
+        )
+        role = "the head's agent" if which == "first" else "another node's agent"
+        report(
+            Outcome(
+                f"{role} gets SIGKILL; the job keeps running",
+                took_s,
+                f"{host.name}: {seen['reason']}",
+                "",
+                "no agent",
+            ),
+            LOST_WITHIN_S,
+        )
+        before = bench.steps(host)
+        until(lambda: bench.steps(host) > before, "the job to go on without it")
+        bench.restart_agent(host)
+        until(lambda: bench.node(host).get("liveness") == "up", "it to be back")
+        until(lambda: bench.latest["parts"].get(host.name) == "running", "its part to be known")
+        bench.run("stop", bench.job)
+        until(lambda: bench.latest["state"] == "canceled", "the end")
+        bench.nothing_is_left()
+
+
+def test_a_torchrun_that_is_frozen_harms_nothing_and_can_be_stopped(bench: Bench) -> None:
+    with bench.cleaned_up():
+        bench.launch_and_step()
+        bench.signal(bench.torchrun(bench.second), signal.SIGSTOP)
+        before = bench.steps(bench.first)
+        until(lambda: bench.steps(bench.first) > before, "the job to go on")
+        bench.run("stop", bench.job)
+        until(lambda: bench.latest["state"] == "canceled", "the end")
+        bench.nothing_is_left()
+
+
+# What keeps a job from its first step
 
 
 @contextmanager
@@ -265,6 +373,7 @@ STARTS = [
         one_way_firewall,
         r"node2 cannot connect to node1 over eth1, though node1 can connect to node2",
         r"let node2 connect to node1",
+        100,
         "hangs in init_process_group or at the first send",
     ),
     Stalls(
@@ -272,6 +381,7 @@ STARTS = [
         wrong_mtu,
         r"large packets from node\d do not get through over eth1",
         r"mtu 1500",
+        45,
         "connects, then hangs at the first megabyte",
     ),
 ]
@@ -289,102 +399,7 @@ def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls
             3 * PATIENCE_S,
         )
         assert re.search(row.fix, seen["fix"])
-        measured.append(Outcome(row.fault, took_s, seen["stall"], seen["fix"], row.alone))
-
-
-# What must not harm a job at all
-
-
-@pytest.mark.parametrize("which", ["first", "second"])
-def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
-    bench: Bench, which: str
-) -> None:
-    host: Host = getattr(bench, which)
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        since_s = time.time()
-        bench.signal(bench.agent(host), signal.SIGKILL)
-        took_s, seen = bench.first_time(
-            since_s, lambda o: o.get("name") == host.name and o["liveness"] == "lost", PATIENCE_S
-        )
-        role = "the head's agent" if which == "first" else "another node's agent"
-        measured.append(
-            Outcome(
-                f"{role} gets SIGKILL; the job keeps running",
-                took_s,
-                f"{host.name}: {seen['reason']}",
-                "",
-                "no agent",
-            )
-        )
-        before = bench.steps(host)
-        until(lambda: bench.steps(host) > before, "the job to go on without it")
-        bench.restart_agent(host)
-        until(lambda: bench.node(host).get("liveness") == "up", "it to be back")
-        until(lambda: bench.latest["parts"].get(host.name) == "running", "its part to be known")
-        bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "canceled", "the end")
-        bench.nothing_is_left()
-
-
-def test_an_agent_that_is_frozen_is_lost_in_six_seconds_and_found_again(bench: Bench) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        agent = bench.agent(bench.second)
-        since_s = time.time()
-        bench.signal(agent, signal.SIGSTOP)
-        try:
-            took_s, seen = bench.first_time(
-                since_s, lambda o: o.get("name") == "node2" and o["liveness"] == "lost", PATIENCE_S
-            )
-            assert bench.latest["state"] not in OVER
-        finally:
-            bench.signal(agent, signal.SIGCONT)
-        measured.append(
-            Outcome(
-                "an agent gets SIGSTOP; the job keeps running",
-                took_s,
-                f"node2: {seen['reason']}",
-                "",
-                "no agent",
-            )
-        )
-        until(lambda: bench.latest["parts"].get("node2") == "running", "its part to be known")
-
-
-def test_a_driver_that_is_killed_harms_nothing(bench: Bench) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        bench.driver.run(
-            ["timeout", "-s", "KILL", "4", bench.mntrain, "--cluster", "lab", "attach", bench.job]
-        )
-        before = bench.steps(bench.second)
-        until(lambda: bench.steps(bench.second) > before, "the job to go on")
-        assert bench.latest["state"] == "running"
-
-
-def test_a_management_network_that_is_cut_harms_nothing(bench: Bench) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        bench.second.set_link(MANAGEMENT, is_up=False)
-        try:
-            before = bench.steps(bench.first)
-            until(lambda: bench.steps(bench.first) > before + 20, "the job to go on")
-            until(lambda: bench.node(bench.second).get("liveness") == "up", "the other way to it")
-            assert bench.latest["state"] not in OVER
-        finally:
-            bench.second.set_link(MANAGEMENT, is_up=True)
-
-
-def test_a_torchrun_that_is_frozen_harms_nothing_and_can_be_stopped(bench: Bench) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        bench.signal(bench.torchrun(bench.second), signal.SIGSTOP)
-        before = bench.steps(bench.first)
-        until(lambda: bench.steps(bench.first) > before, "the job to go on")
-        bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "canceled", "the end")
-        bench.nothing_is_left()
+        report(Outcome(row.fault, took_s, seen["stall"], seen["fix"], row.alone), row.within_s)
 
 
 # What is stopped is gone
@@ -435,7 +450,7 @@ def test_a_wrong_interface_is_refused(bench: Bench, members: tuple[str, ...], sa
 # The last: it costs the host everything
 
 
-def test_a_node_that_loses_power_is_lost_in_six_seconds_and_named(bench: Bench) -> None:
+def test_a_node_that_loses_power_is_lost_in_seconds_and_named(bench: Bench) -> None:
     with bench.cleaned_up():
         bench.launch_and_step()
         since_s = time.time()
@@ -443,9 +458,10 @@ def test_a_node_that_loses_power_is_lost_in_six_seconds_and_named(bench: Bench) 
         for interface in (DATA, MANAGEMENT):
             bench.lab.set_port(bench.second, interface, is_up=False)
         bench.second.power_cut()
-        bench.first_time(
+        lost_s, _ = bench.first_time(
             since_s, lambda o: o.get("name") == "node2" and o["liveness"] == "lost", PATIENCE_S
         )
+        assert lost_s <= LOST_WITHIN_S
         took_s, stalled = bench.first_time(
             since_s,
             lambda o: (
@@ -454,14 +470,15 @@ def test_a_node_that_loses_power_is_lost_in_six_seconds_and_named(bench: Bench) 
             ),
             PATIENCE_S,
         )
-        measured.append(
+        report(
             Outcome(
                 "a node loses power",
                 took_s,
                 stalled["stall"],
                 stalled["fix"],
                 "nothing until TCP times out, or for 30 minutes",
-            )
+            ),
+            20,
         )
         for interface in (DATA, MANAGEMENT):
             bench.lab.set_port(bench.second, interface, is_up=True)

@@ -19,14 +19,16 @@ from jupyter_mntrain.launch.spec_file import write_spec
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.e2e.conftest import start
 from tests.faults.bench import Bench
-from tests.faults.table import Outcome, measured
+from tests.faults.table import Outcome, measured, report
 from tests.netlab import Host
 from tests.server.live_server import server_command
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
+STARTED_WITHIN_S = 90.0
+"""What is known at a start: torch and transformers imported by two ranks on two cores."""
 CLOCK = Path(__file__).parents[1] / "netlab" / "clock.c"
 BOTH = ("--member", "node1:1", "--member", "node2:1")
 TRAINER = (
@@ -59,20 +61,21 @@ def test_a_port_that_is_stolen_between_lease_and_start_costs_an_attempt(bench: B
         since_s = time.time()
         bench.launch(*BOTH, "--restarts", "1", "--env", f"PYTHONPATH={folder}")
         took_s, seen = bench.first_time(
-            since_s, lambda o: "EADDRINUSE" in (o.get("cause") or ""), 2 * PATIENCE_S
+            since_s, lambda o: "EADDRINUSE" in (o.get("cause") or ""), PATIENCE_S
         )
         assert seen["node"] == "node1"
         assert re.search("another program uses it: launch again", seen["cause_fix"])
-        measured.append(
+        report(
             Outcome(
                 "another program takes the port between lease and start",
                 took_s,
                 f"{seen['node']}: {seen['cause']}; with --restarts it starts again on another port",
                 seen["cause_fix"],
                 "one node fails, the others wait 10 minutes for it",
-            )
+            ),
+            STARTED_WITHIN_S,
         )
-        until(lambda: bench.has_stepped(bench.second), "the second attempt to run", 2 * PATIENCE_S)
+        until(lambda: bench.has_stepped(bench.second), "the second attempt to run", PATIENCE_S)
         assert bench.latest["attempt"] == 2
 
 
@@ -106,14 +109,15 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
             since_s, lambda o: "there is no script train.py" in (o.get("cause") or ""), PATIENCE_S
         )
         assert seen["node"] == "node2"
-        measured.append(
+        report(
             Outcome(
                 "a script is missing on one node",
                 took_s,
                 f"{seen['node']}: {seen['cause']}",
                 "see the cause",
                 "one node fails, the others wait 10 minutes for it",
-            )
+            ),
+            20,
         )
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         bench.nothing_is_left()
@@ -129,18 +133,19 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
         took_s, seen = bench.first_time(
             since_s,
             lambda o: "cannot save checkpoints" in (o.get("cause") or ""),
-            2 * PATIENCE_S,
+            PATIENCE_S,
         )
         assert "node2" in seen["cause"]
         assert "Read-only file system" in seen["cause"]
-        measured.append(
+        report(
             Outcome(
                 "the checkpoint directory is read-only on a node",
                 took_s,
                 seen["cause"],
                 "see the cause",
                 "an error at the first save, hours later",
-            )
+            ),
+            STARTED_WITHIN_S,
         )
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         bench.nothing_is_left()
@@ -156,21 +161,22 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
         until(
             lambda: "could not be saved: node2: " in bench.log(bench.first),
             "it to be told",
-            2 * PATIENCE_S,
+            PATIENCE_S,
         )
         took_s = time.time() - since_s
-        until(lambda: bench.latest["state"] == "succeeded", "its success", 2 * PATIENCE_S)
+        until(lambda: bench.latest["state"] == "succeeded", "its success", PATIENCE_S)
         line = next(
             line for line in bench.log(bench.first).splitlines() if "could not be saved" in line
         )
-        measured.append(
+        report(
             Outcome(
                 "the checkpoint disk is full on a node; the job keeps running",
                 took_s,
                 line.partition("] ")[2],
                 "see the cause",
                 "an exception in the middle of a save, and half a checkpoint",
-            )
+            ),
+            STARTED_WITHIN_S,
         )
         assert not list(where.glob(".step-*")), "no half of one is left"
         bench.nothing_is_left()
@@ -188,14 +194,15 @@ def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench)
         )
         assert seen["node"] == "node2"
         assert seen["cause_fix"] == "free some space on that node"
-        measured.append(
+        report(
             Outcome(
                 "a rank's output fills the disk",
                 took_s,
                 f"{seen['node']}: {seen['cause']}",
                 seen["cause_fix"],
                 "a traceback, if there is room for it",
-            )
+            ),
+            20,
         )
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         bench.nothing_is_left()
@@ -334,7 +341,7 @@ def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
     known = {one.get("job") for one in bench.seen()}
     start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")
     with bench.cleaned_up():
-        _, seen = bench.first_time(0, lambda o: o.get("job", None) not in known, 2 * PATIENCE_S)
+        _, seen = bench.first_time(0, lambda o: o.get("job", None) not in known, PATIENCE_S)
         bench.job = seen["job"]
         until(lambda: bench.has_stepped(bench.first), "the first steps", 120)
         kernels = [pid for pid in bench.driver.pids() if "ipykernel_launcher" in words(pid)]

@@ -70,6 +70,12 @@ HANGS = [
         "have one of two ranks send while the other one receives",
     ),
     Hang(
+        "send",
+        ("send", "send"),
+        "all ranks wait for each other: each waits to send",
+        "have one of two ranks receive while the other one sends",
+    ),
+    Hang(
         "wait",
         ("exchange", "exchange"),
         "all ranks wait for each other: each waits for an exchange",
@@ -82,6 +88,16 @@ HANGS = [
         "an unusually long step",
     ),
 ]
+
+if Path("/dev/nvidiactl").exists():
+    HANGS.append(
+        Hang(
+            "gpu",
+            ("gpu", "gpu"),
+            "all ranks wait for each other: each waits for its GPU",
+            "set NCCL_DEBUG=INFO",
+        )
+    )
 
 
 @pytest.fixture(scope="module")

@@ -49,6 +49,15 @@ def receive(rank: int) -> None:
     dist.recv(torch.zeros(1), 1 - rank)
 
 
+def send(rank: int) -> None:
+    dist.send(torch.zeros(50_000_000), 1 - rank)  # more than any buffer takes
+
+
+def gpu(rank: int) -> None:
+    torch.cuda._sleep(1 << 43)  # as a call of NCCL's does that another rank has not come to
+    torch.cuda.synchronize()
+
+
 def wait(rank: int) -> None:
     work = dist.irecv(torch.zeros(1), 1 - rank)
     assert work is not None
