@@ -8,7 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -66,9 +66,12 @@ class LiveAgent:
     cluster: str = "test"
     process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str, core: int | None = None) -> LiveAgent:
+    def start(
+        self, *options: str, core: int | None = None, environment: Mapping[str, str] = {}
+    ) -> LiveAgent:
         """Args:
         core: it may use, with all that it starts.
+        environment: beside this process's own.
         """
         settings = Settings(
             name=self.name,
@@ -85,7 +88,10 @@ class LiveAgent:
             command = ["taskset", "--cpu-list", str(core), *command]
         with (self.state / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"}
+                command,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
             )
         until(self.answers, f"{self.name} to answer; {self.log()}")
         return self

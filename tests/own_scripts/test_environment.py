@@ -1,4 +1,9 @@
-"""What scripts written for other launchers find on every rank: two on one node, one on another."""
+"""What scripts written for other launchers find on every rank: two on one node, one on another.
+
+Accelerate is the real one. DeepSpeed and Megatron need CUDA to be of use: of them it is tested that
+the variables are there that their documentation and sources read, and that a group can be formed
+from them in their way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ RANKS = [  # rank, local rank, local size, node rank
 
 # DeepSpeed's init_distributed wants the first five and looks for MPI if one is missing. Its own
 # launcher sets the others, too.
-DEEPSPEED = """
+MPI_STYLE_VARIABLES = """
 import json, os
 import torch
 import torch.distributed as dist
@@ -61,7 +66,7 @@ state.destroy_process_group()
 """
 
 # Megatron reads RANK, WORLD_SIZE and LOCAL_RANK as its arguments and hands them to torch itself.
-MEGATRON = """
+STORE_OF_ITS_OWN = """
 import json, os
 import torch
 import torch.distributed as dist
@@ -96,8 +101,8 @@ def where(job: Job) -> tuple[str, str]:
     return attempt.master_address, str(attempt.master_port)
 
 
-def test_deepspeed_style(launch: Launch, agents: list[LiveAgent]) -> None:
-    job = launch(DEEPSPEED, MEMBERS)
+def test_deepspeed_would_find_its_variables(launch: Launch, agents: list[LiveAgent]) -> None:
+    job = launch(MPI_STYLE_VARIABLES, MEMBERS)
     told = found(job)
     address, port = where(job)
     assert address == agents[0].address
@@ -117,7 +122,7 @@ def test_deepspeed_style(launch: Launch, agents: list[LiveAgent]) -> None:
     ]
 
 
-def test_accelerate_style(launch: Launch, agents: list[LiveAgent]) -> None:
+def test_accelerate_finds_its_place(launch: Launch, agents: list[LiveAgent]) -> None:
     told = found(launch(ACCELERATE, MEMBERS))
     assert told == [
         {
@@ -135,8 +140,8 @@ def test_accelerate_style(launch: Launch, agents: list[LiveAgent]) -> None:
     ]
 
 
-def test_megatron_style(launch: Launch, agents: list[LiveAgent]) -> None:
-    told = found(launch(MEGATRON, MEMBERS))
+def test_a_store_is_opened_as_megatron_does(launch: Launch, agents: list[LiveAgent]) -> None:
+    told = found(launch(STORE_OF_ITS_OWN, MEMBERS))
     for (rank, local_rank, local_size, node), one in zip(RANKS, told, strict=True):
         assert (one["rank"], one["local_rank"], one["size"]) == (rank, local_rank, 3)
         assert (one["local_size"], one["node"], one["groups"]) == (local_size, node, 2)

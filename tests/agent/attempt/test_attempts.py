@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+from pathlib import Path
 
 import pytest
 
+import jupyter_mntrain
 from jupyter_mntrain.agent.attempt.processes import environment_of, processes_of
 from jupyter_mntrain.model.api import LeaseRequest, StopRequest
 from jupyter_mntrain.model.ids import new_job_id
@@ -185,6 +188,40 @@ def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
     assert alive
     agent.start()
     assert processes(agent, job_id).keys() == alive.keys()
+    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
+    assert agent.ended(job_id).part.state == "canceled"
+    assert processes(agent, job_id) == {}
+
+
+def old_version(tmp_path):
+    """What makes a process use another version of this package: its environment."""
+    ours = Path(jupyter_mntrain.__file__).parent
+    theirs = tmp_path / "old" / "jupyter_mntrain"
+    shutil.copytree(ours, theirs, ignore=shutil.ignore_patterns("__pycache__", "labextension"))
+    described = theirs.parent / "jupyter_mntrain-0.0.1.dist-info" / "METADATA"
+    described.parent.mkdir()
+    described.write_text("Metadata-Version: 2.1\nName: jupyter-mntrain\nVersion: 0.0.1\n")
+    return {"PYTHONPATH": str(theirs.parent), "PYTHONSAFEPATH": "1"}
+
+
+def test_an_upgraded_agent_takes_up_the_jobs_of_the_version_before(new_agent, tmp_path):
+    """As when systemd restarts it: SIGTERM to the agent alone."""
+    agent = new_agent()
+    agent.kill()
+    agent.start(environment=old_version(tmp_path))
+    assert agent.info().inventory.versions.mntrain == "0.0.1"
+    job_id = launch([agent], LONG)
+    running(agent, job_id)
+    alive = processes(agent, job_id)
+    agent.process.terminate()
+    assert agent.process.wait(60) == 0
+    agent.start()
+    assert agent.info().inventory.versions.mntrain == jupyter_mntrain.__version__
+    assert processes(agent, job_id).keys() == alive.keys()
+    before = agent.record(job_id).part.ranks[0].step
+    until(lambda: agent.record(job_id).part.ranks[0].step > before, "its steps to be seen")
+    numbers = [line.seq for line in journal(agent, job_id)]
+    assert numbers == list(range(1, len(numbers) + 1)), "nothing is lost or doubled"
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
     assert agent.ended(job_id).part.state == "canceled"
     assert processes(agent, job_id) == {}

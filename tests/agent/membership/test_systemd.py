@@ -65,6 +65,7 @@ def test_systemd_itself_finds_nothing_wrong(membership: Membership, tmp_path: Pa
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False
     )
     assert service.UNIT not in done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
