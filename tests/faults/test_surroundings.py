@@ -117,7 +117,7 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
                 "see the cause",
                 "one node fails, the others wait 10 minutes for it",
             ),
-            20,
+            STARTED_WITHIN_S,
         )
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         bench.nothing_is_left()
