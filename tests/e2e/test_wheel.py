@@ -65,4 +65,7 @@ def test_the_extension_is_small(wheel):
 
 
 def test_the_wheel_brings_the_files_that_people_read(wheel):
-    assert "jupyter_mntrain/tunables.toml" in wheel.namelist()
+    brought = set(wheel.namelist())
+    assert "jupyter_mntrain/tunables.toml" in brought
+    for recipe in (ROOT / "jupyter_mntrain" / "recipe" / "builtin").glob("*.toml"):
+        assert f"jupyter_mntrain/recipe/builtin/{recipe.name}" in brought

@@ -59,3 +59,9 @@ def test_all_weights_are_somewhere_once() -> None:
         recipe = parse_recipe(f'[pipeline]\nschedule = "{schedule}"\nmicrobatches = 16')
         held = forecast(recipe, CONFIGS["7b"], ranks)
         assert sum(one.weights for one in held) == 4 * 6_738_415_616
+
+
+@pytest.mark.parametrize("one", BUILT_IN, ids=lambda one: one.name)
+def test_each_file_says_what_it_is_for(one) -> None:
+    assert one.about
+    assert one.text.startswith(f"# {one.about}.\n# ")

@@ -13,6 +13,8 @@ import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.recipe.builtin import built_in
+from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED
 from tests.verbs.stand_in import StandInCluster
 
@@ -169,3 +171,10 @@ def test_a_reader_that_goes_away_is_no_error():
     )
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+def test_a_shown_recipe_is_its_file(run, tmp_path):
+    code, out, _ = run("recipes", "7b-4gpu-eager")
+    assert code == 0
+    assert out == built_in("7b-4gpu-eager").text
+    assert parse_recipe(out).pipeline.schedule == "eager-1f1b"

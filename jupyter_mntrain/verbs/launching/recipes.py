@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Group
-from rich.syntax import Syntax
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
@@ -16,6 +15,7 @@ from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn, built_in
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.export import Verbatim
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -49,12 +49,7 @@ def _shown(name: str, program: str) -> Outcome:
         near = closest(name, [one.name for one in BUILT_IN])
         fix = f"did you mean {' or '.join(near)}" if near else f"see: {program} recipes"
         raise SpecError(f"no recipe {name!r} comes with mntrain", fix=fix)
-    estimate = found.estimate()
-    lines = [Text(f"# {found.name}: {found.about}", style="bold")]
-    if estimate is not None:
-        lines.append(Text(f"# on the rank that holds most: {estimate}", style="dim"))
-    shown = Syntax(found.text, "toml", background_color="default", word_wrap=True)
-    return Outcome(Group(*lines, Text(), shown), _data(found))
+    return Outcome(Verbatim(found.text), _data(found))
 
 
 def _data(one: BuiltIn) -> dict[str, Any]:
