@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
@@ -85,12 +84,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -196,9 +190,7 @@ class Cluster:
         Raises:
             SpecError, NodeError: as :meth:`launch`.
         """
-        self.settled_nodes(
-            [participant.node for participant in spec.participants], progress=progress
-        )
+        self._settle(spec.participants, progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
     def launch(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
@@ -212,12 +204,7 @@ class Cluster:
             NodeError: a participant does not answer.
             RefusedError: a participant cannot have what it needs: GPU, interface, port.
         """
-        self.settled_nodes(
-            [participant.node for participant in spec.participants], progress=progress
-        )
-        launcher = self._driver.launcher(submitted_by)
-        view = self._driver.loop.run(launcher.launch(spec, new_job_id(), progress=progress))
-        return Job(self._driver, view.job_id)
+        return self._begin(self._driver.launcher(submitted_by).launch, spec, progress)
 
     def queue(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
         """Leave a job with its participants, to be started when it can have all it needs.
@@ -229,11 +216,13 @@ class Cluster:
             SpecError: the spec cannot work, or not on these nodes.
             NodeError: a participant does not answer.
         """
-        self.settled_nodes(
-            [participant.node for participant in spec.participants], progress=progress
-        )
-        launcher = self._driver.launcher(submitted_by)
-        view = self._driver.loop.run(launcher.queue(spec, new_job_id(), progress=progress))
+        return self._begin(self._driver.launcher(submitted_by).queue, spec, progress)
+
+    def _begin(
+        self, how: Callable[..., Coroutine[Any, Any, JobView]], spec: JobSpec, progress: Progress
+    ) -> Job:
+        self._settle(spec.participants, progress)
+        view = self._driver.loop.run(how(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
 
     def jobs(self) -> tuple[JobView, ...]:
