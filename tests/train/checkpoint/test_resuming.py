@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from jupyter_mntrain.train.checkpoint.directory import shard_name
-from tests.train.checkpoint.test_checkpoints import EVERY, STEPS, Nodes, forget
+from tests.train.checkpoint.saved import EVERY, STEPS, Nodes, forget
 from tests.train.resumed import held_by, resume
 from tests.train.test_command import write_text
 

@@ -1,0 +1,93 @@
+"""Choosing a checkpoint: the newest complete one, and interruptions of publishing."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.train.checkpoint.directory import (
+    MANIFEST,
+    CheckpointDirectory,
+    Manifest,
+    shard_name,
+)
+from jupyter_mntrain.train.checkpoint.resuming import Held, choose
+
+
+def manifest(step: int, world_size: int = 2, attempt: int = 1) -> Manifest:
+    return Manifest(step=step, attempt=attempt, shard_bytes=(10,) * world_size)
+
+
+def test_the_newest_that_is_whole_is_chosen() -> None:
+    old, new = manifest(3), manifest(6)
+    assert choose([[], []]) is None
+    assert choose([[Held(old, (0,)), Held(new, (0,))], [Held(old, (1,))]]) is not None
+    found = choose([[Held(old, (0,)), Held(new, (0,))], [Held(old, (1,))]])
+    assert found is not None
+    assert (found.manifest, found.readers) == (old, (0, 1))
+
+
+def test_each_rank_reads_its_own_shard_where_it_can() -> None:
+    shared = [Held(manifest(3), (0, 1))]
+    found = choose([shared, shared])
+    assert found is not None
+    assert found.readers == (0, 1)
+
+
+def test_halves_of_two_saves_of_one_step_are_no_whole() -> None:
+    first, second = manifest(6, attempt=1), manifest(6, attempt=2)
+    assert choose([[Held(first, (0,))], [Held(second, (1,))]]) is None
+
+
+@pytest.mark.slow
+def test_any_interruption_leaves_the_one_before(tmp_path: Path) -> None:
+    """Every prefix of what a save does to the disk, on either of two nodes."""
+    chance = random.Random(4)
+    for _ in range(200):
+        shutil.rmtree(tmp_path / "at", ignore_errors=True)
+        nodes = [CheckpointDirectory(tmp_path / "at" / name) for name in "ab"]
+        publish(nodes, manifest(3), [9, 9])
+        publish(nodes, manifest(6), [chance.randrange(5), chance.randrange(5)])
+        whole = any((node.of(6) / MANIFEST).exists() for node in nodes)
+        for known in [one for node in nodes for one in node.manifests().values()]:
+            for node in nodes:
+                node.adopt(known)
+        held = [
+            [Held(one, node.shards(one)) for one in node.manifests().values()] for node in nodes
+        ]
+        found = choose(held)
+        assert found is not None
+        assert found.manifest.step == (6 if whole else 3)
+
+
+def publish(nodes: list[CheckpointDirectory], one: Manifest, acts: list[int]) -> None:
+    """What each node does of a save until it is cut off; all write before any publishes."""
+    for rank, node in enumerate(nodes):
+        if acts[rank] >= 1:
+            folder = node.begin(one.step)
+            written = 10 if acts[rank] >= 2 else 4
+            (folder / shard_name(rank)).write_bytes(b"x" * written)
+    if all(done >= 2 for done in acts):
+        for node, done in zip(nodes, acts, strict=True):
+            if done == 3:
+                unfinished = node.begin(one.step)
+                (unfinished / MANIFEST).write_bytes(msgspec.json.encode(one))
+            elif done >= 4:
+                node.publish(one)
+
+
+def test_nodes_that_share_a_directory_publish_it_together(tmp_path: Path) -> None:
+    for attempt in (1, 2):
+        nodes = [CheckpointDirectory(tmp_path, attempt) for _ in range(2)]
+        one = manifest(6, attempt=attempt)
+        for rank, node in enumerate(nodes):
+            (node.begin(6) / shard_name(rank)).write_bytes(b"0123456789")
+        for node in nodes:
+            node.publish(one)
+        assert nodes[0].manifests() == {6: one}
+        assert nodes[0].shards(one) == (0, 1)
+        assert [path.name for path in tmp_path.iterdir()] == ["step-00000006"]

@@ -1,0 +1,169 @@
+"""Panel form: rows and checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.cluster import NodeView
+from jupyter_mntrain.cluster.progress import SILENT
+from jupyter_mntrain.model.records.node import GpuProcess
+from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
+from tests.verbs.panel.opened import choose, open_panel, row, words
+from tests.verbs.stand_in import StandInCluster, node, silent
+
+
+def test_nothing_chosen_is_what_a_launch_without_members_takes(panel: Panel) -> None:
+    form = panel.form()
+    assert form.members == ("muthur", "wopr")
+    assert form.blocked is None
+    assert form.summary == "3 ranks on 2 nodes."
+    assert [one.is_head for one in form.rows] == [True, False]
+    assert row(form, "wopr").gpu_hint == "2 of 2 idle"
+    assert row(form, "wopr").gpu_options == ("2", "1", "gpu0", "gpu1")
+    assert row(form, "wopr").interfaces[0] == ("auto: eno1, 941\u00a0Mbit/s", None)
+    assert [check.text for one in form.rows for check in one.checks] == ["4 checks passed"] * 2
+
+
+def test_nodes_without_gpus_are_left_out_where_others_have_some(here: Path) -> None:
+    cluster = StandInCluster([node("a", 1), node("b", 2, gpus=1)])
+    assert open_panel(cluster, here, "small.toml").form().members == ("b",)
+    assert open_panel(StandInCluster([node("a", 1)]), here).form().members == ("a",)
+
+
+def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -> None:
+    lost = silent("10.0.0.9:8765", "connection refused. Fix: start its agent.")
+    cluster = StandInCluster([node("a", 1), node("b", 2, liveness="suspect"), lost])
+    panel = open_panel(cluster, here, "small.toml")
+    form = panel.form()
+    assert [one.can_be_used for one in form.rows] == [True, False, False]
+    assert "Silent for 1" in words(form)
+    assert "It can be chosen when it answers again." in words(form)
+    assert "Connection refused. Fix: start its agent." in words(form)
+    assert form.blocked is None
+    form = choose(panel, nodes={"b": NodeChoice(is_used=True)})
+    assert form.blocked is not None
+    assert form.blocked.startswith("b: Silent for")
+    fix = row(form, "b").checks[0].fix
+    assert fix is not None
+    panel.choices = fix.choices
+    assert panel.form().blocked is None
+
+
+def test_a_node_of_the_last_time_that_is_gone_is_not_forgotten_in_silence(panel: Panel) -> None:
+    form = choose(panel, nodes={"joshua": NodeChoice(is_used=True)})
+    assert form.blocked == "joshua: Took part the last time and is not there now."
+    assert row(form, "joshua").checks[0].fix is not None
+
+
+def test_what_cannot_be_had_stands_at_its_row_with_a_button(panel: Panel) -> None:
+    form = choose(panel, nodes={"wopr": NodeChoice(gpus="3"), "muthur": NodeChoice(gpus="x")})
+    (wopr,) = row(form, "wopr").checks
+    assert wopr.text == "has 2 GPUs, 3 requested. Fix: ask for wopr:2 at most."
+    assert wopr.fix is not None
+    assert wopr.fix.label == "Use 2 idle GPUs"
+    assert "neither a number nor GPU ids" in row(form, "muthur").checks[0].text
+    assert form.blocked is not None
+    panel.choices = msgspec.structs.replace(
+        wopr.fix.choices, nodes=wopr.fix.choices.nodes | {"muthur": NodeChoice()}
+    )
+    assert panel.form().blocked is None
+
+
+def test_interfaces_that_do_not_meet_block_the_launch(panel: Panel) -> None:
+    form = choose(panel, nodes={"wopr": NodeChoice(interface="lo")})
+    assert form.blocked is not None
+    assert "no network is shared" in form.blocked
+    form = choose(panel, nodes={"wopr": NodeChoice(interface="eth9")})
+    assert "has no interface 'eth9'" in words(form)
+    assert ("eth9, not there now", "eth9") in row(form, "wopr").interfaces
+
+
+def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
+    here: Path,
+) -> None:
+    nodes = [node("a", 1), node("b", 2), node("c", 3, torch="2.12.0")]
+    panel = open_panel(StandInCluster(nodes), here, "small.toml")
+    (check,) = row(panel.form(), "c").checks
+    assert check.level == "error"
+    assert check.text == (
+        "torch 2.12.0, the others have 2.13.0. Fix: pip install torch==2.13.0 on c."
+    )
+    assert panel.form().blocked == "c: torch 2.12.0, the others have 2.13.0."
+    assert check.fix is not None
+    assert check.fix.label == "Launch all the same"
+    panel.choices = check.fix.choices
+    form = panel.form()
+    assert [one.level for one in row(form, "c").checks] == ["warning"]
+    assert form.blocked is None
+    assert form.summary == "3 ranks on 3 nodes. 1 warning at c."
+    assert "--mixed-versions" in panel.command(form)
+
+
+def test_busy_gpus_are_no_error_for_a_job_that_may_wait(here: Path) -> None:
+    cluster = StandInCluster([busy(node("a", 1, gpus=1)), node("b", 2, gpus=1)])
+    panel = open_panel(cluster, here, "small.toml")
+    panel.choices = Choices(nodes={name: NodeChoice(is_used=True, gpus="1") for name in "ab"})
+    assert "GPU 0 busy with kim (pid 7)" in (panel.form().blocked or "")
+    panel.choices = msgspec.structs.replace(panel.choices, waits=True)
+    form = panel.form()
+    assert form.blocked is None
+    assert panel.command(form).endswith("--queue")
+    panel.launch(form, SILENT)
+    assert [spec.world_size for spec in cluster.queued] == [2]
+    assert cluster.launches == []
+
+
+def busy(view: NodeView) -> NodeView:
+    assert view.info is not None
+    gpus = [
+        msgspec.structs.replace(gpu, processes=(GpuProcess(pid=7, user="kim"),))
+        for gpu in view.info.inventory.gpus
+    ]
+    inventory = msgspec.structs.replace(view.info.inventory, gpus=tuple(gpus))
+    info = msgspec.structs.replace(view.info, inventory=inventory)
+    return msgspec.structs.replace(view, info=info)
+
+
+def test_a_recipe_that_does_not_fit_so_many_ranks_blocks(panel: Panel) -> None:
+    form = choose(panel, microbatches=2, schedule="1f1b")
+    assert form.blocked == "pipeline.microbatches = 2: fewer than the 3 pipeline stages."
+    assert "Fix: use 3 or more" in form.settings[0].text
+    form = choose(panel, microbatches=None, changes="train.step=4")
+    assert "did you mean steps" in form.settings[0].text
+    form = choose(panel, changes="'open")
+    assert form.settings[0].text == '"\'open": no closing quotation. Fix: close the quote.'
+    form = choose(panel, changes="", environment="NOVALUE")
+    assert "'NOVALUE' is not of the form NAME=VALUE" in form.settings[0].text
+
+
+def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
+    panel: Panel, two: StandInCluster
+) -> None:
+    two.taken_ports = {29500}
+    form = choose(panel, port="29500")
+    assert form.blocked is None
+    assert panel.look(form)
+    assert two.looked_at == [("muthur", 29500, "eno1")]
+    form = panel.form()
+    assert form.blocked == "muthur: Port 29500 on 10.0.0.1 is taken by jupyter (pid 7)."
+    assert not panel.look(form)  # asked a moment ago
+    assert len(two.looked_at) == 1
+    fix = row(form, "muthur").checks[0].fix
+    assert fix is not None
+    assert fix.label == "Use 29501"
+    panel.choices = fix.choices
+    assert panel.look(panel.form())
+    assert panel.form().blocked is None
+    for text in ("0", "99999", "ssh", "-1"):
+        assert f"{text!r} is not a port" in words(choose(panel, port=text))
+        panel.look(panel.form())
+    assert len(two.looked_at) == 2
+
+
+def test_nobody_there_and_nobody_chosen_say_what_to_do(here: Path, panel: Panel) -> None:
+    nobody = open_panel(StandInCluster(), here, "small.toml").form()
+    assert nobody.blocked.startswith("No node answers. Invite one: %mntrain invite.")
+    form = choose(panel, others_take_part=False)
+    assert form.blocked == "No node takes part: choose one or more."
