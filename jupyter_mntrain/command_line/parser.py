@@ -111,13 +111,12 @@ def bounded_int(low: int, high: int) -> Callable[[str], int]:
     """A converter for argparse: a whole number from ``low`` to ``high``."""
 
     def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not from {low} to {high}")
-        return value
+        digits = text.removeprefix("-")
+        # Of more digits than 4300 Python makes no number.
+        is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))
+        if not (is_number and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+        return int(text)
 
     return convert
 

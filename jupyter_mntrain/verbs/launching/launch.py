@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import Parser, typed
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
-from jupyter_mntrain.plan.rates import parse_bit_rate
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -40,10 +40,6 @@ from jupyter_mntrain.workload.workload import (
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
 
-HIGHEST_PORT = 65535
-MOST_RESTARTS = 1000
-HIGHEST_PRIORITY = 1000
-
 
 class LaunchVerb(Verb):
     name = "launch"
@@ -51,7 +47,7 @@ class LaunchVerb(Verb):
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
-        spec_options(parser)
+        job_options(parser)
         parser.option(
             "--dry-run", action="store_true", help="only show the command and environment per node"
         )
@@ -101,112 +97,11 @@ class DryRunVerb(Verb):
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
-        spec_options(parser)
+        job_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         built = build_spec(context, args)
         return dry_run_outcome(built)
-
-
-def spec_options(parser: Parser) -> None:
-    """What describes a job."""
-    parser.argument(
-        "target",
-        nargs="?",
-        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
-        completes="recipe",
-        help="what to run: a recipe, a script, an exported job file, a job once more by its id, or "
-        "a recipe that comes with mntrain by its name (see: recipes); arguments of a script go "
-        "after --",
-    )
-    parser.option(
-        "--member",
-        "-m",
-        action="append",
-        default=[],
-        metavar="HOST:N[:IFACE]",
-        completes="member",
-        help="a node, its number of processes (or its GPUs by id: HOST:gpu0,2), its interface; "
-        "repeatable, in rank order; none = every node with all idle GPUs, or one process each",
-    )
-    parser.option(
-        "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"
-    )
-    parser.option(
-        "--port",
-        type=typed(_port),
-        metavar="PORT",
-        help="rendezvous port on the head; default: free",
-    )
-    parser.option(
-        "--env",
-        "-e",
-        action="append",
-        default=[],
-        type=typed(_variable),
-        metavar="K=V",
-        help="added to every rank's environment; repeatable",
-    )
-    parser.option(
-        "--torchrun",
-        action="append",
-        default=[],
-        metavar="ARG",
-        help="passed on to torchrun, --torchrun=--ARG; repeatable",
-    )
-    parser.option(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.FIELD=VALUE",
-        completes="field",
-        help="change a field of the recipe; repeatable",
-    )
-    parser.option(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH",
-        completes="file",
-        help="a further small text file for every node's working directory; repeatable",
-    )
-    parser.option(
-        "--restarts",
-        type=typed(_count),
-        metavar="N",
-        help="if it fails, start it again up to N times, from its newest checkpoint",
-    )
-    parser.option(
-        "--on-stall",
-        choices=("report", "abort"),
-        help="what to do with a job that does not get on: only say so (default), or end it as "
-        "failed, so that --restarts starts it again",
-    )
-    parser.option(
-        "--min-nodes",
-        type=typed(_least),
-        metavar="N",
-        help="when it starts again and a node stays silent, go on without it with at least N, more "
-        "than half of them if the first may be the one that is lost; default: wait for all",
-    )
-    parser.option(
-        "--mixed-versions",
-        action="store_true",
-        help="start although torch, Python or the like is not the same on all nodes",
-    )
-    parser.option(
-        "--priority",
-        type=typed(_priority),
-        metavar="N",
-        help="in the queue: the higher, the sooner, from -1000 to 1000; default 0",
-    )
-    parser.option("--name", metavar="NAME", help="what to call the job")
-    parser.option(
-        "--link-capacity",
-        type=typed(_capacity),
-        metavar="RATE",
-        help="what each link carries, as 1gbit or 940mbit; default: as measured",
-    )
 
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
@@ -330,42 +225,3 @@ def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple
             fix=f"use {' or '.join(near)}, or add it as --member",
         )
     return (*first, *(one for one in participants if one.node != head))
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= HIGHEST_PORT):
-        raise ValueError(f"{text!r} is not a port from 1 to {HIGHEST_PORT}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= MOST_RESTARTS):
-        raise ValueError(f"{text!r} is not a number from 0 to {MOST_RESTARTS}")
-    return int(text)
-
-
-def _priority(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and int(digits) <= HIGHEST_PRIORITY):
-        raise ValueError(f"{text!r} is not a number from -1000 to 1000")
-    return int(text)
-
-
-def _least(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise ValueError(f"{text!r} is not a number of nodes, 1 or more")
-    return int(text)
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name or any(c.isspace() or c == "\0" for c in name):
-        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value
-
-
-def _capacity(text: str) -> float:
-    try:
-        return parse_bit_rate(text)
-    except SpecError:
-        raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None

@@ -22,7 +22,8 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
-from jupyter_mntrain.verbs.launching.launch import build_spec, spec_options, start
+from jupyter_mntrain.verbs.launching.job_options import job_options
+from jupyter_mntrain.verbs.launching.launch import build_spec, start
 from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
@@ -232,7 +233,7 @@ class Panel:
 
     def _launch_args(self, form: Form) -> Namespace:
         parser = Parser(self._context.program)
-        spec_options(parser)
+        job_options(parser)
         own = Namespace(
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )

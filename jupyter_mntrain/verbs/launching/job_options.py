@@ -1,0 +1,142 @@
+"""Options that describe a job: what runs, where, with which surroundings, and after a failure."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.command_line.parser import LAST_PORT, Parser, bounded_int, typed
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.plan.rates import parse_bit_rate
+
+MOST_RESTARTS = 1000
+MOST_NODES = 1000
+HIGHEST_PRIORITY = 1000
+
+
+def job_options(parser: Parser) -> None:
+    """Add the options that describe a job, in the order of the help."""
+    _what_runs(parser)
+    _where(parser)
+    _surroundings(parser)
+    _when_it_fails(parser)
+
+
+def _what_runs(parser: Parser) -> None:
+    parser.argument(
+        "target",
+        nargs="?",
+        metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
+        completes="recipe",
+        help="what to run: a recipe, a script, an exported job file, a job once more by its id, or "
+        "a recipe that comes with mntrain by its name (see: recipes); arguments of a script go "
+        "after --",
+    )
+    parser.option(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
+        completes="field",
+        help="change a field of the recipe; repeatable",
+    )
+    parser.option(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        completes="file",
+        help="a further small text file for every node's working directory; repeatable",
+    )
+    parser.option("--name", metavar="NAME", help="what to call the job")
+
+
+def _where(parser: Parser) -> None:
+    parser.option(
+        "--member",
+        "-m",
+        action="append",
+        default=[],
+        metavar="HOST:N[:IFACE]",
+        completes="member",
+        help="a node, its number of processes (or its GPUs by id: HOST:gpu0,2), its interface; "
+        "repeatable, in rank order; none = every node with all idle GPUs, or one process each",
+    )
+    parser.option(
+        "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"
+    )
+    parser.option(
+        "--port",
+        type=bounded_int(1, LAST_PORT),
+        metavar="PORT",
+        help="rendezvous port on the head; default: free",
+    )
+    parser.option(
+        "--min-nodes",
+        type=bounded_int(1, MOST_NODES),
+        metavar="N",
+        help="when it starts again and a node stays silent, go on without it with at least N, more "
+        "than half of them if the first may be the one that is lost; default: wait for all",
+    )
+    parser.option(
+        "--mixed-versions",
+        action="store_true",
+        help="start although torch, Python or the like is not the same on all nodes",
+    )
+    parser.option(
+        "--link-capacity",
+        type=typed(_capacity),
+        metavar="RATE",
+        help="what each link carries, as 1gbit or 940mbit; default: as measured",
+    )
+
+
+def _surroundings(parser: Parser) -> None:
+    parser.option(
+        "--env",
+        "-e",
+        action="append",
+        default=[],
+        type=typed(_variable),
+        metavar="K=V",
+        help="added to every rank's environment; repeatable",
+    )
+    parser.option(
+        "--torchrun",
+        action="append",
+        default=[],
+        metavar="ARG",
+        help="passed on to torchrun, --torchrun=--ARG; repeatable",
+    )
+
+
+def _when_it_fails(parser: Parser) -> None:
+    parser.option(
+        "--restarts",
+        type=bounded_int(0, MOST_RESTARTS),
+        metavar="N",
+        help="if it fails, start it again up to N times, from its newest checkpoint",
+    )
+    parser.option(
+        "--on-stall",
+        choices=("report", "abort"),
+        help="what to do with a job that does not get on: only say so (default), or end it as "
+        "failed, so that --restarts starts it again",
+    )
+    parser.option(
+        "--priority",
+        type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        metavar="N",
+        help="in the queue: the higher, the sooner, from -1000 to 1000; default 0",
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or any(c.isspace() or c == "\0" for c in name):
+        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
+    return name, value
+
+
+def _capacity(text: str) -> float:
+    try:
+        return parse_bit_rate(text)
+    except SpecError:
+        raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None
