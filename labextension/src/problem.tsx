@@ -21,13 +21,19 @@ export interface IProblem {
 /** Why a job failed; `null` if it did not. */
 export function failureOf(job: JobEntry): IProblem | null {
   const { cause, cause_node: node } = job;
-  return cause ? { ...cause, cause: cause.summary, node } : null;
+  // The summary names its rank.
+  return cause ? { ...cause, cause: cause.summary, node, rank: null } : null;
 }
 
 /** Why a part of a job failed; `null` if it did not. */
 export function partFailure(part: PartStatus): IProblem | null {
   return part.cause
-    ? { ...part.cause, cause: part.cause.summary, node: part.node }
+    ? {
+        ...part.cause,
+        cause: part.cause.summary,
+        node: part.node,
+        rank: null
+      }
     : null;
 }
 
