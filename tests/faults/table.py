@@ -31,7 +31,7 @@ PLACES = """
 ## Where ranks wait for each other
 
 When a job stalls, mntrain collects the stacks of its ranks and recognizes these places by their
-frames. The tests hang real ranks in all of them but two: waiting to send, and waiting for a GPU.
+frames. The tests hang real ranks in all of them; in waiting for a GPU only where there is one.
 
 | a rank … | fix if other ranks are elsewhere | fix if all ranks are there and the links work |
 | --- | --- | --- |"""
