@@ -226,7 +226,7 @@ def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:
     with Cluster("home") as home, Cluster("other") as other:
         first = agent("join", home.membership.invite(), "--no-run")
         assert first.process.wait(PATIENCE_S) == 0
-        refused = agent("join", other.authorized().invite(), again=first)
+        refused = agent("join", other.membership.invite(), again=first)
         assert refused.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "belongs to cluster 'home' already" in refused.log()
         assert "mntrain agent leave" in refused.log()
@@ -242,7 +242,7 @@ def test_a_node_belongs_to_one_cluster_until_it_leaves(agent) -> None:
         assert silent.process.wait(PATIENCE_S) == TrustError.exit_code
         assert "is not a member of a cluster yet" in silent.log()
         assert "mntrain invite" in silent.log()
-        agent("join", other.authorized().invite(), again=first)
+        agent("join", other.membership.invite(), again=first)
         until(lambda: len(up(other)) == 1, "it to be in the other one")
 
 
@@ -319,7 +319,8 @@ def test_a_certificate_is_renewed_while_everything_goes_on(agent) -> None:
     token = write_token(past.authorized().invite(expires_in_s=(days + 1) * 86400))
     waiting = agent("join", token)
     waiting.says("waiting")
-    asyncio.run(admit(waiting.where, past, past.authorized().invites()))
+    registrar = past.authorized()
+    asyncio.run(admit(waiting.where, registrar, registrar.invites()))
     waiting.says("listens on")
     before = Credentials(waiting.state).certificate
     assert before.not_valid_after_utc < datetime.now(UTC) + timedelta(days=170)
