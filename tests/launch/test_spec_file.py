@@ -6,7 +6,7 @@ import tomllib
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
@@ -53,6 +53,7 @@ SPEC = JobSpec(
 FILE = 'mntrain_job = 1\nname = "n"\nentry = ["a.py"]\n'
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(SPECS)
 def test_what_is_written_is_read_back_exactly(spec):
     assert (
@@ -60,12 +61,14 @@ def test_what_is_written_is_read_back_exactly(spec):
     )
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(SPECS)
 def test_only_what_looks_like_a_secret_is_left_out(spec):
     kept = {k: v for k, v in spec.environment.items() if k not in secret_names(spec)}
     assert read_spec(write_spec(spec)) == msgspec.structs.replace(spec, environment=kept)
 
 
+@settings(deadline=None)  # a busy machine is no failure
 @given(SPECS)
 def test_it_survives_a_file(tmp_path_factory, spec):
     path = tmp_path_factory.getbasetemp() / "spec.toml"
