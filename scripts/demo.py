@@ -256,7 +256,7 @@ def figures(summary: JobSummary, notebook: Path) -> dict[str, Any]:
         "nodes": sorted({rank.node for rank in summary.ranks}),
         "ranks": len(summary.ranks),
         "first_loss": summary.first_loss,
-        "last_loss": summary.last_loss,
+        "loss": summary.loss,
         "tokens_per_s": summary.tokens_per_s,
         "mfu": summary.mfu,
         "mfu_per_rank": {str(rank.rank): rank.mfu for rank in summary.ranks},

@@ -13,8 +13,8 @@ from jupyter_mntrain.cluster.launch.measure import LinkMeasurement
 from jupyter_mntrain.cluster.progress import Progress
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
-from jupyter_mntrain.metrics.link_summary import LinkSummary
-from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
+from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary
 from jupyter_mntrain.model.records.node_view import Liveness, NodeView
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "FoundAgent",
     "Job",
     "JobHistory",
+    "JobSeries",
     "JobSummary",
     "LinkMeasurement",
     "LinkSummary",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.follower import JournalFollower
@@ -10,7 +11,9 @@ from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.summary import JobSummary, summarize
+from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder
+from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
@@ -26,6 +29,8 @@ class Job:
     def __init__(self, driver: DriverSession, job_id: JobId) -> None:
         self._driver = driver
         self._follower: JournalFollower | None = None
+        self._metrics = SeriesBuilder(job_id, "driver")
+        self._metrics_lock = threading.Lock()
         self.id = job_id
 
     def __repr__(self) -> str:
@@ -76,8 +81,16 @@ class Job:
         return self.history()
 
     def summary(self) -> JobSummary:
-        """The job in one table, from what has been read so far. Begins to watch."""
-        return summarize(self.history(), now_s=self._driver.clock.time())
+        """The job's figures, from what has been read so far. Begins to watch."""
+        with self._metrics_lock:
+            self._metrics.extend(self.history(), self._driver.clock.time())
+            return self._metrics.summary
+
+    def series(self, points: int = POINTS) -> JobSeries:
+        """The figures over time, thinned to ``points`` rows, and the summary with them."""
+        with self._metrics_lock:
+            self._metrics.extend(self.history(), self._driver.clock.time())
+            return self._metrics.whole(points)
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
         """Wait until every part has ended; the view then, or after ``timeout_s`` seconds.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.page_entries import JobEntry, JobNumbers, NodeEntry, RankNumbers
+from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry, RankNumbers
+from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.records.job import JobView, PartStatus, RankStatus
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.versions import Divergence, divergences

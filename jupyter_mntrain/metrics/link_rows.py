@@ -1,19 +1,22 @@
-"""Link rows: traffic of one node's link about once a second, this job's own and the total."""
+"""Link rows: how busy one node's link was, this job's own bytes and everybody's."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import Literal
 
 from jupyter_mntrain.metrics.columns import Table
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
+from jupyter_mntrain.metrics.rank_rows import all_tell, short
+from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
+from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.telemetry import formulas
 
 LEAST_WINDOW_S = 3.0
 """Counters are averaged over this, or two steps: a step sends in bursts."""
@@ -22,10 +25,14 @@ MOST_WINDOW_S = 120.0
 """Of counters that are kept for averaging."""
 
 OVERHEAD = 1.1
-"""Counters hold headers and acknowledgments, payload does not: up to this much more than the
+"""Counters hold headers and acknowledgements, payload does not: up to this much more than the
 payload is the job's own (TCP over Ethernet: 1.04 to 1.06, small messages a little more)."""
 
 COLUMNS = ("time_s", "sent", "received", "own_sent", "own_received")
+
+DIRECTIONS: tuple[Direction, ...] = ("sent", "received")
+
+Rates = dict[Direction, float | None]
 
 
 class LinkRows:
@@ -33,20 +40,25 @@ class LinkRows:
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self.basis: Literal["interface", "ranks"] = (
+        self.basis: Basis = (
             # Several nodes on one machine share the counters of its loopback interface.
             "ranks" if ip_address(placement.address).is_loopback else "interface"
         )
         self.capacity: Capacity | None = None
-        """Measured or given; what a card claims is none."""
+        """Measured or given, or what the card claims."""
         self.table = Table(COLUMNS)
         self._samples = 0
+        self._steps = 0
         self._times: array[float] = array("d")
-        self._sent: array[float] = array("d")
-        self._received: array[float] = array("d")
+        self._totals: dict[Direction, array[float]] = {one: array("d") for one in DIRECTIONS}
+
+    @property
+    def usable_capacity(self) -> Capacity | None:
+        """What a card claims is none: virtual cards say nonsense."""
+        return self.capacity if self.capacity and self.capacity.source != "nominal" else None
 
     def extend(self, history: JobHistory, seq: int) -> int:
-        """Take the samples not yet taken; returns the number of the last row."""
+        """Take what is new; returns the number of the last row."""
         samples = history.links.get(self.placement.node, ())
         new = samples[self._samples :]
         self._samples = len(samples)
@@ -56,45 +68,44 @@ class LinkRows:
             for rank in self.placement.ranks
             if (series := history.ranks.get(Rank(rank))) is not None and series.steps
         ]
+        if self.basis == "ranks":
+            return self._extend_by_steps(ranks, seq)
         for sample in new:
             seq += 1
             self.table.append(seq, self._row(sample, ranks))
         return seq
 
+    def _extend_by_steps(self, ranks: Sequence[RankSeries], seq: int) -> int:
+        if len(ranks) < self.placement.nproc:
+            return seq
+        ready = min(len(series.steps) for series in ranks)
+        for index in range(self._steps, ready):
+            seq += 1
+            steps = [series.steps[index] for series in ranks]
+            rates = self._payload(steps)
+            self.table.append(seq, {"time_s": max(s.time_s for s in steps)} | _named(rates, rates))
+        self._steps = max(self._steps, ready)
+        return seq
+
     def _row(self, sample: LinkSample, ranks: Sequence[RankSeries]) -> dict[str, float | None]:
-        own_sent, own_received = self._payload(sample.time_s, ranks)
-        row: dict[str, float | None] = {"time_s": sample.time_s}
-        if self.basis == "ranks":
-            return row | {
-                "sent": own_sent,
-                "received": own_received,
-                "own_sent": own_sent,
-                "own_received": own_received,
-            }
+        # A step that has not ended yet is taken to be like the one before it.
+        steps = [_step_at(series, sample.time_s) for series in ranks]
         self._count(sample)
-        window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in _steps_at(sample, ranks))])
-        sent, received = self._rates(min(window, MOST_WINDOW_S))
-        return row | {
-            "sent": sent,
-            "received": received,
-            "own_sent": _own(own_sent, sent),
-            "own_received": _own(own_received, received),
-        }
+        window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in steps)])
+        end = self._times[-1]
+        counted = self._rates(end - min(window, MOST_WINDOW_S), end)
+        return {"time_s": sample.time_s} | _named(counted, _own(self._payload(steps), counted))
 
-    def _payload(self, time_s: float, ranks: Sequence[RankSeries]) -> tuple[float | None, ...]:
-        """Bytes per second, sent and received, in the step that runs at ``time_s``.
-
-        A step that has not ended yet is taken to be like the one before it.
+    def _payload(self, steps: Sequence[RankStep]) -> Rates:
+        """Bytes per second that ranks exchange with other nodes, in one step of each of them;
+        not known unless all of them say.
         """
-        if not ranks:
-            return None, None
-        sent = received = 0.0
-        for series in ranks:
-            step = _step_at(series, time_s)
-            if step.step_s > 0:
-                sent += self._across(step.sent_bytes) / step.step_s
-                received += self._across(step.received_bytes) / step.step_s
-        return sent, received
+        if not all_tell(steps) or any(step.step_s <= 0 for step in steps):
+            return {"sent": None, "received": None}
+        return {
+            "sent": sum(self._across(step.sent_bytes) / step.step_s for step in steps),
+            "received": sum(self._across(step.received_bytes) / step.step_s for step in steps),
+        }
 
     def _across(self, by_peer: dict[int, int]) -> int:
         return sum(size for peer, size in by_peer.items() if peer not in self.placement.ranks)
@@ -102,35 +113,114 @@ class LinkRows:
     def _count(self, sample: LinkSample) -> None:
         if not self._times:
             self._times.append(sample.time_s - sample.interval_s)
-            self._sent.append(0.0)
-            self._received.append(0.0)
+            for totals in self._totals.values():
+                totals.append(0.0)
         self._times.append(sample.time_s)
-        self._sent.append(self._sent[-1] + sample.sent_bytes)
-        self._received.append(self._received[-1] + sample.received_bytes)
+        self._totals["sent"].append(self._totals["sent"][-1] + sample.sent_bytes)
+        self._totals["received"].append(self._totals["received"][-1] + sample.received_bytes)
         old = bisect_left(self._times, sample.time_s - MOST_WINDOW_S) - 1
         if old > len(self._times) // 2:
-            for column in (self._times, self._sent, self._received):
+            for column in (self._times, *self._totals.values()):
                 del column[:old]
 
-    def _rates(self, window_s: float) -> tuple[float | None, ...]:
-        end = self._times[-1]
-        begin = max(0, bisect_right(self._times, end - window_s) - 1)
-        seconds = end - self._times[begin]
-        if seconds <= 0:
-            return None, None
-        return tuple(
-            (totals[-1] - totals[begin]) / seconds for totals in (self._sent, self._received)
+    def _rates(self, begin_s: float, end_s: float) -> Rates:
+        """Mean rates between two times: of the samples within, or those that touch it."""
+        begin = bisect_left(self._times, begin_s)
+        end = bisect_right(self._times, end_s) - 1
+        if end <= begin:
+            begin, end = max(0, begin - 1), min(end + 1, len(self._times) - 1)
+        if end <= begin:
+            return {"sent": None, "received": None}
+        seconds = self._times[end] - self._times[begin]
+        return {
+            direction: (totals[end] - totals[begin]) / seconds
+            for direction, totals in self._totals.items()
+        }
+
+    def summary(
+        self, span: tuple[float, float] | None, ranks: Sequence[RankSeries], peers: tuple[str, ...]
+    ) -> tuple[LinkSummary, ...]:
+        """Both directions.
+
+        Args:
+            span: Unix times between which the recent steps of the node's ranks ran.
+            ranks: the node's.
+            peers: nodes that they exchange activations with.
+        """
+        steps = [step for series in ranks for step in recent_steps(series, span)]
+        payload: Rates = {"sent": None, "received": None}
+        if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
+            seconds = sum(step.step_s for step in steps) / len(ranks)
+            payload = {
+                "sent": sum(self._across(step.sent_bytes) for step in steps) / seconds,
+                "received": sum(self._across(step.received_bytes) for step in steps) / seconds,
+            }
+        if self.basis == "ranks":
+            rates = payload
+        elif span is None:
+            rates = {"sent": None, "received": None}
+        else:
+            rates, payload = (counted := self._rates(*span)), _own(payload, counted)
+        return tuple(self._direction(one, rates[one], payload[one], peers) for one in DIRECTIONS)
+
+    def _direction(
+        self, direction: Direction, rate: float | None, own: float | None, peers: tuple[str, ...]
+    ) -> LinkSummary:
+        usable = self.usable_capacity
+        used = None
+        if rate is not None and usable is not None:
+            used = formulas.link_utilization(rate, usable.bytes_per_s)
+        return LinkSummary(
+            node=self.placement.node,
+            interface=self.placement.interface,
+            direction=direction,
+            basis=self.basis,
+            bytes_per_s=short(rate),
+            own_bytes_per_s=short(own),
+            utilization=short(used),
+            capacity=self.capacity,
+            peers=peers,
+            missing=self._missing(rate),
         )
 
+    def _missing(self, rate: float | None) -> str | None:
+        if rate is None:
+            if not (self._steps or self._samples):
+                return "no sample yet"
+            if self.basis == "ranks" and self._steps:
+                return (
+                    f"nodes share {self.placement.interface}, and their ranks do not report what "
+                    "they exchange: recorder.step(sent_bytes=…, received_bytes=…)"
+                )
+            return f"the first {WARM_UP_STEPS} steps are warm-up"
+        return None if self.usable_capacity else "the capacity is not measured"
 
-def _own(payload: float | None, counted: float | None) -> float | None:
-    if payload is None or counted is None:
-        return payload
-    return counted if counted <= payload * OVERHEAD else payload
+
+def recent_steps(series: RankSeries, span: tuple[float, float] | None) -> Sequence[RankStep]:
+    """Its steps that ended within ``span``."""
+    if span is None:
+        return ()
+    begin = bisect_right(series.steps, span[0], key=lambda step: step.time_s)
+    end = bisect_right(series.steps, span[1], key=lambda step: step.time_s)
+    return series.steps[begin:end]
 
 
-def _steps_at(sample: LinkSample, ranks: Sequence[RankSeries]) -> Iterator[RankStep]:
-    return (_step_at(series, sample.time_s) for series in ranks)
+def _named(rates: Rates, own: Rates) -> dict[str, float | None]:
+    return {
+        "sent": rates["sent"],
+        "received": rates["received"],
+        "own_sent": own["sent"],
+        "own_received": own["received"],
+    }
+
+
+def _own(payload: Rates, counted: Rates) -> Rates:
+    """What the counters say where that is payload and headers; else the payload."""
+
+    def own(paid: float | None, all_: float | None) -> float | None:
+        return all_ if paid is not None and all_ is not None and all_ <= paid * OVERHEAD else paid
+
+    return {direction: own(payload[direction], counted[direction]) for direction in DIRECTIONS}
 
 
 def _step_at(series: RankSeries, time_s: float) -> RankStep:
@@ -144,5 +234,4 @@ def _capacity(history: JobHistory, sample: LinkSample | None) -> Capacity | None
     given = history.view.spec.link_capacity_bytes_per_s
     if given is not None:
         return Capacity(bytes_per_s=given, source="given")
-    capacity = sample.capacity if sample else None
-    return capacity if capacity is not None and capacity.source != "nominal" else None
+    return sample.capacity if sample else None

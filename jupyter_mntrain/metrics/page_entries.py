@@ -7,6 +7,7 @@ is handed on.
 from __future__ import annotations
 
 from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -49,32 +50,6 @@ class RankNumbers(Record, frozen=True):
     step: int | None = None
     activity: str | None = None
     progress: float | None = None
-
-
-class JobNumbers(Record, frozen=True):
-    """Where a job stands, over its last few steps; ``None`` = not known.
-
-    Args:
-        step: optimizer steps that every rank has finished.
-        step_s: seconds a step takes now.
-        remaining_s: at this pace; ``None`` when the number of steps is not known.
-        mfu: of the job, 0..1.
-        bubble: mean share of a step without forward or backward, 0..1.
-        evaluation_loss: the last one, on text that is not trained on.
-        slowest_rank: the one with the lowest pace, where there are several.
-    """
-
-    step: int = 0
-    total_steps: int | None = None
-    step_s: float | None = None
-    elapsed_s: float | None = None
-    remaining_s: float | None = None
-    tokens_per_s: float | None = None
-    mfu: float | None = None
-    bubble: float | None = None
-    loss: float | None = None
-    evaluation_loss: float | None = None
-    slowest_rank: Rank | None = None
 
 
 class JobEntry(Record, frozen=True):

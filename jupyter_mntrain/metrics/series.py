@@ -1,18 +1,17 @@
-"""Job series: a job's history as columns of numbers, thinned to what a chart can show.
+"""Job series: a job's history as columns of numbers, thinned to what a picture can show.
 
 One shape serves all: the whole history, what is new since a number, and what a saved notebook
-keeps. ``None`` in a column = the step does not say.
+keeps. ``None`` in a column = the step does not say; NaN and infinity are there by name.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
+from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.node import CapacitySource
+from jupyter_mntrain.model.records.number import Number
 
-Column = tuple[float | None, ...]
+Column = tuple[Number | None, ...]
 
 
 class RankColumns(Record, frozen=True):
@@ -24,24 +23,18 @@ class RankColumns(Record, frozen=True):
     """
 
     rank: Rank
-    node: str
     time_s: Column = ()
     """Unix time, by the rank's own clock, of the end of the step."""
     step: Column = ()
     step_s: Column = ()
     tokens_per_s: Column = ()
     pace_tokens_per_s: Column = ()
-    """Tokens over the time it computed: what it could do if it never waited."""
     mfu: Column = ()
     compute: Column = ()
     send: Column = ()
     wait: Column = ()
     bubble: Column = ()
     memory_bytes: Column = ()
-    local_rank: int = 0
-    stages: tuple[int, ...] = ()
-    layers: tuple[int, ...] = ()
-    device: str | None = None
 
 
 class JobColumns(Record, frozen=True):
@@ -49,6 +42,7 @@ class JobColumns(Record, frozen=True):
 
     time_s: Column = ()
     step: Column = ()
+    step_s: Column = ()
     tokens_per_s: Column = ()
     mfu: Column = ()
     bubble: Column = ()
@@ -64,31 +58,15 @@ class EvaluationColumns(Record, frozen=True):
     loss: Column = ()
 
 
-class WrittenText(Record, frozen=True):
-    """What the model went on with after so many steps, when it was given ``prompt``."""
-
-    time_s: float
-    step: int
-    prompt: str
-    text: str
-
-
 class LinkColumns(Record, frozen=True):
-    """The interface a node trains over, about a row per second; bytes per second, per direction.
+    """The interface a node trains over; bytes per second, per direction.
 
-    ``sent`` and ``received`` are the interface's counters (``basis`` "interface") or, where
-    several nodes share them, what the ranks say (``basis`` "ranks"). ``own_…`` is what this job's
+    ``sent`` and ``received`` are the interface's counters, about a row per second, or, where
+    several nodes share them, what the ranks report, a row per step. ``own_…`` is what this job's
     ranks say they exchanged with other nodes: the rest is other traffic.
     """
 
     node: str
-    interface: str
-    basis: Literal["interface", "ranks"]
-    peers: tuple[str, ...] = ()
-    """Nodes its ranks exchange activations with."""
-    capacity_bytes_per_s: float | None = None
-    """Measured or given, never what the card claims."""
-    capacity_source: CapacitySource | None = None
     time_s: Column = ()
     sent: Column = ()
     received: Column = ()
@@ -97,11 +75,12 @@ class LinkColumns(Record, frozen=True):
 
 
 class JobSeries(Record, frozen=True):
-    """Rows numbered ``since < number <= seq`` of one attempt.
+    """Rows numbered ``since < number <= seq`` of one attempt, and the job's summary.
 
     Args:
         stream: names the numbering; rows of another stream do not continue these.
         since: 0 = this is everything: replace what you have; else append.
+        summary: derived from the same rows; who the ranks and links are is said here only.
     """
 
     job_id: JobId
@@ -109,6 +88,7 @@ class JobSeries(Record, frozen=True):
     stream: str
     since: int
     seq: int
+    summary: JobSummary
     ranks: tuple[RankColumns, ...] = ()
     job: JobColumns = JobColumns()
     links: tuple[LinkColumns, ...] = ()

@@ -119,7 +119,7 @@ class Extension:
     def _show_job(self, job: Job) -> None:
         if job is self._handed_out:
             return
-        report = status_view(job.summary(), job.history(), program=PROGRAM)
+        report = status_view(job.summary(), job.view(), program=PROGRAM)
         display(text_bundle(report), raw=True)
 
 

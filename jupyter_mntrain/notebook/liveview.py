@@ -13,7 +13,7 @@ from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.display import (
     Bundle,
     job_bundle,
@@ -24,7 +24,7 @@ from jupyter_mntrain.notebook.updater import INTERVAL_S, View
 from jupyter_mntrain.show.tables.job import status_view
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job, JobHistory, JobSummary
+    from jupyter_mntrain.cluster import Job, JobHistory
     from jupyter_mntrain.show.picture import Picture
 
 PROGRAM = "%mntrain"
@@ -117,12 +117,14 @@ class LiveView(View):
             return False
 
     def _draw(self) -> bool:
-        history, summary = self.job.history(), self.job.summary()
+        history, now_s = self.job.history(), self._clock()
+        self._series.extend(history, now_s)
+        summary, view = self._series.summary, history.view
         is_last = self._is_last(history)
-        text = plain_text(status_view(summary, history, program=PROGRAM))
+        text = plain_text(status_view(summary, view, program=PROGRAM, now_s=now_s))
         note = "" if is_last else self._note()
-        png = self._png(history, summary, note) if _has_steps(history) or is_last else None
-        bundle = job_bundle(self._job_bundle(history), text + f"\n{note}" * bool(note), png)
+        png = self._png(view, note) if _has_steps(history) or is_last else None
+        bundle = job_bundle(self._job_bundle(history, now_s), text + f"\n{note}" * bool(note), png)
 
         from jupyter_mntrain.show.picture import WIDTH_PX
 
@@ -135,11 +137,9 @@ class LiveView(View):
                 self._send(bundle, metadata)
         return is_last
 
-    def _job_bundle(self, history: JobHistory) -> JobBundle:
-        now_s = self._clock()
-        self._series.extend(history)
+    def _job_bundle(self, history: JobHistory, now_s: float) -> JobBundle:
         points = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // history.view.spec.world_size))
-        numbers = self._series.numbers(history, now_s)
+        numbers = self._series.summary.numbers
         return JobBundle(
             cluster=self.job.cluster,
             job=job_entry(history.view, numbers=numbers, history=history),
@@ -154,13 +154,13 @@ class LiveView(View):
             "Notebook 7 where jupyter_mntrain is installed with the Jupyter server."
         )
 
-    def _png(self, history: JobHistory, summary: JobSummary, note: str) -> bytes:
+    def _png(self, view: JobView, note: str) -> bytes:
         if self._picture is None:
             # matplotlib takes half a second: in this thread, not when the extension is loaded.
             from jupyter_mntrain.show.picture import Picture
 
             self._picture = Picture(program=PROGRAM)
-        return self._picture.draw(history, summary, now_s=self._clock(), note=note)
+        return self._picture.draw(self._series.whole(), view, now_s=self._clock(), note=note)
 
     def _is_last(self, history: JobHistory) -> bool:
         if history.view.state not in TERMINAL:

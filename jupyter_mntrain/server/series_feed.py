@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 from jupyter_mntrain.cluster import Job, JobHistory
-from jupyter_mntrain.metrics.page_entries import JobNumbers
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
+from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.records.job import TERMINAL
 
 Send = Callable[[JobSeries], None]
@@ -55,9 +55,9 @@ class JobFeed:
         """
         if not self.is_over or self.numbers is None:
             history = self._job.history()
-            self._builder.extend(history)
+            self._builder.extend(history, time.time() if now_s is None else now_s)
             self._history = history
-            self.numbers = self._builder.numbers(history, time.time() if now_s is None else now_s)
+            self.numbers = self._builder.summary.numbers
 
     def send(self) -> None:
         """To every watcher the rows it has not had."""

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Final
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING, Final
 
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.number import NonFinite, Number
 
-ABSENT: Final = "–"
+if TYPE_CHECKING:
+    from jupyter_mntrain.metrics.summary import JobNumbers
+
+ABSENT: Final = "n/a"
 NARROW: Final = "\u202f"
 SPACE: Final = "\u00a0"
+
+NOT_FINITE: Final[dict[NonFinite, str]] = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
 
 STATE_ICONS: Final[dict[JobState, str]] = {
     "pending": "◔",
@@ -42,16 +49,27 @@ def one_line(text: str) -> str:
     return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(text.split()))
 
 
+def fixed(value: float, digits: int) -> str:
+    """With so many digits after the point. A half is rounded up, as a page does it."""
+    exact = Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{exact:,f}"
+
+
 def count(value: float | None) -> str:
     """A whole number: 1,857."""
-    return ABSENT if value is None else f"{value:,.0f}"
+    return ABSENT if value is None else fixed(value, 0)
+
+
+def rate(value: float | None) -> str:
+    """Tokens per second: whole, below ten with one digit more."""
+    return ABSENT if value is None else fixed(value, 1 if abs(value) < 10 else 0)
 
 
 def short_count(value: float | None) -> str:
     """For charts: 1,857, but 63.4 k from ten thousand on."""
     if value is None:
         return ABSENT
-    return count(value) if abs(value) < 1e4 else f"{value / 1e3:,.1f}{SPACE}k"
+    return rate(value) if abs(value) < 1e4 else f"{fixed(value / 1e3, 1)}{SPACE}k"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -60,19 +78,37 @@ def percent(value: float | None, digits: int = 1) -> str:
         return ABSENT
     least = 10.0**-digits
     if 0 < value * 100 < least:
-        return f"<{NARROW}{least:.{digits}f}{NARROW}%"
-    return f"{value * 100:.{digits}f}{NARROW}%"
+        return f"<{NARROW}{fixed(least, digits)}{NARROW}%"
+    return f"{fixed(100 * value, digits)}{NARROW}%"
 
 
 def seconds(value: float | None) -> str:
     """A step's time: 35.3 s; below a second in ms."""
     if value is None:
         return ABSENT
-    return f"{value * 1e3:.0f}{SPACE}ms" if value < 1 else f"{value:.1f}{SPACE}s"
+    if value < 1:
+        return f"{fixed(1000 * value, 1 if value < 0.01 else 0)}{SPACE}ms"
+    return f"{fixed(value, 1)}{SPACE}s"
 
 
-def loss(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.3f}"
+def loss(value: Number | None) -> str:
+    """0.872; NaN and infinity by name."""
+    if value is None:
+        return ABSENT
+    return NOT_FINITE[value] if isinstance(value, str) else fixed(value, 3)
+
+
+def is_bad(value: Number | None) -> bool:
+    """Whether it is NaN or infinite: written in red."""
+    return isinstance(value, str)
+
+
+def not_finite(numbers: JobNumbers) -> str:
+    """How often a loss or a gradient norm was NaN or infinite, and when first; or nothing."""
+    if not numbers.not_finite:
+        return ""
+    steps = plural(numbers.not_finite, "step")
+    return f"NaN or infinite in {steps}, first in step {count(numbers.first_not_finite_step)}"
 
 
 def duration(value_s: float | None) -> str:
@@ -104,7 +140,7 @@ def bit_rate(bytes_per_s: float | None) -> str:
     for factor, unit in ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")):
         if bits >= factor:
             return f"{_three_digits(bits / factor)}{SPACE}{unit}"
-    return f"{bits:.0f}{SPACE}bit/s"
+    return f"{fixed(bits, 0)}{SPACE}bit/s"
 
 
 def memory(value_bytes: float | None) -> str:
@@ -112,7 +148,9 @@ def memory(value_bytes: float | None) -> str:
     if value_bytes is None:
         return ABSENT
     gib = value_bytes / 2**30
-    return f"{gib:.1f}{SPACE}GiB" if gib >= 1 else f"{value_bytes / 2**20:.0f}{SPACE}MiB"
+    return (
+        f"{fixed(gib, 1)}{SPACE}GiB" if gib >= 1 else f"{fixed(value_bytes / 2**20, 0)}{SPACE}MiB"
+    )
 
 
 def capacity(value: Capacity | None) -> str:
@@ -141,5 +179,5 @@ def spans(numbers: Iterable[int]) -> str:
 
 def _three_digits(value: float) -> str:
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
-    text = f"{value:.{digits}f}"
+    text = fixed(value, digits)
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -83,7 +83,7 @@ class TerminalScreen(Screen):
                 job.wait(REDRAW_EVERY_S)
 
     def _report(self, job: Job) -> RenderableType:
-        return status_view(job.summary(), job.history(), program=self._program)
+        return status_view(job.summary(), job.view(), program=self._program)
 
     def _print_lines(self, job: Job) -> None:
         job.watch()

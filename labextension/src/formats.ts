@@ -34,10 +34,10 @@ export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
 }
 
 function fixed(value: number, digits: number): string {
-  return value.toLocaleString('en-US', {
-    minimumFractionDigits: digits,
-    maximumFractionDigits: digits
-  });
+  // toFixed rounds the number itself, as Python does; toLocaleString its shortest decimal.
+  const [whole, part] = value.toFixed(digits).split('.');
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
+  return part ? `${grouped}.${part}` : grouped;
 }
 
 /** Tokens per second: whole; in thousands where there is little room. */
@@ -57,7 +57,13 @@ export function count(value: Maybe): string {
 
 /** A fraction, 0..1. */
 export function percent(value: Maybe, digits = 1): string {
-  return isNumber(value) ? `${fixed(100 * value, digits)}${NARROW}%` : ABSENT;
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  const least = 10 ** -digits;
+  return 100 * value > 0 && 100 * value < least
+    ? `<${NARROW}${fixed(least, digits)}${NARROW}%`
+    : `${fixed(100 * value, digits)}${NARROW}%`;
 }
 
 export function wholePercent(value: Maybe): string {
@@ -136,21 +142,29 @@ export function clock(time: Maybe, withSeconds = false): string {
   return `${day} ${text}`;
 }
 
+const BIT_UNITS = [
+  [1e9, 'Gbit/s'],
+  [1e6, 'Mbit/s'],
+  [1e3, 'kbit/s']
+] as const;
+
+function threeDigits(value: number): string {
+  const text = fixed(value, value >= 100 ? 0 : value >= 10 ? 1 : 2);
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}
+
 /** Bytes per second as bits per second, with decimal prefixes as network cards have. */
 export function bitRate(bytesPerS: Maybe): string {
   if (!isNumber(bytesPerS)) {
     return ABSENT;
   }
   const bits = 8 * bytesPerS;
-  const [divisor, unit] =
-    bits >= 9.995e8
-      ? [1e9, 'Gbit/s']
-      : bits >= 1e6
-        ? [1e6, 'Mbit/s']
-        : [1e3, 'kbit/s'];
-  const scaled = bits / divisor;
-  const digits = unit === 'Gbit/s' ? 2 : scaled < 10 ? 1 : 0;
-  return `${fixed(scaled, digits)}${NBSP}${unit}`;
+  for (const [divisor, unit] of BIT_UNITS) {
+    if (bits >= divisor) {
+      return `${threeDigits(bits / divisor)}${NBSP}${unit}`;
+    }
+  }
+  return `${fixed(bits, 0)}${NBSP}bit/s`;
 }
 
 /** For an axis: "40 M" of bits per second. */
@@ -166,4 +180,11 @@ export function gibibytes(bytes: Maybe, withUnit = true): string {
   }
   const text = fixed(bytes / 2 ** 30, 1);
   return withUnit ? `${text}${NBSP}GiB` : text;
+}
+
+/** Memory with a unit that suits it. */
+export function memory(bytes: Maybe): string {
+  return isNumber(bytes) && bytes < 2 ** 30
+    ? `${fixed(bytes / 2 ** 20, 0)}${NBSP}MiB`
+    : gibibytes(bytes);
 }

@@ -38,11 +38,15 @@ export interface Everything {
   StatusSet?: StatusSet;
   SeriesSent?: SeriesSent;
   JobSeries?: JobSeries;
+  JobSummary?: JobSummary;
+  RankSummary?: RankSummary;
+  RankProgress?: RankProgress;
+  LinkSummary?: LinkSummary;
+  WrittenText?: WrittenText;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
   EvaluationColumns?: EvaluationColumns;
-  WrittenText?: WrittenText;
   Refused?: Refused;
   Problem?: Problem;
   Watch?: Watch;
@@ -511,16 +515,25 @@ export interface RankNumbers {
   progress?: number | null;
 }
 /**
- * Where a job stands, over its last few steps; ``None`` = not known.
+ * Headline figures of a job.
  *
  *     Args:
- *         step: optimizer steps that every rank has finished.
- *         step_s: seconds a step takes now.
- *         remaining_s: at this pace; ``None`` when the number of steps is not known.
- *         mfu: of the job, 0..1.
- *         bubble: mean share of a step without forward or backward, 0..1.
+ *         step: optimizer steps that every rank that reports has finished.
+ *         step_s: seconds per step, of the slowest rank.
+ *         elapsed_s: since the first part started, until the last one ended.
+ *         remaining_s: at this step time.
+ *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
+ *         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
+ *         bubble: mean share of a step in which ranks run neither forward nor backward.
+ *         schedule_bubble: the schedule's own bubble, for equal stages and infinitely fast links.
+ *         loss: the last one; ``first_loss`` the first one.
  *         evaluation_loss: the last one, on text that is not trained on.
- *         slowest_rank: the one with the lowest pace, where there are several.
+ *         slowest_rank: the one with the lowest pace, if it is behind by more than noise.
+ *         busiest_link: utilization of the fullest link and direction.
+ *         busiest_bytes_per_s: the highest rate of any link and direction.
+ *         not_finite: reports of a loss or a gradient norm that is NaN or infinite.
+ *         first_not_finite_step: the first of these.
+ *         missing: why a figure is not known, by its name.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobNumbers".
@@ -534,9 +547,18 @@ export interface JobNumbers {
   tokens_per_s?: number | null;
   mfu?: number | null;
   bubble?: number | null;
-  loss?: number | null;
-  evaluation_loss?: number | null;
+  schedule_bubble?: number | null;
+  loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  first_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  evaluation_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
   slowest_rank?: number | null;
+  busiest_link?: number | null;
+  busiest_bytes_per_s?: number | null;
+  not_finite?: number;
+  first_not_finite_step?: number | null;
+  missing?: {
+    [k: string]: string;
+  };
 }
 /**
  * Why a job does not get on: one sentence, and one of what to do.
@@ -647,11 +669,12 @@ export interface SeriesSent {
   series: JobSeries;
 }
 /**
- * Rows numbered ``since < number <= seq`` of one attempt.
+ * Rows numbered ``since < number <= seq`` of one attempt, and the job's summary.
  *
  *     Args:
  *         stream: names the numbering; rows of another stream do not continue these.
  *         since: 0 = this is everything: replace what you have; else append.
+ *         summary: derived from the same rows; who the ranks and links are is said here only.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobSeries".
@@ -662,11 +685,150 @@ export interface JobSeries {
   stream: string;
   since: number;
   seq: number;
+  summary: JobSummary;
   ranks?: RankColumns[];
   job?: JobColumns;
   links?: LinkColumns[];
   evaluation?: EvaluationColumns;
   texts?: WrittenText[];
+}
+/**
+ * A whole job, its newest attempt: what ``status`` and ``--json`` show.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobSummary".
+ */
+export interface JobSummary {
+  step?: number;
+  total_steps?: number | null;
+  step_s?: number | null;
+  elapsed_s?: number | null;
+  remaining_s?: number | null;
+  tokens_per_s?: number | null;
+  mfu?: number | null;
+  bubble?: number | null;
+  schedule_bubble?: number | null;
+  loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  first_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  evaluation_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  slowest_rank?: number | null;
+  busiest_link?: number | null;
+  busiest_bytes_per_s?: number | null;
+  not_finite?: number;
+  first_not_finite_step?: number | null;
+  missing?: {
+    [k: string]: string;
+  };
+  job_id: string;
+  name: string;
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  ranks?: RankSummary[];
+  links?: LinkSummary[];
+  sample?: WrittenText | null;
+  cause?: Cause | null;
+  cause_node?: string | null;
+  stall?: Diagnosis | null;
+  attempt?: number;
+  attempts?: number;
+  restart?: Restart | null;
+  saved_step?: number | null;
+}
+/**
+ * One rank.
+ *
+ *     Args:
+ *         step: last optimizer step finished, from 1.
+ *         tokens_per_s: tokens of a step over its whole duration.
+ *         pace_tokens_per_s: tokens of a step over the time this rank computed: its throughput if it
+ *             never waited. The slowest pace is the bottleneck.
+ *         mfu: model FLOPs of this rank's stages over this device's own peak.
+ *         peak_source: where that peak is from.
+ *         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
+ *             ``bubble`` are the rest of it, see :class:`jupyter_mntrain.metrics.series.RankColumns`.
+ *         memory_bytes: the most it ever reported.
+ *         is_ready: it has begun, and waits for its first step or makes steps.
+ *         progress: of what it does before its next step, if it says so.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankSummary".
+ */
+export interface RankSummary {
+  rank: number;
+  node: string;
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  local_rank?: number;
+  stages?: number[];
+  layers?: number[];
+  device?: string | null;
+  step?: number | null;
+  tokens_per_s?: number | null;
+  pace_tokens_per_s?: number | null;
+  mfu?: number | null;
+  peak_source?: string | null;
+  compute?: number | null;
+  send?: number | null;
+  wait?: number | null;
+  bubble?: number | null;
+  memory_bytes?: number | null;
+  is_ready?: boolean;
+  progress?: RankProgress | null;
+}
+/**
+ * How far a rank is with something that is not a step: loading, reading, measuring.
+ *
+ *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
+ *     bytes; ``done`` equal to ``total`` ends it. Without a ``total`` nobody knows how much it is.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankProgress".
+ */
+export interface RankProgress {
+  kind: "progress";
+  time_s: number;
+  rank: number;
+  what: string;
+  done: number;
+  total?: number | null;
+  unit?: string;
+}
+/**
+ * One direction of the interface a node trains over, during the recent steps.
+ *
+ *     Args:
+ *         bytes_per_s: by the interface's counters (``basis`` "interface"), or the payload that the
+ *             node's ranks report (``basis`` "ranks": several nodes share a loopback interface).
+ *         own_bytes_per_s: this job's part of it.
+ *         utilization: of the measured or given capacity. What a network card calls itself is not a
+ *             capacity: virtual cards say nonsense.
+ *         peers: nodes its ranks exchange activations with.
+ *         missing: why the rate or the utilization is not known.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LinkSummary".
+ */
+export interface LinkSummary {
+  node: string;
+  interface: string;
+  direction: "received" | "sent";
+  basis: "interface" | "ranks";
+  bytes_per_s?: number | null;
+  own_bytes_per_s?: number | null;
+  utilization?: number | null;
+  capacity?: Capacity | null;
+  peers?: string[];
+  missing?: string | null;
+}
+/**
+ * What the model went on with after so many steps, when it was given ``prompt``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "WrittenText".
+ */
+export interface WrittenText {
+  time_s: number;
+  step: number;
+  prompt: string;
+  text: string;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).
@@ -680,22 +842,17 @@ export interface JobSeries {
  */
 export interface RankColumns {
   rank: number;
-  node: string;
-  time_s?: (number | null)[];
-  step?: (number | null)[];
-  step_s?: (number | null)[];
-  tokens_per_s?: (number | null)[];
-  pace_tokens_per_s?: (number | null)[];
-  mfu?: (number | null)[];
-  compute?: (number | null)[];
-  send?: (number | null)[];
-  wait?: (number | null)[];
-  bubble?: (number | null)[];
-  memory_bytes?: (number | null)[];
-  local_rank?: number;
-  stages?: number[];
-  layers?: number[];
-  device?: string | null;
+  time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  step?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  step_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  tokens_per_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  pace_tokens_per_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  mfu?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  compute?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  send?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  wait?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  memory_bytes?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**
  * The job as a whole: a row per step that every rank has finished.
@@ -704,18 +861,19 @@ export interface RankColumns {
  * via the `definition` "JobColumns".
  */
 export interface JobColumns {
-  time_s?: (number | null)[];
-  step?: (number | null)[];
-  tokens_per_s?: (number | null)[];
-  mfu?: (number | null)[];
-  bubble?: (number | null)[];
-  loss?: (number | null)[];
+  time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  step?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  step_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  tokens_per_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  mfu?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  loss?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**
- * The interface a node trains over, about a row per second; bytes per second, per direction.
+ * The interface a node trains over; bytes per second, per direction.
  *
- *     ``sent`` and ``received`` are the interface's counters (``basis`` "interface") or, where
- *     several nodes share them, what the ranks say (``basis`` "ranks"). ``own_…`` is what this job's
+ *     ``sent`` and ``received`` are the interface's counters, about a row per second, or, where
+ *     several nodes share them, what the ranks report, a row per step. ``own_…`` is what this job's
  *     ranks say they exchanged with other nodes: the rest is other traffic.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -723,16 +881,11 @@ export interface JobColumns {
  */
 export interface LinkColumns {
   node: string;
-  interface: string;
-  basis: "interface" | "ranks";
-  peers?: string[];
-  capacity_bytes_per_s?: number | null;
-  capacity_source?: ("given" | "measured" | "nominal") | null;
-  time_s?: (number | null)[];
-  sent?: (number | null)[];
-  received?: (number | null)[];
-  own_sent?: (number | null)[];
-  own_received?: (number | null)[];
+  time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  sent?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  received?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  own_sent?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  own_received?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**
  * The loss on text that is not trained on: a row per evaluation.
@@ -741,21 +894,9 @@ export interface LinkColumns {
  * via the `definition` "EvaluationColumns".
  */
 export interface EvaluationColumns {
-  time_s?: (number | null)[];
-  step?: (number | null)[];
-  loss?: (number | null)[];
-}
-/**
- * What the model went on with after so many steps, when it was given ``prompt``.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "WrittenText".
- */
-export interface WrittenText {
-  time_s: number;
-  step: number;
-  prompt: string;
-  text: string;
+  time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  step?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  loss?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**
  * A message of the page could not be followed: no such job, not readable.

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.metrics.series_builder import SeriesBuilder
+from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.lifecycle.state import new_part
@@ -93,3 +95,14 @@ def history(
         for seq, body in enumerate(bodies, 1):
             builder.add(NodeId(f"id-of-{node}"), node, JournalLine(seq=seq, attempt=1, body=body))
     return builder.snapshot(job, is_complete=is_complete)
+
+
+def taken(job: JobHistory, now_s: float = 1000.0) -> SeriesBuilder:
+    """All of a history at once."""
+    builder = SeriesBuilder(job.view.job_id, "s")
+    builder.extend(job, now_s)
+    return builder
+
+
+def summarize(job: JobHistory, *, now_s: float) -> JobSummary:
+    return taken(job, now_s).summary

@@ -315,7 +315,7 @@ def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
         elsewhere.do(agent.steps, job.id, rank, range(1, 11))
     wait_for(lambda: [len(s.steps) for s in job.history().ranks.values()] == [10, 10])
     assert not job.history().is_complete
-    assert job.summary().steps == 10
+    assert job.summary().step == 10
     assert job.summary().tokens_per_s == 20.0
     for agent in two:
         elsewhere.do(agent.finish, job.id)

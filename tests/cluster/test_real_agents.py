@@ -120,9 +120,9 @@ def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
     assert set(history.links) == {"node1", "node2"}
 
     summary = job.summary()
-    assert (summary.steps, summary.state, summary.name) == (40, "succeeded", "small")
+    assert (summary.step, summary.state, summary.name) == (40, "succeeded", "small")
     assert summary.first_loss == 1.0
-    assert summary.last_loss == pytest.approx(1 / 40)
+    assert summary.loss == pytest.approx(1 / 40)
     assert summary.elapsed_s
     by_link = {(link.node, link.direction): link for link in summary.links}
     sent = by_link["node1", "sent"]
@@ -279,9 +279,9 @@ def test_what_ranks_do_before_their_first_step_is_seen_from_afar(
         assert one is not None
         assert (zero.what, zero.total, zero.unit) == ("loading the model", 5, "shards")
         assert zero.done <= 2
-        assert job.summary().steps == 0
+        assert job.summary().step == 0
         go.touch()
-        wait_for(lambda: job.summary().steps == 1)
+        wait_for(lambda: job.summary().step == 1)
         assert [rank.progress for rank in job.summary().ranks] == [None, None]
     finally:
         job.kill()

@@ -49,7 +49,7 @@ def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
     assert found["nodes"] == ["node1", "node2"]
     assert found["ranks"] == 2
     assert found["job_id"] in said
-    assert found["last_loss"] < found["first_loss"] - 0.5
+    assert found["loss"] < found["first_loss"] - 0.5
     assert found["tokens_per_s"] > 0
     assert all(0 < share < 1 for share in found["mfu_per_rank"].values())
     links = {(one["link"], one["direction"]): one for one in found["link_utilization"]}

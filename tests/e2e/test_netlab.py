@@ -90,8 +90,8 @@ def test_asymmetric_job_trains_over_the_data_network_only(lab, run, recipe):
 
     assert summary["state"] == "succeeded"
     assert [rank["node"] for rank in summary["ranks"]] == ["node1", "node2", "node2"]
-    assert summary["steps"] == STEPS
-    assert summary["last_loss"] < summary["first_loss"] - 0.2
+    assert summary["step"] == STEPS
+    assert summary["loss"] < summary["first_loss"] - 0.2
 
     payload = _payload(lab.host("node1"), rank=0)
     for direction, name in ((0, "sent"), (1, "received")):
@@ -127,7 +127,7 @@ def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):
     job = run("launch", str(long), "--member", "node1:1", "--member", "node2:1", *ONE_THREAD)[
         "job_id"
     ]
-    until(lambda: (run("status", job)["steps"] or 0) >= 2, f"{job} to make steps", JOB_S)
+    until(lambda: (run("status", job)["step"] or 0) >= 2, f"{job} to make steps", JOB_S)
     assert run("stop", job)["state"] == "canceled"
     for host in lab.hosts:
         until(lambda h=host: h.pids() <= before[h.name], f"nothing to be left on {host.name}")
@@ -140,7 +140,7 @@ def test_a_killed_rank_is_named_first_and_ends_the_job(lab, run, driver):
     job = run("launch", str(long), "--member", "node1:1", "--member", "node2:1", *ONE_THREAD)[
         "job_id"
     ]
-    until(lambda: (run("status", job)["steps"] or 0) >= 2, f"{job} to make steps", JOB_S)
+    until(lambda: (run("status", job)["step"] or 0) >= 2, f"{job} to make steps", JOB_S)
     for pid in lab.host("node2").pids():
         if environment_of(pid).get("RANK") == "1":
             os.kill(pid, signal.SIGKILL)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.columns import CHUNK, MOST_OLDER, Table
+from jupyter_mntrain.metrics.columns import CHUNK, MOST_OLDER, Table, page_columns
 from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
-from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.metrics.history import HistoryBuilder
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import MOST_TEXTS, TEXT_CHARACTERS, SeriesBuilder
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -26,7 +26,7 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.node_view import NodeView
-from tests.cluster.samples import JOB, ONE_AND_TWO, history, place, step, view
+from tests.cluster.samples import JOB, ONE_AND_TWO, history, place, step, taken, view
 
 
 def start(rank: int, **fields: Any) -> RankStart:
@@ -73,12 +73,6 @@ def two(count: int = 4, **fields: Any) -> dict[str, list[Sample]]:
     }
 
 
-def taken(job: JobHistory) -> SeriesBuilder:
-    builder = SeriesBuilder(JOB, "s")
-    builder.extend(job)
-    return builder
-
-
 def test_a_row_per_step_holds_what_the_formulas_say() -> None:
     series = taken(history(view("running", "running"), two())).whole()
     first = series.ranks[0]
@@ -90,7 +84,8 @@ def test_a_row_per_step_holds_what_the_formulas_say() -> None:
     assert first.bubble == pytest.approx((1 / 6,) * 4, rel=1e-4)
     assert first.send == ()
     assert first.wait == pytest.approx((0.4 - 1 / 6,) * 4, rel=1e-4)
-    assert (first.node, first.stages, first.step) == ("node1", (0,), (1.0, 2.0, 3.0, 4.0))
+    who = series.summary.ranks[0]
+    assert (who.node, who.stages, first.step) == ("node1", (0,), (1.0, 2.0, 3.0, 4.0))
 
 
 def test_the_job_has_a_row_for_every_step_that_all_ranks_have_finished() -> None:
@@ -119,12 +114,12 @@ def test_evaluations_have_rows_of_their_own_which_all_ranks_tell_alike() -> None
     assert builder.whole().evaluation.loss == (5.5,), "before there is any step"
     before = builder.seq
     whole = history(job, told)
-    builder.extend(whole)
+    builder.extend(whole, 9.0)
     rows = builder.whole().evaluation
     assert (rows.step, rows.loss, rows.time_s) == ((0.0, 4.0), (5.5, 3.25), (0.0, 8.0))
     assert builder.since(before).evaluation.loss == (3.25,)
     assert builder.whole().job.loss == (3.0,) * 4
-    assert builder.numbers(whole, now_s=9.0).evaluation_loss == 3.25
+    assert builder.summary.evaluation_loss == 3.25
 
 
 def test_of_what_the_model_wrote_the_newest_is_kept_and_only_what_is_new_is_sent() -> None:
@@ -142,11 +137,11 @@ def test_of_what_the_model_wrote_the_newest_is_kept_and_only_what_is_new_is_sent
     before = builder.seq
     told = [text(number, f"I am {number}.") for number in range(1, MOST_TEXTS + 10)]
     samples["node1"] = [start(0), text(0, "x" * 3000), *samples["node1"][1:], *told[:2]]
-    builder.extend(history(view("running", "running"), samples))
+    builder.extend(history(view("running", "running"), samples), 9.0)
     assert [one.text for one in builder.since(before).texts] == ["I am 1.", "I am 2."]
     assert builder.since(builder.seq).texts == ()
     samples["node1"] += told[2:]
-    builder.extend(history(view("running", "running"), samples))
+    builder.extend(history(view("running", "running"), samples), 9.0)
     kept = [one.step for one in builder.whole().texts]
     assert kept == list(range(10, MOST_TEXTS + 10))
     assert [one.step for one in builder.since(before).texts] == kept
@@ -207,9 +202,12 @@ def test_what_is_more_than_payload_and_headers_is_other_traffic() -> None:
     samples = two()
     # 500 bytes of payload a second: 520 with headers are all ours, of 1500 a third is.
     samples["node1"] += [link(t, 520, 1500) for t in (5.0, 6.0, 7.0)]
-    one, other = taken(history(view("running", "running"), samples)).whole().links
-    assert (one.node, one.basis, one.peers) == ("node1", "interface", ("node2",))
-    assert one.capacity_bytes_per_s == 2000.0
+    series = taken(history(view("running", "running"), samples)).whole()
+    one, other = series.links
+    who = series.summary.links[0]
+    assert (who.node, who.basis, who.peers) == ("node1", "interface", ("node2",))
+    assert who.capacity is not None
+    assert who.capacity.bytes_per_s == 2000.0
     assert one.sent == one.own_sent == (520.0,) * 3
     assert one.received == (1500.0,) * 3
     assert one.own_received == (250.0,) * 3
@@ -227,9 +225,10 @@ def test_nodes_that_share_a_loopback_interface_are_told_by_their_ranks() -> None
     places = (place("node1", 0, 0, address="127.0.0.2"), place("node2", 1, 1, address="127.0.0.3"))
     samples = two()
     samples["node1"].append(link(5.0, 10**9, 10**9, source="nominal"))
-    one = taken(history(view("running", "running", places=places), samples)).whole().links[0]
-    assert (one.basis, one.capacity_bytes_per_s) == ("ranks", None)
-    assert (one.sent, one.received) == ((500.0,), (250.0,))
+    series = taken(history(view("running", "running", places=places), samples)).whole()
+    one, who = series.links[0], series.summary.links[0]
+    assert (who.basis, who.utilization) == ("ranks", None)
+    assert (one.sent, one.received) == ((500.0,) * 4, (250.0,) * 4), "a row for each step"
 
 
 def test_a_single_node_has_no_link() -> None:
@@ -264,7 +263,7 @@ def test_rows_since_a_number_put_together_are_the_whole() -> None:
                     node,
                     JournalLine(seq=numbers[node], attempt=1, body=body),
                 )
-        if builder.extend(feed.snapshot(job, is_complete=False)):
+        if builder.extend(feed.snapshot(job, is_complete=False), 9.0):
             part = builder.since(seq) if seq else builder.whole()
             assert (part.since, part.seq) == (seq, builder.seq)
             seq = part.seq
@@ -283,7 +282,7 @@ def test_a_new_attempt_has_a_numbering_of_its_own() -> None:
     builder = taken(history(view("running", "running"), two()))
     before = builder.stream
     again = view("running", "running", number=2)
-    assert builder.extend(HistoryBuilder().snapshot(again, is_complete=False))
+    assert builder.extend(HistoryBuilder().snapshot(again, is_complete=False), 9.0)
     assert builder.stream != before
     assert (builder.seq, builder.whole().attempt) == (0, 2)
 
@@ -292,8 +291,7 @@ def test_numbers_are_of_the_last_steps() -> None:
     job = view("running", "running", started_s=10.0)
     samples = two(12)
     samples["node2"] = [start(1), *steps(1, 12, compute_s=1.6)]
-    builder = taken(history(job, samples))
-    numbers = builder.numbers(history(job, samples), now_s=40.0)
+    numbers = taken(history(job, samples), 40.0).summary
     assert (numbers.step, numbers.total_steps) == (12, 20)
     assert (numbers.step_s, numbers.remaining_s, numbers.elapsed_s) == (2.0, 16.0, 30.0)
     assert (numbers.tokens_per_s, numbers.mfu, numbers.loss) == (256.0, 0.2, 3.0)
@@ -302,7 +300,7 @@ def test_numbers_are_of_the_last_steps() -> None:
 
 def test_numbers_of_a_job_that_has_written_nothing_are_not_known() -> None:
     job = view("starting", "starting")
-    numbers = taken(history(job, {})).numbers(history(job, {}), now_s=1.0)
+    numbers = taken(history(job, {}), 1.0).summary
     assert (numbers.step, numbers.tokens_per_s, numbers.remaining_s) == (0, None, None)
 
 
@@ -322,7 +320,7 @@ def test_a_table_stays_bounded_and_tells_all_of_a_long_job_equally_finely() -> N
     assert set(gaps[:CHUNK]) == {32.0}
     assert (
         table.since(table.joined_up_to)["time_s"]
-        == tuple(times[-len(gaps) :])[times.index(table.joined_up_to) :]
+        == times[-len(gaps) :][times.index(table.joined_up_to) :]
     )
 
 
@@ -340,13 +338,13 @@ def test_thinning_keeps_the_mean_and_the_end(rows: int) -> None:
 def test_a_column_nobody_fills_costs_nothing() -> None:
     table = Table(("time_s", "value"))
     table.append(1, {"time_s": 1.0})
-    assert table.whole(10) == {"time_s": (1.0,), "value": ()}
+    assert page_columns(table.whole(10)) == {"time_s": (1.0,), "value": ()}
 
 
 def test_steps_are_exact_whatever_their_number() -> None:
     table = Table(("time_s", "step"))
     table.append(1, {"time_s": 1790000000.123, "step": 1234567})
-    assert table.since(0) == {"time_s": (1790000000.123,), "step": (1234567.0,)}
+    assert page_columns(table.since(0)) == {"time_s": (1790000000.123,), "step": (1234567.0,)}
 
 
 # Entries

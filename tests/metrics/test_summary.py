@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.summary import JobSummary, summarize
+from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Cause
 from jupyter_mntrain.model.records.metrics import (
@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.cluster.samples import ONE_AND_TWO, history, place, step, view
+from tests.cluster.samples import ONE_AND_TWO, history, place, step, summarize, view
 
 NOW_S = 1000.0
 
@@ -83,12 +83,12 @@ def summary(
 
 def test_the_job() -> None:
     got = summary(started_s=900.0)
-    assert (got.job_id, got.state, got.steps, got.total_steps) == ("j-00000001", "running", 10, 20)
+    assert (got.job_id, got.state, got.step, got.total_steps) == ("j-00000001", "running", 10, 20)
     assert got.elapsed_s == 100.0
     assert got.tokens_per_s == 512.0, "both stages see the same tokens: no sum"
     assert got.mfu == pytest.approx(200.0 / 1.0 / 2000.0)
     assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
-    assert (got.first_loss, got.last_loss) == (9.0, 0.0)
+    assert (got.first_loss, got.loss) == (9.0, 0.0)
 
 
 def test_the_last_evaluation_of_whoever_tells_any() -> None:
@@ -107,7 +107,7 @@ def test_its_ranks() -> None:
     assert slow.tokens_per_s == fast.tokens_per_s == 512.0
     assert slow.pace_tokens_per_s == pytest.approx(640.0)
     assert fast.pace_tokens_per_s == pytest.approx(1280.0)
-    assert (slow.compute_share, fast.compute_share) == (pytest.approx(0.8), pytest.approx(0.4))
+    assert (slow.compute, fast.compute) == (pytest.approx(0.8), pytest.approx(0.4))
     assert slow.mfu == pytest.approx(0.1)
 
 
@@ -134,7 +134,8 @@ def test_mixed_devices_are_measured_by_the_sum_of_their_own_peaks() -> None:
 
 def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
     got = summary(node2=[])
-    assert got.steps == 0
+    assert got.step == 10, "it is not waited for"
+    assert got.missing["mfu"] == got.missing["bubble"] == "rank 1 reports nothing"
     assert got.ranks[1].step is None
     assert got.mfu is None
     assert got.bubble is None
@@ -143,7 +144,7 @@ def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
 
 def test_warm_up_alone_gives_no_rates() -> None:
     got = summary(pipeline(0, compute_s=0.8)[:3], pipeline(1, compute_s=0.8)[:3])
-    assert got.steps == 2
+    assert got.step == 2
     assert got.tokens_per_s is None
     assert got.mfu is None
     assert got.ranks[0].tokens_per_s is None
@@ -151,7 +152,7 @@ def test_warm_up_alone_gives_no_rates() -> None:
 
 def test_nothing_at_all_is_a_summary_too() -> None:
     got = summary([], [])
-    assert (got.steps, got.tokens_per_s, got.elapsed_s, got.first_loss) == (0, None, None, None)
+    assert (got.step, got.tokens_per_s, got.elapsed_s, got.first_loss) == (0, None, None, None)
     assert [rank.rank for rank in got.ranks] == [0, 1]
 
 
@@ -182,8 +183,8 @@ def links(capacity: Capacity | None = None, *, sent: tuple[int, ...] = (500,) * 
     ]
 
 
-def test_a_link_is_averaged_from_the_end_of_the_warm_up_to_the_last_step() -> None:
-    """Steps end at 30, 40, 41 … 47 and 52 s."""
+def test_a_link_is_averaged_over_the_recent_steps() -> None:
+    """Steps end at 30, 40, 41 … 47 and 52 s: six of them in the last ten seconds."""
     sent = (9999,) * 40 + (500,) * 12 + (7777,) * 8
     measured = Capacity(bytes_per_s=1000.0, source="measured")
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
@@ -196,7 +197,7 @@ def test_a_link_is_averaged_from_the_end_of_the_warm_up_to_the_last_step() -> No
 def test_bursts_between_idle_seconds_count_as_what_they_are_on_average() -> None:
     sent = (0,) * 40 + (3000, 0, 0) * 4 + (0,) * 8
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(sent=sent)])
-    assert got.links[0].bytes_per_s == pytest.approx(1000.0)
+    assert got.links[0].bytes_per_s == pytest.approx(900.0), "three bursts in the last 10 seconds"
 
 
 def test_what_a_card_says_of_itself_is_no_denominator() -> None:
@@ -221,10 +222,10 @@ def test_on_loopback_the_payload_of_the_ranks_counts_for_nodes_share_the_counter
     ]
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links()], places=places)
     assert [(link.node, link.direction, link.bytes_per_s) for link in got.links] == [
-        ("node1", "sent", 1000.0),
-        ("node1", "received", 2000.0),
-        ("node2", "sent", 2000.0),
-        ("node2", "received", 1000.0),
+        ("node1", "sent", 600.0),
+        ("node1", "received", 1200.0),
+        ("node2", "sent", 1200.0),
+        ("node2", "received", 600.0),
     ]
     assert {link.basis for link in got.links} == {"ranks"}
 

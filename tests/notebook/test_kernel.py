@@ -36,9 +36,9 @@ SHORT = ENDLESS.replace("100000", "12")
 
 WAIT_FOR_STEPS = """import time
 deadline = time.monotonic() + 150
-while time.monotonic() < deadline and not (job.summary().steps >= 4):
+while time.monotonic() < deadline and not (job.summary().step >= 4):
     time.sleep(0.2)
-print(job.id, job.summary().steps)"""
+print(job.id, job.summary().step)"""
 
 FAILING = """%%mntrain launch
 import os

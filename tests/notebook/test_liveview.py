@@ -106,7 +106,7 @@ def test_a_silent_nodes_last_lines_are_waited_for_but_not_for_ever(job):
     job.become("failed")
     history = job._sample.history
     object.__setattr__(history, "is_complete", False)
-    job._sample = Sample(history, job._sample.summary, job._sample.now_s)
+    job._sample = Sample(history, job._sample.now_s)
     assert not view.frame()
     clock.sleep(LAST_SAMPLES_S + 1)
     assert view.frame()
@@ -131,7 +131,7 @@ def test_a_problem_is_said_once_and_then_forgotten(running):
 
 def test_a_bug_in_drawing_ends_with_the_job_and_never_raises(job):
     view, page, _ = make(job)
-    job.summary = raising(ZeroDivisionError("by zero"))
+    job.history = raising(ZeroDivisionError("by zero"))
     assert not view.frame()
     job.become("failed")
     assert view.frame()

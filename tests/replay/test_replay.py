@@ -42,14 +42,14 @@ def check(cluster: Cluster) -> None:
     wait_for(all_steps)  # the history, and at least one step written live
     history = job.history()
     builder = SeriesBuilder(JOB, "test")
-    builder.extend(history)
-    numbers = builder.numbers(history, time.time())
+    builder.extend(history, time.time())
+    numbers = builder.summary
     assert job.state == "running"
     assert numbers.slowest_rank == SLOW_RANK
     assert numbers.mfu is not None
     series = builder.whole()
-    assert [link.basis for link in series.links] == ["interface"] * 8
-    assert {link.capacity_bytes_per_s for link in series.links} == {CAPACITY.bytes_per_s}
+    assert [link.basis for link in numbers.links] == ["interface"] * 16
+    assert {link.capacity for link in numbers.links} == {CAPACITY}
     assert (series.texts[0].step, series.texts[0].prompt) == (SAMPLE_STEPS, "Who are you?")
     wait_for(lambda: all(v.beat and len(v.beat.gpus) == 8 for v in cluster.nodes()))
     assert {line.rank for line in job.logs(rank=9, tail=2)} == {9}

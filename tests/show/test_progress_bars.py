@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console, RenderableType
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
-from jupyter_mntrain.metrics.summary import summarize
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.tables.job import progress_line, status_view
 from jupyter_mntrain.show.tables.rank_progress import progress_words, ranks_progress
+from tests.cluster.samples import summarize
 from tests.verbs.samples import BEGIN_S, sample_job
 
 
@@ -65,7 +65,7 @@ def test_one_rank_s_progress(progress: RankProgress, expected: str) -> None:
 
 def test_status_says_who_does_what() -> None:
     history, summary = job(at(2, rank=1), at(0, None, rank=2, what="waiting for the other ranks"))
-    shown = text(status_view(summary, history))
+    shown = text(status_view(summary, history.view))
     assert "rank 1 loading the model, 40 %; rank 2 waiting for the other ranks" in shown
     assert "starting" in shown
     assert "starting, rank 1 loading the model, 40 %" in text(progress_line(summary, BEGIN_S))
@@ -90,7 +90,7 @@ def test_what_is_over_is_not_told() -> None:
 
 def test_the_picture_s_header_says_it_for_each_rank_until_there_are_steps() -> None:
     history, summary = job(at(2, rank=1), at(5, rank=2))
-    header = make_header(history, summary, now_s=BEGIN_S, program="mntrain", has_steps=False)
+    header = make_header(summary, history.view, now_s=BEGIN_S, program="mntrain", has_steps=False)
     waiting = {who: text(what).strip() for who, what in header.waiting}
     assert waiting["wopr, r1"] == "◔ loading the model, 40 %, for 8 s"
     assert waiting["wopr, r0"] == "◔ loads (pid 1000), for 8 s"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
-from jupyter_mntrain.metrics.summary import summarize
+from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -29,6 +29,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
 )
 from jupyter_mntrain.model.records.node import Capacity
+from tests.cluster.samples import taken
 
 BEGIN_S = 1_795_200_000.0
 GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)
@@ -37,8 +38,15 @@ GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 18
 @dataclass(frozen=True)
 class Sample:
     history: JobHistory
-    summary: JobSummary
     now_s: float
+
+    @property
+    def series(self) -> JobSeries:
+        return taken(self.history, self.now_s).whole()
+
+    @property
+    def summary(self) -> JobSummary:
+        return taken(self.history, self.now_s).summary
 
 
 def sample_job(
@@ -126,7 +134,7 @@ def sample_job(
         is_complete=terminal,
     )
     now_s = end_s + 0.4 if steps else BEGIN_S - 5
-    return Sample(history, summarize(history, now_s=now_s), now_s)
+    return Sample(history, now_s)
 
 
 def _placements(layout: dict[str, int], *, loopback: bool) -> tuple[Placement, ...]:

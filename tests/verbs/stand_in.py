@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
 from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.launch import NodeCommand
-from jupyter_mntrain.metrics.summary import summarize
+from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import NodeId
@@ -128,7 +128,10 @@ class StandInJob:
         return self._sample.history
 
     def summary(self) -> JobSummary:
-        return summarize(self._sample.history, now_s=self._sample.now_s)
+        return self._sample.summary
+
+    def series(self) -> JobSeries:
+        return self._sample.series
 
     def become(self, state: JobState) -> None:
         history = self._sample.history
@@ -139,7 +142,7 @@ class StandInJob:
         )
         view = msgspec.structs.replace(view, state=state, parts=parts)
         history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
-        self._sample = Sample(history, self._sample.summary, self._sample.now_s)
+        self._sample = Sample(history, self._sample.now_s)
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
         progress.report("waiting for the end", 0, len(self.view().parts))

@@ -46,9 +46,7 @@ def test_a_job_that_hangs_says_whom_it_waits_for(text):
         node="hal",
         rank=Rank(1),
     )
-    summary = JobSummary(
-        job_id=JobId("j-00000001"), name="x", state="running", steps=3, stall=stall
-    )
+    summary = JobSummary(job_id=JobId("j-00000001"), name="x", state="running", step=3, stall=stall)
     shown = text(status_view(summary, now_s=1075.0)).replace("\N{NO-BREAK SPACE}", " ")
     assert "⚠ stalled for 1 min 15 s: rank 1 on hal is in load (data.py:12)" in shown
     assert "Fix: look there." in shown

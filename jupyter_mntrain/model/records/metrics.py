@@ -5,6 +5,7 @@ Times are seconds since the Unix epoch (``time_s``) or durations (``…_s``).
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import get_args
 
 import msgspec
@@ -13,6 +14,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.number import Number, carried
 
 
 class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
@@ -51,7 +53,8 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
 
     ``compute_s`` is time inside forward and backward of this rank's stages; what is left of
     ``step_s`` is waiting, sending, the optimizer and the bubble. ``sent_bytes`` and
-    ``received_bytes`` are payload per peer rank, counted from the tensors' own sizes.
+    ``received_bytes`` are payload per peer rank, counted from the tensors' own sizes; empty if
+    nobody counts. ``loss`` and ``grad_norm`` may be NaN or infinite, and are then carried by name.
     """
 
     time_s: float
@@ -59,7 +62,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     step: int
     step_s: float
     tokens: int | None = None
-    loss: float | None = None
+    loss: Number | None = None
     compute_s: float | None = None
     wait_s: float | None = None
     optimizer_s: float | None = None
@@ -68,8 +71,12 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     sent_bytes: dict[int, int] = {}
     received_bytes: dict[int, int] = {}
     memory_bytes: int | None = None
-    grad_norm: float | None = None
+    grad_norm: Number | None = None
     learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        _carry(self, "loss", self.loss)
+        _carry(self, "grad_norm", self.grad_norm)
 
 
 class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
@@ -78,7 +85,10 @@ class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
     time_s: float
     rank: Rank
     step: int
-    loss: float
+    loss: Number
+
+    def __post_init__(self) -> None:
+        _carry(self, "loss", self.loss)
 
 
 class RankText(Record, frozen=True, tag_field="kind", tag="text"):
@@ -145,6 +155,12 @@ class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
 
     time_s: float
     part: PartStatus
+
+
+def _carry(record: Record, name: str, value: Number | None) -> None:
+    """JSON has no NaN: msgspec would write ``null``, which means not known."""
+    if isinstance(value, float) and not isfinite(value):
+        msgspec.structs.force_setattr(record, name, carried(value))
 
 
 RankSample = RankStart | RankStep | RankEvaluation | RankText | RankProgress | RankSaved | RankEnd

@@ -1,25 +1,27 @@
-"""Chart: curves, bands and scales before anything is drawn. Pure."""
+"""Charts, before anything is drawn: lines over a common time axis. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from jupyter_mntrain.show.picture.columns import Floats
+from jupyter_mntrain.metrics.series import Column
 from jupyter_mntrain.show.picture.theme import Stroke
 
-MAX_POINTS = 500
-"""Per line: about one per pixel column; more would only cost time."""
-
-SKIPPED_STEPS = 2
-"""Scales ignore the first steps: allocation and first connections happen in them."""
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line with its label at the right: ``name`` and the last value."""
+    """A line with its label at the right: ``name`` and ``value``, the recent figure.
+
+    Args:
+        fill: down to zero, faintly.
+        is_bad: the value is written in red.
+    """
 
     name: str
     value: str
@@ -27,7 +29,7 @@ class Curve:
     y: Floats
     stroke: Stroke
     fill: bool = False
-    """Fill down to zero, faintly."""
+    is_bad: bool = False
 
     @property
     def end(self) -> float:
@@ -60,6 +62,7 @@ class Chart:
     Args:
         note: said instead of lines, where there can be none, with the reason.
         mirrored: heights below zero are spelled without their sign.
+        bad_s: Unix times of values that are NaN or infinite, marked in red.
     """
 
     key: str
@@ -72,39 +75,20 @@ class Chart:
     levels: tuple[Level, ...] = ()
     note: str | None = None
     mirrored: bool = False
+    bad_s: tuple[float, ...] = ()
     height_px: int = 72
 
 
-def thin(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """At most :data:`MAX_POINTS` points: medians of equal parts, so that no spike misleads."""
-    if len(x) <= 2 * MAX_POINTS:
-        return x, y
-    size = -(-len(x) // MAX_POINTS)
-    whole = len(x) // size * size
-    # The rest at the end stays as it is: the newest point is the one that is read.
-    heads = np.nanmedian(_quiet(y[:whole].reshape(-1, size)), axis=1)
-    ends = x[:whole].reshape(-1, size)[:, -1]
-    return np.concatenate([ends, x[whole:]]), np.concatenate([heads, y[whole:]])
+def floats(column: Column) -> Floats:
+    """NaN where the value is not known, and where it is NaN."""
+    return np.array([np.nan if value is None else float(value) for value in column])
 
 
-def _quiet(rows: Floats) -> Floats:
-    """Rows of nothing but NaN would warn."""
-    empty = np.all(np.isnan(rows), axis=1)
-    rows = rows.copy()
-    rows[empty] = 0.0
-    return rows
-
-
-def scale(*lines: Floats, floor: float | None = None, margin: float = 0.12) -> tuple[float, float]:
-    """Limits that show all but the outliers, and both ends of nothing when there is nothing."""
-    steady = [line[SKIPPED_STEPS:] if len(line) > 2 * SKIPPED_STEPS else line for line in lines]
-    known = [line[np.isfinite(line)] for line in steady]
-    values = np.concatenate(known) if known else np.array([])
+def scale(lines: Sequence[Floats], *, floor: float | None = None) -> tuple[float, float]:
+    """Limits that show every point, and both ends of nothing when there is nothing."""
+    values = np.concatenate([line[np.isfinite(line)] for line in lines]) if lines else np.array([])
     if not values.size:
         return (0.0, 1.0)
-    low, high = np.percentile(values, [1, 99])
-    ends = [line[-1] for line in known if line.size]
-    low, high = min(low, *ends), max(high, *ends)
-    room = max((high - low) * margin, abs(high) * 0.02, 1e-9)
-    low, high = float(low - room), float(high + room)
-    return (low if floor is None else max(floor, low), high)
+    low, high = float(values.min()), float(values.max())
+    room = max((high - low) * 0.12, abs(high) * 0.02, 1e-9)
+    return (low - room if floor is None else max(floor, low - room), high + room)

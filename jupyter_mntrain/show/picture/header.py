@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jupyter_mntrain.cluster import JobHistory, JobSummary
-from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import TERMINAL, PartStatus, RankStatus
+from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.job import cause_line, step_seconds
+from jupyter_mntrain.show.tables.job import cause_line, headline
 from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
 
 MOST_ROWS = 12
@@ -23,7 +22,7 @@ class Header:
         cause: node and cause, if the job failed.
         hint: where to read more.
         progress: 0..1, if the number of steps is known.
-        numbers: label and value, left to right.
+        numbers: label, value and whether it is bad, left to right.
         waiting: who and what for, while no step has been done.
         footer: below ``waiting``.
     """
@@ -36,13 +35,13 @@ class Header:
     cause: str | None = None
     hint: str | None = None
     progress: float | None = None
-    numbers: tuple[tuple[str, str], ...] = ()
+    numbers: tuple[tuple[str, str, bool], ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
     footer: str = ""
 
 
 def make_header(
-    history: JobHistory, summary: JobSummary, *, now_s: float, program: str, has_steps: bool
+    summary: JobSummary, view: JobView, *, now_s: float, program: str, has_steps: bool
 ) -> Header:
     """Everything above the charts.
 
@@ -50,7 +49,6 @@ def make_header(
         now_s: Unix time.
         has_steps: whether there is anything to chart.
     """
-    view = history.view
     cause = hint = None
     if summary.cause is not None:
         cause = cause_line(summary).plain.removeprefix("✕ ")
@@ -61,29 +59,28 @@ def make_header(
         icon=formats.STATE_ICONS[view.state],
         state=view.state,
         name=view.spec.name,
-        identity=_identity(history),
-        facts=tuple(_facts(history, summary, now_s)),
+        identity=_identity(view),
+        facts=tuple(_facts(view, summary, now_s)),
         cause=cause,
         hint=hint,
-        progress=min(1.0, summary.steps / total) if total and has_steps else None,
-        numbers=_numbers(history, summary) if has_steps else (),
-        waiting=() if has_steps else tuple(_waiting(history, now_s)),
-        footer="" if has_steps else _footer(history),
+        progress=min(1.0, summary.step / total) if total and has_steps else None,
+        numbers=tuple(headline(summary)) if has_steps else (),
+        waiting=() if has_steps else tuple(_waiting(summary, view, now_s)),
+        footer="" if has_steps else _footer(view),
     )
 
 
-def _identity(history: JobHistory) -> str:
-    view = history.view
+def _identity(view: JobView) -> str:
     words = f"{view.job_id}, attempt {view.attempt.number}"
     size = view.spec.world_size
     nodes = len(view.attempt.placements)
     return f"{words}, {formats.plural(size, 'rank')} on {formats.plural(nodes, 'node')}"
 
 
-def _facts(history: JobHistory, summary: JobSummary, now_s: float) -> Iterator[str]:
-    view, total = history.view, summary.total_steps
-    if summary.steps:
-        yield f"step {formats.count(summary.steps)}" + (
+def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
+    total = summary.total_steps
+    if summary.step:
+        yield f"step {formats.count(summary.step)}" + (
             f" of {formats.count(total)}" if total else ""
         )
     ended = [part.ended_s for part in view.parts if part.ended_s is not None]
@@ -94,7 +91,7 @@ def _facts(history: JobHistory, summary: JobSummary, now_s: float) -> Iterator[s
             yield f"ended {formats.clock(max(ended))}"
     elif summary.elapsed_s is not None:
         yield f"elapsed {formats.duration(summary.elapsed_s)}"
-        left = _left_s(history, summary)
+        left = summary.remaining_s
         if left is not None and view.state == "running":
             yield f"done {_day_time(now_s + left)}, in {formats.duration(left)}"
     silent = [part.node for part in view.parts if part.state == "unknown"]
@@ -105,46 +102,27 @@ def _facts(history: JobHistory, summary: JobSummary, now_s: float) -> Iterator[s
         yield "; ".join(reasons)
 
 
-def _left_s(history: JobHistory, summary: JobSummary) -> float | None:
-    step = step_seconds(history)
-    if step is None or summary.total_steps is None:
-        return None
-    return max(0, summary.total_steps - summary.steps) * step
-
-
 def _day_time(time_s: float) -> str:
     return formats.clock(time_s)[:-3]
 
 
-def _numbers(history: JobHistory, summary: JobSummary) -> tuple[tuple[str, str], ...]:
-    shares = [link.utilization for link in summary.links if link.utilization is not None]
-    rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
-    busiest = formats.percent(max(shares)) if shares else formats.bit_rate(max(rates, default=None))
-    evaluation = (("evaluation", formats.loss(summary.evaluation_loss)),)
-    return (
-        ("tok/s", formats.count(summary.tokens_per_s)),
-        ("job MFU", formats.percent(summary.mfu)),
-        ("step", formats.seconds(step_seconds(history))),
-        ("bubble", formats.percent(summary.bubble)),
-        ("busiest link", busiest if summary.links else formats.ABSENT),
-        ("loss", formats.loss(summary.last_loss)),
-        *(evaluation if summary.evaluation_loss is not None else ()),
-    )
-
-
-def _waiting(history: JobHistory, now_s: float) -> Iterator[tuple[str, str]]:
-    rows = [(part, rank) for part in history.view.parts for rank in part.ranks]
+def _waiting(summary: JobSummary, view: JobView, now_s: float) -> Iterator[tuple[str, str]]:
+    known = {one.rank: one for one in summary.ranks}
+    rows = [(part, rank) for part in view.parts for rank in part.ranks]
     for part, rank in rows[:MOST_ROWS]:
         icon = formats.STATE_ICONS[rank.state]
         since = ""
         if part.started_s is not None and rank.state in ("pending", "starting", "running"):
             since = f", for {formats.duration(now_s - part.started_s)}"
-        yield f"{part.node}, r{rank.rank}", f"{icon} {_stage_of(history, part, rank)}{since}"
+        yield (
+            f"{part.node}, r{rank.rank}",
+            f"{icon} {_stage_of(known.get(rank.rank), part, rank)}{since}",
+        )
     if len(rows) > MOST_ROWS:
         yield f"{len(rows) - MOST_ROWS} more ranks", ""
 
 
-def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
+def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> str:
     """What is being waited for, of this rank."""
     if rank.state == "failed" or part.state == "failed":
         return rank.error or (
@@ -154,18 +132,17 @@ def _stage_of(history: JobHistory, part: PartStatus, rank: RankStatus) -> str:
         return "its node is not answering" if rank.state == "unknown" else rank.state
     if part.state == "pending":
         return "waiting for its agent to start it"
-    series = history.ranks.get(Rank(rank.rank))
-    progress = under_way(series.progress) if series else None
+    progress = under_way(known.progress) if known else None
     if progress is not None:
         return progress_words(progress)
-    if series is not None and (series.start or series.end):
+    if known is not None and known.is_ready:
         return "ready, waiting for the first step"
     if rank.pid is not None:
         return f"loads (pid {rank.pid})"
     return "starts torchrun"
 
 
-def _footer(history: JobHistory) -> str:
-    if history.view.state in TERMINAL:
+def _footer(view: JobView) -> str:
+    if view.state in TERMINAL:
         return "It ended before the first step, so there is nothing to chart."
     return "Charts begin with the first step."

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from jupyter_mntrain.model.records.metrics import RankText
+from jupyter_mntrain.metrics.summary import WrittenText
 from jupyter_mntrain.show.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.show.picture.chart import Chart, Curve
 from jupyter_mntrain.show.picture.header import Header
@@ -63,7 +63,7 @@ class Painter:
         self._shape: tuple[object, ...] | None = None
         self._canvas = Canvas()
         self._axes: dict[str, Axes] = {}
-        self._shown: list[RankText] = []
+        self._shown: list[WrittenText] = []
         self._samples: list[NewestText] = []
 
     @property
@@ -77,7 +77,7 @@ class Painter:
         span: tuple[float, float],
         mark_s: float | None,
         note: str = "",
-        samples: Sequence[RankText] = (),
+        samples: Sequence[WrittenText] = (),
     ) -> bytes:
         """One frame as PNG.
 
@@ -105,7 +105,7 @@ class Painter:
         self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
         return self._canvas.png()
 
-    def _lay_out(self, samples: Sequence[RankText]) -> list[NewestText]:
+    def _lay_out(self, samples: Sequence[WrittenText]) -> list[NewestText]:
         """Only when there are others: measuring takes longer than drawing."""
         shown = newest_texts(samples)
         if shown != self._shown:
@@ -159,10 +159,11 @@ class Painter:
                 x = self._canvas.write(x, y, fact, MEDIUM, theme.text, bold=number == 0) + 24
         if header.numbers:
             y += 24
-            for number, (label, value) in enumerate(header.numbers):
+            for number, (label, value, is_bad) in enumerate(header.numbers):
                 x = EDGE_PX + number * (WIDTH_PX - 2 * EDGE_PX) / len(header.numbers)
                 self._canvas.write(x, y, label, SMALL, theme.secondary)
-                self._canvas.write(x, y + 20, value, TITLE, theme.strong, bold=True)
+                color = theme.bad if is_bad else theme.strong
+                self._canvas.write(x, y + 20, value, TITLE, color, bold=True)
             y += 20
         y += 10
         for who, what in header.waiting:
@@ -225,6 +226,14 @@ class Painter:
             axes.axhline(level.y, color=theme.axis, linewidth=1.2)
         if mark_s is not None and span[0] <= mark_s <= span[1]:
             axes.axvline(mark_s / SECONDS_PER_DAY, color=theme.bad, linewidth=1.2)
+        for time_s in chart.bad_s:
+            axes.plot(
+                [time_s / SECONDS_PER_DAY],
+                [0.92],
+                "x",
+                color=theme.bad,
+                transform=axes.get_xaxis_transform(),
+            )
         self._paint_labels(axes, chart)
 
     def _paint_curve(self, axes: Axes, curve: Curve) -> None:
@@ -276,17 +285,18 @@ class Painter:
             height: float = bottom_px - min(max(share, 0.0), 1.0) * (bottom_px - top_px)
             return height
 
-        labels: list[tuple[float, str, str, Stroke]] = [
-            (height_of(curve.end), curve.name, curve.value, curve.stroke) for curve in chart.curves
+        labels: list[tuple[float, str, str, Stroke, str]] = [
+            (height_of(c.end), c.name, c.value, c.stroke, theme.bad if c.is_bad else theme.strong)
+            for c in chart.curves
         ]
         plain = Stroke(theme.axis, width=1.2)
-        labels += [(height_of(level.y), level.name, "", plain) for level in chart.levels]
+        labels += [(height_of(one.y), one.name, "", plain, theme.strong) for one in chart.levels]
         # A label may stand a little outside of its chart, but not in the neighbor's.
         places = spread(
             [label[0] for label in labels], gap=LABEL_GAP_PX, low=top_px - 4, high=bottom_px + 4
         )
         edge = WIDTH_PX - RIGHT_PX
-        for (wanted, name, value, stroke), place in zip(labels, places, strict=True):
+        for (wanted, name, value, stroke, color), place in zip(labels, places, strict=True):
             self._canvas.stroke(
                 (edge, edge + LEADER_PX), (wanted, place), Stroke(theme.axis, width=0.8)
             )
@@ -297,7 +307,7 @@ class Painter:
             x = self._canvas.write(
                 x, place, self._canvas.shortened(name, room), SMALL, theme.secondary
             )
-            self._canvas.write(x + 4, place, value, SMALL, theme.strong, bold=True)
+            self._canvas.write(x + 4, place, value, SMALL, color, bold=True)
 
 
 def _height(chart: Chart) -> int:

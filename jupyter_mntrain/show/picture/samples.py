@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jupyter_mntrain.model.records.metrics import RankText
+from jupyter_mntrain.metrics.summary import WrittenText
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme
@@ -32,16 +32,16 @@ class NewestText:
     lines: tuple[str, ...]
 
 
-def newest_texts(texts: Sequence[RankText]) -> list[RankText]:
+def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
     """The last of each prompt, as they were written."""
-    last: dict[str, RankText] = {}
+    last: dict[str, WrittenText] = {}
     for one in texts[-RECENT_TEXTS:]:
         last.pop(one.prompt, None)
         last[one.prompt] = one
     return list(last.values())[-MOST_PROMPTS:]
 
 
-def lay_out(canvas: Canvas, texts: Sequence[RankText]) -> list[NewestText]:
+def lay_out(canvas: Canvas, texts: Sequence[WrittenText]) -> list[NewestText]:
     """Wrapped, and cut where nobody would read on."""
     return [_written(canvas, one) for one in texts]
 
@@ -68,13 +68,13 @@ def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], t
         y += GAP_PX
 
 
-def _written(canvas: Canvas, one: RankText) -> NewestText:
+def _written(canvas: Canvas, one: WrittenText) -> NewestText:
     room = WIDTH_PX - 2 * EDGE_PX
     step = f"step {formats.count(one.step)}"
     prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)
     beside = room - 8 - canvas.width(step, SMALL, bold=False)
     text = canvas.drawable(formats.one_line(one.text)[:MOST_CHARACTERS])
-    lines = canvas.wrapped(text, room, MEDIUM, most=MOST_LINES + 1) or [formats.ABSENT]
+    lines = canvas.wrapped(text, room, MEDIUM, most=MOST_LINES + 1) or ["(empty)"]
     if len(lines) > MOST_LINES:
         cut = canvas.shortened(f"{lines[MOST_LINES - 1]}…", room, MEDIUM)
         lines = [*lines[: MOST_LINES - 1], cut]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -13,16 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from jupyter_mntrain.model.records.job import Diagnosis, JobState, JobView, Restart
-from jupyter_mntrain.model.records.metrics import RankText
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.rank_progress import ranks_progress
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import JobHistory, JobSummary
-    from jupyter_mntrain.metrics.link_summary import LinkSummary
-    from jupyter_mntrain.metrics.summary import RankSummary
+    from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary, WrittenText
 
 DETAIL_LINES = 12
 """Of the traceback: its end says what happened."""
@@ -31,16 +27,23 @@ NARROW_WIDTH = 78
 FULL_WIDTH = 120
 """Columns that most of the rank table takes with short names, and all of it."""
 
+MISSING: Final = {
+    "step_s": "step time",
+    "tokens_per_s": "tok/s",
+    "mfu": "MFU",
+    "bubble": "bubble",
+    "loss": "loss",
+    "busiest_link": "links",
+}
+"""What figures that can be missing are called."""
+
 SAMPLE_CHARACTERS = 500
 """More than a line has."""
-
-RECENT_STEPS = 50
-"""What a step takes now, not what it took when the job began."""
 
 
 def status_view(
     summary: JobSummary,
-    history: JobHistory | None = None,
+    view: JobView | None = None,
     *,
     program: str = "mntrain",
     with_detail: bool = False,
@@ -49,8 +52,7 @@ def status_view(
     """The whole table.
 
     Args:
-        history: for what a step takes, why the job was stopped, what would not die, and what the
-            model wrote last.
+        view: for why the job was stopped, and what would not die.
         with_detail: the end of the traceback, too.
         now_s: Unix time, for how long it has stalled.
     """
@@ -70,14 +72,14 @@ def status_view(
     doing = ranks_progress(summary.ranks)
     if doing is not None and summary.restart is None:
         parts.append(Text(f"  {doing}"))
-    parts.extend(_endings(history.view) if history else ())
+    parts.extend(_endings(view) if view else ())
     if any(rank.step for rank in summary.ranks):
-        parts += [Text(), _numbers(summary, step_seconds(history) if history else None)]
-    parts += [Text(), RankTable(summary.ranks)]
-    if any(link.bytes_per_s is not None for link in summary.links):
+        parts += [Text(), _numbers(summary), *_number_notes(summary)]
+    parts += [Text(), RankTable(summary)]
+    if summary.links and summary.step:
         parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
-    if history is not None and history.texts:
-        parts += [Text(), sample_line(history.texts[-1])]
+    if summary.sample is not None:
+        parts += [Text(), sample_line(summary.sample)]
     return Group(*parts)
 
 
@@ -110,7 +112,7 @@ def restart_line(restart: Restart, now_s: float | None = None) -> Text:
     return text.append(f"attempt {restart.number} {what}", style="bold default")
 
 
-def sample_line(sample: RankText) -> Text:
+def sample_line(sample: WrittenText) -> Text:
     """What the model wrote last, as far as it fits on a line."""
     return Text.assemble(
         (f"sample at step {count(sample.step)}  ", "dim"),
@@ -128,9 +130,9 @@ def state_line(summary: JobSummary) -> Text:
     text.append(f"  {summary.job_id}", style="dim")
     if summary.attempt > 1:
         text.append(f"  attempt {summary.attempt} of {summary.attempts}")
-    if summary.steps:
+    if summary.step:
         of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
-        text.append(f"  step {count(summary.steps)}{of}")
+        text.append(f"  step {count(summary.step)}{of}")
     if summary.saved_step:
         text.append(f"  saved at {count(summary.saved_step)}")
     if summary.elapsed_s is not None:
@@ -142,11 +144,11 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     """One plain line, for places where nothing can be redrawn."""
     of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
     facts = [f"{formats.clock(now_s)} {summary.state}"]
-    if summary.steps:
-        facts.append(f"step {count(summary.steps)}{of}")
-        facts.append(f"{count(summary.tokens_per_s)}{formats.SPACE}tok/s")
+    if summary.step:
+        facts.append(f"step {count(summary.step)}{of}")
+        facts.append(f"{formats.rate(summary.tokens_per_s)}{formats.SPACE}tok/s")
         facts.append(f"MFU {percent(summary.mfu)}")
-        facts.append(f"loss {formats.loss(summary.last_loss)}")
+        facts.append(f"loss {formats.loss(summary.loss)}")
         if summary.evaluation_loss is not None:
             facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
     doing = ranks_progress(summary.ranks)
@@ -164,53 +166,58 @@ def state_text(state: JobState) -> Text:
     return text.append(f" {state}", style="default")
 
 
-def _numbers(summary: JobSummary, step_s: float | None) -> Table:
-    right = ["tok/s", "job MFU", "step", "bubble", "busiest link", "loss"]
-    evaluation = []
+def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:
+    """Label and value of every headline figure, and whether it is NaN or infinite."""
+    yield "tok/s", formats.rate(summary.tokens_per_s), False
+    yield "job MFU", percent(summary.mfu), False
+    yield "step time", formats.seconds(summary.step_s), False
+    yield "bubble", percent(summary.bubble), False
+    if summary.busiest_link is not None:
+        yield "busiest link", percent(summary.busiest_link), False
+    else:
+        yield "busiest link", formats.bit_rate(summary.busiest_bytes_per_s), False
+    yield "loss", formats.loss(summary.loss), formats.is_bad(summary.loss)
     if summary.evaluation_loss is not None:
-        right.append("evaluation")
-        evaluation.append(formats.loss(summary.evaluation_loss))
-    table = plain_table(*right, right=tuple(right))
-    links = [link.utilization for link in summary.links if link.utilization is not None]
-    rates = [link.bytes_per_s for link in summary.links if link.bytes_per_s is not None]
-    busiest = percent(max(links)) if links else formats.bit_rate(max(rates, default=None))
-    table.add_row(
-        count(summary.tokens_per_s),
-        percent(summary.mfu),
-        formats.seconds(step_s),
-        percent(summary.bubble),
-        busiest,
-        f"{formats.loss(summary.first_loss)} → {formats.loss(summary.last_loss)}",
-        *evaluation,
-        style="bold",
-    )
+        loss = summary.evaluation_loss
+        yield "evaluation", formats.loss(loss), formats.is_bad(loss)
+
+
+def _numbers(summary: JobSummary) -> Table:
+    figures = list(headline(summary))
+    labels = [label for label, *_ in figures]
+    table = plain_table(*labels, right=tuple(labels))
+    table.add_row(*(Text(value, "bold red" if is_bad else "bold") for _, value, is_bad in figures))
     return table
 
 
-def step_seconds(history: JobHistory) -> float | None:
-    """Median duration of the last steps, of the slowest rank."""
-    medians = [
-        median(step.step_s for step in series.steps[-RECENT_STEPS:])
-        for series in history.ranks.values()
-        if series.steps
-    ]
-    return max(medians, default=None)
+def _number_notes(summary: JobSummary) -> Iterable[Text]:
+    """Why a figure is not known, what is not finite, and where a peak is not what it was."""
+    if summary.not_finite:
+        yield Text(f"⚠ {formats.not_finite(summary)}", style="bold red")
+    for why in dict.fromkeys(summary.missing.values()):
+        names = ", ".join(MISSING[name] for name, one in summary.missing.items() if one == why)
+        yield Text(f"{formats.ABSENT}: {names}: {why}", style="dim")
+    sources = {rank.peak_source for rank in summary.ranks if rank.peak_source}
+    if summary.mfu is not None and sources:
+        yield Text(f"MFU of the peak: {'; '.join(sorted(sources))}", style="dim")
 
 
 class RankTable:
     """One row per rank. Where there is little room, what matters least is left out."""
 
-    def __init__(self, ranks: Sequence[RankSummary]) -> None:
-        self._ranks = ranks
+    def __init__(self, summary: JobSummary) -> None:
+        self._ranks = summary.ranks
+        self._slowest = summary.slowest_rank
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        slowest = slowest_rank(self._ranks)
         room = options.max_width
         columns = [column for column in RANK_COLUMNS if room >= column.from_width]
         numbers = tuple(column.title for column in columns if column.is_number)
         table = plain_table(*(column.title for column in columns), right=numbers)
         for rank in self._ranks:
-            mark = "" if rank.rank != slowest else " ◀ slowest" if room >= FULL_WIDTH else " ◀"
+            mark = (
+                "" if rank.rank != self._slowest else " ◀ slowest" if room >= FULL_WIDTH else " ◀"
+            )
             cells = [column.cell(rank) for column in columns]
             table.add_row(
                 *(
@@ -234,23 +241,15 @@ RANK_COLUMNS: Final = (
     _Column("node", lambda one: one.node, is_number=False),
     _Column("state", lambda one: state_text(one.state), is_number=False),
     _Column("step", lambda one: count(one.step)),
-    _Column("tok/s", lambda one: count(one.tokens_per_s)),
-    _Column("pace", lambda one: count(one.pace_tokens_per_s), NARROW_WIDTH),
+    _Column("tok/s", lambda one: formats.rate(one.tokens_per_s)),
+    _Column("pace", lambda one: formats.rate(one.pace_tokens_per_s), NARROW_WIDTH),
     _Column("MFU", lambda one: percent(one.mfu)),
-    _Column("compute", lambda one: percent(one.compute_share), NARROW_WIDTH),
+    _Column("computing", lambda one: percent(one.compute), NARROW_WIDTH),
     _Column("memory", lambda one: formats.memory(one.memory_bytes), NARROW_WIDTH),
     _Column("stage", lambda one: formats.spans(one.stages), FULL_WIDTH, is_number=False),
     _Column("layers", lambda one: formats.spans(one.layers), FULL_WIDTH, is_number=False),
     _Column("device", lambda one: one.device or formats.ABSENT, FULL_WIDTH, is_number=False),
 )
-
-
-def slowest_rank(ranks: Sequence[RankSummary], margin: float = 0.03) -> int | None:
-    """The rank whose pace is lowest, if it is behind the next one by more than noise."""
-    paces = sorted((r.pace_tokens_per_s, r.rank) for r in ranks if r.pace_tokens_per_s is not None)
-    if len(paces) < 2 or paces[0][0] > (1 - margin) * paces[1][0]:
-        return None
-    return paces[0][1]
 
 
 def link_table(links: Sequence[LinkSummary]) -> Table:
@@ -269,10 +268,12 @@ def link_table(links: Sequence[LinkSummary]) -> Table:
 
 
 def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:
-    if any(link.basis == "ranks" for link in links):
+    if any(link.basis == "ranks" and link.bytes_per_s is not None for link in links):
         yield Text("Loopback is shared: rates are what the ranks exchanged.", style="dim")
-    if any(link.utilization is None and link.bytes_per_s is not None for link in links):
-        yield Text(f"No percentage without a measured capacity: {program} measure", style="dim")
+    for why in dict.fromkeys(link.missing for link in links if link.missing):
+        yield Text(f"{formats.ABSENT}: {why}", style="dim")
+    if any(link.bytes_per_s is not None and link.utilization is None for link in links):
+        yield Text(f"Measure capacities: {program} measure", style="dim")
 
 
 def _endings(view: JobView) -> Iterable[Text]:

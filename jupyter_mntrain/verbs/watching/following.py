@@ -42,7 +42,7 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     """The job's table as it is now; the ranks' traceback only if it was asked for."""
     history = caught_up_history(context, job)
     summary = job.summary()
-    report = status_view(summary, history, program=context.program, with_detail=args.traceback)
+    report = status_view(summary, history.view, program=context.program, with_detail=args.traceback)
     return Outcome(report, msgspec.to_builtins(summary), job=job)
 
 

@@ -180,7 +180,7 @@ def _draw(context: Context, job: Job, theme: str) -> bytes:
 
     history = caught_up_history(context, job)
     picture = Picture(program=context.program, theme=theme)
-    return picture.draw(history, job.summary(), now_s=context.clock())
+    return picture.draw(job.series(), history.view, now_s=context.clock())
 
 
 def _number(text: str) -> int:

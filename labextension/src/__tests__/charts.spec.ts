@@ -5,7 +5,15 @@ import { charts } from '../liveview/charts/charts';
 import type { IChoice } from '../liveview/charts/chart';
 import { slowestRank } from '../liveview/charts/rank_lines';
 import type { SeriesStore } from '../series/store';
-import { job, rank, stored, THEME } from './samples';
+import {
+  job,
+  linkSummary,
+  rank,
+  rankSummary,
+  stored,
+  summary,
+  THEME
+} from './samples';
 
 const trans = nullTranslator.load('jupyter_mntrain');
 
@@ -26,7 +34,7 @@ describe('charts', () => {
   });
 
   it('show only the picked rank', () => {
-    expect(keys(stored(), { rank: 1, node: null }).bubble).toEqual(['r1']);
+    expect(keys(stored(), { rank: 1, node: null }).compute).toEqual(['r1']);
   });
 
   it('show a band and the slowest of many ranks', () => {
@@ -35,7 +43,11 @@ describe('charts', () => {
         pace_tokens_per_s: [0, 0, 0].map(() => (i === 37 ? 90 : 100))
       })
     );
-    const store = stored({ ranks });
+    const who = ranks.map(one => rankSummary(one.rank));
+    const store = stored({
+      ranks,
+      summary: summary(who, { slowest_rank: 37 })
+    });
     expect(slowestRank(store)).toBe(37);
     expect(keys(store).throughput).toEqual([
       'max',
@@ -47,7 +59,9 @@ describe('charts', () => {
   });
 
   it('say what is missing instead of drawing nothing', () => {
-    const made = charts(stored(), job(), THEME, ALL, trans);
+    const missing = { mfu: 'the peak of cpu is not known' };
+    const store = stored({ summary: summary(undefined, { missing }) });
+    const made = charts(store, job(), THEME, ALL, trans);
     expect(made.find(chart => chart.key === 'mfu')?.note).toContain(
       'not known'
     );
@@ -76,17 +90,21 @@ describe('the chart of a link', () => {
   it('is mirrored at zero, each direction by its sender', () => {
     const link = (node: string, sent: number) => ({
       node,
-      interface: 'eno1',
-      basis: 'interface' as const,
-      capacity_bytes_per_s: 1000,
-      capacity_source: 'measured' as const,
       time_s: [1001],
       sent: [sent],
       received: [5],
       own_sent: [sent / 2],
       own_received: [5]
     });
-    const store = stored({ links: [link('wopr', 400), link('muthur', 200)] });
+    const capacity = { bytes_per_s: 1000, source: 'measured' as const };
+    const links = ['wopr', 'muthur'].flatMap(node => [
+      linkSummary(node, 'sent', { capacity, utilization: 0.39 }),
+      linkSummary(node, 'received', { capacity })
+    ]);
+    const store = stored({
+      links: [link('wopr', 400), link('muthur', 200)],
+      summary: summary(undefined, { links })
+    });
     const placements = ['wopr', 'muthur'].map(node => ({ node })) as any;
     const chart = charts(store, job({ placements }), THEME, ALL, trans).find(
       one => one.key === 'links'
@@ -98,6 +116,7 @@ describe('the chart of a link', () => {
       ['own-1', -0.1]
     ]);
     expect(chart.lines[1].label).toBe('to muthur');
+    expect([chart.lines[1].now, chart.lines[3].now]).toEqual([0.39, -0.39]);
     expect(chart.limit).toBeCloseTo(1.02);
   });
 });

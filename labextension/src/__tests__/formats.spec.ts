@@ -10,7 +10,7 @@ describe('numbers', () => {
     [formats.seconds(0.0894), '89\u00a0ms'],
     [formats.bitRate(117.6e6), '941\u00a0Mbit/s'],
     [formats.bitRate(1.176e9), '9.41\u00a0Gbit/s'],
-    [formats.bitRate(0), '0.0\u00a0kbit/s'],
+    [formats.bitRate(0), '0\u00a0bit/s'],
     [formats.gibibytes(24 * 2 ** 30), '24.0\u00a0GiB'],
     [formats.duration(14_640), '4\u00a0h 04\u00a0min'],
     [formats.duration(59.6), '1\u00a0min 00\u00a0s'],

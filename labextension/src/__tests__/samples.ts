@@ -4,8 +4,11 @@ import type {
   JobBundle,
   JobEntry,
   JobSeries,
+  JobSummary,
+  LinkSummary,
   NodeEntry,
   RankColumns,
+  RankSummary,
   WrittenText
 } from '../schema';
 import type { ITheme } from '../liveview/charts/theme';
@@ -74,8 +77,6 @@ export function rank(
     Array.from({ length: rows }, (_, i) => value(first + i));
   return {
     rank: number,
-    node: number ? 'muthur' : 'wopr',
-    stages: [number],
     time_s: column(step => 1000 + step),
     step: column(step => step),
     tokens_per_s: column(() => 100),
@@ -87,8 +88,53 @@ export function rank(
   };
 }
 
+export function rankSummary(
+  number: number,
+  fields: Partial<RankSummary> = {}
+): RankSummary {
+  return {
+    rank: number,
+    node: number ? 'muthur' : 'wopr',
+    state: 'running',
+    stages: [number],
+    step: 4,
+    tokens_per_s: 100,
+    pace_tokens_per_s: number ? 150 : 200,
+    compute: 0.5,
+    wait: 0.3,
+    bubble: 0.2,
+    ...fields
+  };
+}
+
+/** The figures of these ranks' job. */
+export function summary(
+  ranks: RankSummary[] = [rankSummary(0), rankSummary(1)],
+  fields: Partial<JobSummary> = {}
+): JobSummary {
+  return {
+    job_id: JOB_ID,
+    name: 'llama',
+    state: 'running',
+    step: 4,
+    tokens_per_s: 93,
+    slowest_rank: 1,
+    ranks,
+    ...fields
+  };
+}
+
+export function linkSummary(
+  node: string,
+  direction: 'sent' | 'received',
+  fields: Partial<LinkSummary> = {}
+): LinkSummary {
+  return { node, interface: 'eno1', direction, basis: 'interface', ...fields };
+}
+
 export function series(fields: Partial<JobSeries> = {}): JobSeries {
   return {
+    summary: summary(fields.ranks?.map(({ rank }) => rankSummary(rank))),
     job_id: JOB_ID,
     attempt: 1,
     stream: 's-1',

@@ -38,8 +38,12 @@ describe('the rows of a job', () => {
     const store = new SeriesStore();
     store.take(series());
     expect([...store.job.column('loss')]).toEqual([4, 3, NaN, 2]);
-    expect(store.job.recent('loss')).toBe(3);
-    expect(store.ranks.get(0)!.table.recent('mfu')).toBeNaN();
+    expect([...store.ranks.get(0)!.table.column('mfu')]).toEqual([
+      NaN,
+      NaN,
+      NaN,
+      NaN
+    ]);
   });
 });
 

@@ -4,8 +4,9 @@ import type {
   EvaluationColumns,
   JobColumns,
   JobSeries,
-  LinkColumns,
-  RankColumns,
+  JobSummary,
+  LinkSummary,
+  RankSummary,
   WrittenText
 } from '../schema';
 import type { ISeriesSink } from '../tokens';
@@ -49,31 +50,20 @@ export type JobTable = Table<(typeof JOB_COLUMNS)[number]>;
 export type EvaluationTable = Table<(typeof EVALUATION_COLUMNS)[number]>;
 export type LinkTable = Table<(typeof LINK_COLUMNS)[number]>;
 
-const RANK_FIGURES = [
-  'tokens_per_s',
-  'pace_tokens_per_s',
-  'mfu',
-  'compute',
-  'send',
-  'wait',
-  'bubble',
-  'memory_bytes'
-] as const;
-const LINK_FIGURES = ['sent', 'received', 'own_sent', 'own_received'] as const;
-
-/** Figures over the recent steps; NaN = not known. */
-export type RankNow = Record<(typeof RANK_FIGURES)[number], number>;
-export type LinkNow = Record<(typeof LINK_FIGURES)[number], number>;
+/** Both directions of a node's link. */
+export interface ILink {
+  sent: LinkSummary;
+  received: LinkSummary;
+}
 
 export interface IRankRows {
-  who: RankColumns;
-  now: RankNow;
+  who: RankSummary;
   table: RankTable;
 }
 
 export interface ILinkRows {
-  link: LinkColumns;
-  now: LinkNow;
+  node: string;
+  link: ILink;
   table: LinkTable;
 }
 
@@ -88,6 +78,8 @@ export class SeriesStore implements ISeriesSink {
   readonly links = new Map<string, ILinkRows>();
   readonly job: JobTable = new Table(JOB_COLUMNS);
   readonly evaluation: EvaluationTable = new Table(EVALUATION_COLUMNS);
+  /** The figures that are shown: the server derives them, the page only writes them. */
+  summary: JobSummary | null = null;
   /** What the model wrote, oldest first. */
   texts: ReadonlyArray<WrittenText> = [];
 
@@ -102,35 +94,46 @@ export class SeriesStore implements ISeriesSink {
     this.stream = series.stream;
     this.seq = series.seq;
     this.attempt = series.attempt;
-    for (const rank of series.ranks ?? []) {
-      let rows = this.ranks.get(rank.rank);
-      if (!rows) {
-        const table: RankTable = new Table(RANK_COLUMNS);
-        rows = { who: rank, now: recent(table, RANK_FIGURES), table };
-        this.ranks.set(rank.rank, rows);
-      }
-      rows.who = identity(rank);
-      rows.table.append(rank);
-      rows.now = recent(rows.table, RANK_FIGURES);
-    }
+    this.summary = series.summary;
+    this.takeRanks(series);
     this.job.append((series.job ?? {}) as JobColumns);
     this.evaluation.append((series.evaluation ?? {}) as EvaluationColumns);
     this.texts = [...this.texts, ...(series.texts ?? [])].slice(-MOST_TEXTS);
-    for (const link of series.links ?? []) {
-      let rows = this.links.get(link.node);
-      if (!rows) {
-        const table: LinkTable = new Table(LINK_COLUMNS);
-        rows = { link, now: recent(table, LINK_FIGURES), table };
-        this.links.set(link.node, rows);
-      }
-      rows.link = linkIdentity(link);
-      rows.table.append(link);
-      rows.now = recent(rows.table, LINK_FIGURES);
-    }
+    this.takeLinks(series);
     this.onChange();
   }
 
+  private takeRanks(series: JobSeries): void {
+    const rows = new Map((series.ranks ?? []).map(one => [one.rank, one]));
+    for (const who of series.summary.ranks ?? []) {
+      const before = this.ranks.get(who.rank)?.table;
+      const added = rows.get(who.rank);
+      if (before || added) {
+        const table: RankTable = before ?? new Table(RANK_COLUMNS);
+        table.append(added ?? {});
+        this.ranks.set(who.rank, { who, table });
+      }
+    }
+  }
+
+  private takeLinks(series: JobSeries): void {
+    const rows = new Map((series.links ?? []).map(one => [one.node, one]));
+    const directions = series.summary.links ?? [];
+    for (const sent of directions.filter(one => one.direction === 'sent')) {
+      const { node } = sent;
+      const received = directions.find(
+        one => one.node === node && one.direction === 'received'
+      );
+      const table: LinkTable =
+        this.links.get(node)?.table ?? new Table(LINK_COLUMNS);
+      table.append(rows.get(node) ?? {});
+      const link = { sent, received: received ?? sent };
+      this.links.set(node, { node, link, table });
+    }
+  }
+
   private clear(): void {
+    this.summary = null;
     this.ranks.clear();
     this.links.clear();
     this.job.clear();
@@ -153,30 +156,9 @@ export class SeriesStore implements ISeriesSink {
   }
 }
 
-/** Who a rank is, without its rows: those are in the table. */
-function identity(rank: RankColumns): RankColumns {
-  const { rank: number, node, local_rank, stages, layers, device } = rank;
-  return { rank: number, node, local_rank, stages, layers, device };
-}
-
-function linkIdentity(link: LinkColumns): LinkColumns {
-  const { node, interface: name, basis, peers } = link;
-  const { capacity_bytes_per_s, capacity_source } = link;
-  return {
-    node,
-    interface: name,
-    basis,
-    peers,
-    capacity_bytes_per_s,
-    capacity_source
-  };
-}
-
-function recent<Name extends string>(
-  table: Table<Name>,
-  names: ReadonlyArray<Name>
-): Record<Name, number> {
-  return Object.fromEntries(
-    names.map(name => [name, table.recent(name)])
-  ) as Record<Name, number>;
+/** What a link can carry; what a network card claims is no capacity. */
+export function capacityOf({ capacity }: LinkSummary): number | null {
+  return capacity && capacity.source !== 'nominal'
+    ? capacity.bytes_per_s
+    : null;
 }

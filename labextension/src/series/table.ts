@@ -46,15 +46,6 @@ export class Table<Name extends string> {
     return this.length ? this.columns.get(name)![this.length - 1] : NaN;
   }
 
-  /** Median of the known ones among the last rows; NaN if there are none. */
-  recent(name: Name, rows = 10): number {
-    const known = [...this.column(name).subarray(-rows)].filter(
-      value => !Number.isNaN(value)
-    );
-    known.sort((a, b) => a - b);
-    return known.length ? known[Math.floor(known.length / 2)] : NaN;
-  }
-
   clear(): void {
     this.length = 0;
     this.breaks = [];

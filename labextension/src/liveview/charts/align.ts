@@ -62,8 +62,9 @@ export function readingAt(
   const broken = (chart.breaks ?? []).filter(
     one => one.line === line.key && one.time > begin && one.time <= end
   );
+  const isNow = pointed === null && line.now !== undefined;
   return {
-    value: at >= 0 ? (values[at] as number) : NaN,
+    value: isNow ? (line.now ?? NaN) : at >= 0 ? (values[at] as number) : NaN,
     broken: broken.length ? broken[broken.length - 1].label : null
   };
 }

@@ -5,6 +5,8 @@ export interface ILine {
   label: string;
   x: Float64Array;
   y: Float64Array;
+  /** The recent figure: what the label says while nothing is pointed at. */
+  now?: number | null;
   color: string;
   dash: number[];
   width: number;
@@ -20,7 +22,7 @@ export interface ILine {
 }
 
 export interface IChart {
-  key: 'throughput' | 'mfu' | 'links' | 'bubble' | 'loss';
+  key: 'throughput' | 'mfu' | 'links' | 'compute' | 'loss';
   title: string;
   subtitle: string;
   lines: ILine[];

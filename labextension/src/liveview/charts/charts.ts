@@ -7,7 +7,7 @@ import type { SeriesStore } from '../../series/store';
 import type { IChart, IChoice } from './chart';
 import { linkChart } from './links';
 import { lossChart } from './loss';
-import { bubbleChart, mfuChart } from './shares';
+import { computeChart, mfuChart } from './shares';
 import type { ITheme } from './theme';
 import { throughputChart } from './throughput';
 
@@ -23,7 +23,7 @@ export function charts(
     throughputChart(store, theme, choice, trans),
     mfuChart(store, theme, choice, trans),
     ...(links ? [links] : []),
-    bubbleChart(store, theme, choice, trans),
+    computeChart(store, theme, choice, trans),
     lossChart(store, theme, trans)
   ];
 }

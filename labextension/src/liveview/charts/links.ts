@@ -4,7 +4,12 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import * as formats from '../../formats';
 import type { JobEntry } from '../../schema';
-import type { ILinkRows, SeriesStore } from '../../series/store';
+import {
+  capacityOf,
+  type ILinkRows,
+  type SeriesStore
+} from '../../series/store';
+import type { LinkSummary } from '../../schema';
 import { type IChart, type IChoice, type ILine, shareDigits } from './chart';
 import type { ITheme } from './theme';
 
@@ -24,25 +29,27 @@ function sides(store: SeriesStore, job: JobEntry, choice: IChoice): ISide[] {
     .filter((rows): rows is ILinkRows => rows !== undefined);
   if (nodes.length === 2) {
     return nodes.map((rows, i) => ({
-      name: nodes[1 - i].link.node,
+      name: nodes[1 - i].node,
       rows,
       isSent: true
     }));
   }
-  const rows =
-    nodes.find(one => one.link.node === choice.node) ?? busiest(nodes);
+  const rows = nodes.find(one => one.node === choice.node) ?? busiest(nodes);
   return rows
     ? [
-        { name: rows.link.node, rows, isSent: true },
-        { name: rows.link.node, rows, isSent: false }
+        { name: rows.node, rows, isSent: true },
+        { name: rows.node, rows, isSent: false }
       ]
     : [];
 }
 
 export function busiest(nodes: ILinkRows[]): ILinkRows | undefined {
-  const load = ({ link, now }: ILinkRows) =>
-    Math.max(now.sent || 0, now.received || 0) /
-    (link.capacity_bytes_per_s ?? 1);
+  const load = ({ link }: ILinkRows) =>
+    Math.max(
+      ...[link.sent, link.received].map(
+        one => one.utilization ?? one.bytes_per_s ?? 0
+      )
+    );
   return nodes.reduce<ILinkRows | undefined>(
     (most, one) => (most && load(most) >= load(one) ? most : one),
     undefined
@@ -64,9 +71,9 @@ export function linkChart(
     return null;
   }
   const isPair = store.links.size === 2;
-  const isShare = shown.every(side => side.rows.link.capacity_bytes_per_s);
+  const isShare = shown.every(side => capacityOf(summaryOf(side)));
   const scales = shown.map(side =>
-    isShare ? side.rows.link.capacity_bytes_per_s! : 1
+    isShare ? capacityOf(summaryOf(side))! : 1
   );
   const lines = shown.flatMap((side, i) =>
     sideLines(side, i, scales[i], theme, sideLabel(side, isPair, trans), trans)
@@ -76,8 +83,8 @@ export function linkChart(
   return {
     key: 'links',
     title: isPair
-      ? trans.__('Link %1 ⇄ %2', one.rows.link.node, other.rows.link.node)
-      : trans.__('Link of %1', one.rows.link.node),
+      ? trans.__('Link %1 ⇄ %2', one.rows.node, other.rows.node)
+      : trans.__('Link of %1', one.rows.node),
     subtitle: isShare
       ? trans.__(
           '→ above, ← below, of measured capacity; hatched: other traffic'
@@ -91,6 +98,10 @@ export function linkChart(
       : trans.__('No sample yet.'),
     height: 108
   };
+}
+
+function summaryOf({ rows, isSent }: ISide): LinkSummary {
+  return isSent ? rows.link.sent : rows.link.received;
 }
 
 function sideLabel(
@@ -114,6 +125,8 @@ function sideLines(
   trans: TranslationBundle
 ): ILine[] {
   const { table } = side.rows;
+  const { utilization, bytes_per_s: rate } = summaryOf(side);
+  const now = scale === 1 ? rate : utilization;
   const sign = i === 0 ? 1 : -1;
   const values = (name: 'sent' | 'received' | 'own_sent' | 'own_received') =>
     table.column(name).map(value => (sign * value) / scale);
@@ -134,6 +147,7 @@ function sideLines(
       label,
       x,
       y: values(side.isSent ? 'own_sent' : 'own_received'),
+      now: typeof now === 'number' ? sign * now : now,
       color: theme.fill,
       dash: [],
       width: 1.5,
@@ -174,7 +188,7 @@ function linkScale(
   return isShare
     ? {
         ...limits,
-        format: value => formats.percent(Math.abs(value), top < 0.02 ? 2 : 1),
+        format: value => formats.percent(Math.abs(value)),
         tick: (value, step) =>
           formats.percent(Math.abs(value), shareDigits(step))
       }

@@ -3,15 +3,15 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { band } from '../../series/band';
-import type { IRankRows, RankTable, SeriesStore } from '../../series/store';
+import type { IRankRows, SeriesStore } from '../../series/store';
 import { hasValues, type IChoice, type ILine } from './chart';
 import { DASHES, type ITheme } from './theme';
 
 /** From this many ranks on: a band and one picked rank instead of a line per rank. */
 export const MANY_RANKS = 9;
 
-/** The values of a rank that are drawn. */
-export type RankValues = (table: RankTable) => Float64Array;
+/** The figure of a rank that is drawn. */
+export type RankFigure = 'pace_tokens_per_s' | 'mfu' | 'compute';
 
 /** The rank that is shown by itself among many. */
 export function pickedRank(store: SeriesStore, choice: IChoice): number | null {
@@ -22,15 +22,7 @@ export function pickedRank(store: SeriesStore, choice: IChoice): number | null {
 }
 
 export function slowestRank(store: SeriesStore): number | null {
-  let slowest: number | null = null;
-  let least = Infinity;
-  for (const { who, now } of store.sorted) {
-    const pace = now.pace_tokens_per_s;
-    if (pace < least) {
-      [slowest, least] = [who.rank, pace];
-    }
-  }
-  return store.ranks.size > 1 ? slowest : null;
+  return store.summary?.slowest_rank ?? null;
 }
 
 /** A line per rank, or for many ranks a band and the picked one. */
@@ -39,14 +31,17 @@ export function rankLines(
   theme: ITheme,
   choice: IChoice,
   trans: TranslationBundle,
-  values: RankValues
+  name: RankFigure
 ): ILine[] {
-  const ranks = store.sorted.filter(({ table }) => hasValues(values(table)));
+  const ranks = store.sorted.filter(({ table }) =>
+    hasValues(table.column(name))
+  );
   const line = (rows: IRankRows): ILine => ({
     key: `r${rows.who.rank}`,
     label: `r${rows.who.rank}`,
     x: rows.table.column('time_s'),
-    y: values(rows.table),
+    y: rows.table.column(name),
+    now: rows.who[name] ?? null,
     width: 1.5,
     color: theme.ranks[rows.who.rank % 4],
     dash: DASHES[rows.who.rank % 4],
@@ -79,13 +74,23 @@ function bandLines(
 ): ILine[] {
   const { x, low, middle, high } = band(lines);
   const base = { x, width: 1, dash: [], color: theme.ranks[0] };
+  const now = lines.flatMap(line => line.now ?? []).sort((a, b) => a - b);
+  const half = now.length >> 1;
+  const median = now.length % 2 ? now[half] : (now[half - 1] + now[half]) / 2;
   return [
-    { ...base, key: 'max', label: trans.__('max'), y: high },
+    {
+      ...base,
+      key: 'max',
+      label: trans.__('max'),
+      y: high,
+      now: now[now.length - 1] ?? null
+    },
     {
       ...base,
       key: 'min',
       label: trans.__('min'),
       y: low,
+      now: now[0] ?? null,
       fillTo: 'max',
       fillKind: 'band'
     },
@@ -94,6 +99,7 @@ function bandLines(
       key: 'median',
       label: trans.__('median'),
       y: middle,
+      now: now.length ? median : null,
       width: 1.5
     }
   ];

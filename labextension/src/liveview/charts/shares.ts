@@ -1,4 +1,4 @@
-/** The charts of shares, per rank: MFU and bubble. */
+/** The charts of shares, per rank: MFU and computing. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -14,9 +14,7 @@ export function mfuChart(
   choice: IChoice,
   trans: TranslationBundle
 ): IChart {
-  const lines = rankLines(store, theme, choice, trans, table =>
-    table.column('mfu')
-  );
+  const lines = rankLines(store, theme, choice, trans, 'mfu');
   return {
     ...shareChart(lines),
     key: 'mfu',
@@ -24,29 +22,33 @@ export function mfuChart(
     subtitle: trans.__('per rank, of its own peak'),
     note: lines.length
       ? undefined
-      : trans.__(
-          'n/a: the peak of these devices or the model’s FLOPs are not known.'
-        )
+      : trans.__('n/a: %1', store.summary?.missing?.mfu ?? '')
   };
 }
 
-export function bubbleChart(
+export function computeChart(
   store: SeriesStore,
   theme: ITheme,
   choice: IChoice,
   trans: TranslationBundle
 ): IChart {
-  const lines = rankLines(store, theme, choice, trans, table =>
-    table.column('compute').map(share => 1 - share)
-  );
+  const lines = rankLines(store, theme, choice, trans, 'compute');
+  const { bubble, schedule_bubble: own } = store.summary ?? {};
+  const words = [trans.__('forward, backward, optimizer: share of a step')];
+  if (formats.isKnown(bubble)) {
+    words.push(trans.__('bubble %1', formats.percent(bubble)));
+    if (formats.isKnown(own)) {
+      words.push(trans.__('the schedule’s own %1', formats.percent(own)));
+    }
+  }
   return {
     ...shareChart(lines),
-    key: 'bubble',
-    title: trans.__('Bubble'),
-    subtitle: trans.__('share of a step without forward or backward'),
+    key: 'compute',
+    title: trans.__('Computing'),
+    subtitle: words.join('; '),
     note: lines.length
       ? undefined
-      : trans.__('n/a: not reported; recorder.step(compute_s=…) reports it.')
+      : trans.__('n/a: %1', store.summary?.missing?.bubble ?? '')
   };
 }
 

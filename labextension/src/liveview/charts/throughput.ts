@@ -5,7 +5,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as formats from '../../formats';
 import type { SeriesStore } from '../../series/store';
 import { hasValues, type IChart, type IChoice, type ILine } from './chart';
-import { MANY_RANKS, rankLines } from './rank_lines';
+import { rankLines } from './rank_lines';
 import type { ITheme } from './theme';
 
 export function throughputChart(
@@ -14,11 +14,7 @@ export function throughputChart(
   choice: IChoice,
   trans: TranslationBundle
 ): IChart {
-  const isShort = store.ranks.size >= MANY_RANKS;
-  const copies = replicas(store);
-  const paces = rankLines(store, theme, choice, trans, table =>
-    table.column('pace_tokens_per_s').map(pace => pace * copies)
-  );
+  const paces = rankLines(store, theme, choice, trans, 'pace_tokens_per_s');
   const lines = [...paces, ...jobLine(store, theme, trans)];
   return {
     key: 'throughput',
@@ -27,19 +23,11 @@ export function throughputChart(
       ? trans.__('job, and each rank’s pace: tokens over its own compute time')
       : '',
     lines,
-    format: value => formats.rate(value, isShort),
+    format: formats.rate,
     tick: value => formats.rate(value, true),
     note: lines.length ? undefined : trans.__('No step yet.'),
     height: 108
   };
-}
-
-/** Ranks with the same stages: each has tokens of its own. */
-function replicas(store: SeriesStore): number {
-  const stages = new Set(
-    store.sorted.map(({ who }) => (who.stages ?? []).join(','))
-  );
-  return Math.max(1, store.ranks.size / Math.max(1, stages.size));
 }
 
 function jobLine(
@@ -55,6 +43,7 @@ function jobLine(
           label: trans.__('job'),
           x: store.job.column('time_s'),
           y,
+          now: store.summary?.tokens_per_s,
           color: theme.job,
           dash: [],
           width: 2

@@ -40,48 +40,49 @@ export function Numbers(props: {
 }
 
 function tiles(
-  { numbers }: JobEntry,
+  job: JobEntry,
   store: SeriesStore,
   trans: TranslationBundle
 ): ITile[] {
-  const tooFew = trans.__('The job has finished too few steps.');
+  const numbers = store.summary ?? job.numbers;
+  const { missing = {}, busiest_link: busiest } = numbers;
+  const isShare = typeof busiest === 'number';
   const shown: ITile[] = [
     {
       label: trans.__('tok/s'),
       value: numbers.tokens_per_s,
       write: formats.rate,
-      reason: tooFew
+      reason: missing.tokens_per_s
     },
     {
       label: trans.__('job MFU'),
       value: numbers.mfu,
       write: formats.percent,
-      reason: trans.__(
-        'The peak of these devices or the model’s FLOPs are not known.'
-      )
+      reason: missing.mfu
     },
     {
       label: trans.__('step time'),
       value: numbers.step_s,
       write: formats.seconds,
-      reason: tooFew
+      reason: missing.step_s
     },
     {
       label: trans.__('bubble'),
       value: numbers.bubble,
       write: formats.percent,
-      reason: trans.__('The ranks do not report their compute time.')
+      reason: missing.bubble
     },
     {
       label: trans.__('busiest link'),
-      ...busiestLink(store),
-      reason: trans.__('No traffic has been counted yet.')
+      value: isShare ? busiest : numbers.busiest_bytes_per_s,
+      write: isShare ? formats.percent : formats.bitRate,
+      reason: missing.busiest_link ?? trans.__('It runs on a single node.')
     },
     {
       label: trans.__('loss'),
       value: numbers.loss,
       write: formats.loss,
-      reason: trans.__('No rank reports a loss.')
+      reason: missing.loss
     }
   ];
   if (formats.isKnown(numbers.evaluation_loss)) {
@@ -92,23 +93,4 @@ function tiles(
     });
   }
   return shown;
-}
-
-/** How full the fullest link is; what it carries, where a capacity is not known. */
-function busiestLink(store: SeriesStore): Pick<ITile, 'value' | 'write'> {
-  const links = [...store.links.values()];
-  const isShare = links.every(({ link }) => link.capacity_bytes_per_s);
-  const loads = links.flatMap(({ link, now }) =>
-    [now.sent, now.received].map(
-      load => load / (isShare ? link.capacity_bytes_per_s! : 1)
-    )
-  );
-  const known = loads.filter(load => !Number.isNaN(load));
-  const most = known.length ? Math.max(...known) : null;
-  return {
-    value: most,
-    write: isShare
-      ? value => formats.percent(value, most! < 0.001 ? 2 : 1)
-      : formats.bitRate
-  };
 }

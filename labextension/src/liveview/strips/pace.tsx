@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import * as formats from '../../formats';
-import type { RankColumns } from '../../schema';
+import type { RankSummary } from '../../schema';
 import { MANY_RANKS, pickedRank, slowestRank } from '../charts/rank_lines';
 import type { IStripProps } from './pipeline';
 
@@ -11,7 +11,7 @@ import type { IStripProps } from './pipeline';
 const SLOW = 0.05;
 
 interface IPace {
-  who: RankColumns;
+  who: RankSummary;
   pace: number;
 }
 
@@ -22,7 +22,7 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
   }
   const ranks = store.sorted.map(rows => ({
     who: rows.who,
-    pace: rows.now.pace_tokens_per_s
+    pace: rows.who.pace_tokens_per_s ?? NaN
   }));
   const known = ranks
     .map(({ pace }) => pace)

@@ -91,7 +91,7 @@ function partWords(
 }
 
 function rowsOf(store: SeriesStore, trans: TranslationBundle): IRow[] {
-  const shown = store.sorted.filter(rows => !Number.isNaN(rows.now.compute));
+  const shown = store.sorted.filter(rows => formats.isKnown(rows.who.compute));
   const who = ({ who }: IRankRows) =>
     `r${who.rank} ${who.node}:${who.local_rank ?? 0}`;
   if (store.ranks.size < MANY_RANKS) {
@@ -112,7 +112,7 @@ function rowsOf(store: SeriesStore, trans: TranslationBundle): IRow[] {
     return [];
   }
   // Of the replicas of a stage, the slowest sets the pace.
-  const pace = (rows: IRankRows) => rows.now.pace_tokens_per_s;
+  const pace = (rows: IRankRows) => rows.who.pace_tokens_per_s ?? NaN;
   return [...byStage].map(([stage, replicas]) => {
     const rows = replicas.reduce((a, b) => (pace(b) < pace(a) ? b : a));
     return { rows, label: trans.__('stage %1', stage), who: who(rows) };
@@ -122,7 +122,7 @@ function rowsOf(store: SeriesStore, trans: TranslationBundle): IRow[] {
 function StripRow(props: IStripProps & IRow): JSX.Element {
   const { rows, trans } = props;
   const words = partWords(trans);
-  const shares = PARTS.map(part => rows.now[part]);
+  const shares = PARTS.map(part => rows.who[part] ?? NaN);
   return (
     <div className="mnt-strip-row">
       <RowName {...props} />

@@ -1,18 +1,65 @@
-/** The rows of all ranks as text to copy. */
+/** The figures of the job and of all ranks as text to copy. */
 
-import { RANK_COLUMNS, type SeriesStore } from '../../series/store';
+import type { JobSummary, RankSummary } from '../../schema';
+import {
+  JOB_COLUMNS,
+  RANK_COLUMNS,
+  type SeriesStore
+} from '../../series/store';
+import type { Table } from '../../series/table';
 
-/** A row per rank and step, as the page has them. */
+const COLUMNS = [...RANK_COLUMNS, 'loss'] as const;
+
+type Figures = Partial<Record<string, unknown>>;
+
+/** First the recent figures, then a row per step of the job and of each rank, as the page has them. */
 export function csv(store: SeriesStore): string {
-  const lines = [['rank', 'node', ...RANK_COLUMNS].join(',')];
+  const lines = [['row', 'rank', 'node', ...COLUMNS].join(',')];
+  if (store.summary) {
+    lines.push(recent('job', '', jobFigures(store.summary)));
+  }
+  for (const { who } of store.sorted) {
+    lines.push(recent(who.rank, JSON.stringify(who.node), figures(who)));
+  }
+  lines.push(...steps('job', '', store.job, JOB_COLUMNS));
   for (const { who, table } of store.sorted) {
-    const columns = RANK_COLUMNS.map(name => table.column(name));
-    for (let row = 0; row < table.length; row++) {
-      const values = columns.map(column =>
-        Number.isNaN(column[row]) ? '' : String(column[row])
-      );
-      lines.push([who.rank, JSON.stringify(who.node), ...values].join(','));
-    }
+    const node = JSON.stringify(who.node);
+    lines.push(...steps(who.rank, node, table, RANK_COLUMNS));
   }
   return lines.join('\n') + '\n';
+}
+
+function figures(who: RankSummary): Figures {
+  return { ...who };
+}
+
+function jobFigures(summary: JobSummary): Figures {
+  return { ...summary };
+}
+
+function recent(rank: number | string, node: string, from: Figures): string {
+  const values = COLUMNS.map(name => from[name] ?? '');
+  return ['recent', rank, node, ...values].join(',');
+}
+
+function steps<Name extends string>(
+  rank: number | string,
+  node: string,
+  table: Table<Name>,
+  names: ReadonlyArray<Name>
+): string[] {
+  const known = new Set<string>(names);
+  const broken = new Map(
+    table.breaks.map(one => [`${one.name} ${one.time_s}`, one.value])
+  );
+  const times = table.column('time_s' as Name);
+  return Array.from({ length: table.length }, (_, row) => {
+    const values = COLUMNS.map(name => {
+      const value = known.has(name) ? table.column(name as any)[row] : NaN;
+      return Number.isNaN(value)
+        ? (broken.get(`${name} ${times[row]}`) ?? '')
+        : String(value);
+    });
+    return ['step', rank, node, ...values].join(',');
+  });
 }

@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
-import type { SeriesStore } from '../../series/store';
+import { capacityOf, type SeriesStore } from '../../series/store';
 import { Table } from './table';
 
 export function LinkTable(props: {
@@ -13,40 +13,54 @@ export function LinkTable(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const { store, trans } = props;
-  const rate = (value: formats.Maybe, reason: string) => (
-    <Measured value={value} write={formats.bitRate} reason={reason} />
+  const rate = (value: formats.Maybe, reason: string | null | undefined) => (
+    <Measured
+      value={value}
+      write={formats.bitRate}
+      reason={reason ?? undefined}
+    />
   );
-  const missing = trans.__('No traffic has been counted.');
   return (
     <Table
       caption={trans.__('Links, per direction')}
       columns={[
         trans.__('node'),
         trans.__('interface'),
-        trans.__('capacity'),
-        trans.__('sent'),
+        trans.__('direction'),
+        trans.__('rate'),
         trans.__('by this job'),
-        trans.__('received'),
-        trans.__('by this job')
+        trans.__('used'),
+        trans.__('of capacity')
       ]}
     >
-      {[...store.links.values()].map(({ link, now }) => (
-        <tr key={link.node}>
-          <th scope="row">{link.node}</th>
-          <td>{link.interface}</td>
-          <td>
-            {rate(
-              link.capacity_bytes_per_s,
-              trans.__('Not measured. Fix: %mntrain measure')
-            )}
-          </td>
-          {(['sent', 'own_sent', 'received', 'own_received'] as const).map(
-            name => (
-              <td key={name}>{rate(now[name], missing)}</td>
-            )
-          )}
-        </tr>
-      ))}
+      {[...store.links.values()].flatMap(({ node, link }) =>
+        [link.sent, link.received].map(one => (
+          <tr key={`${node} ${one.direction}`}>
+            <th scope="row">{node}</th>
+            <td>{one.interface}</td>
+            <td>
+              {one.direction === 'sent'
+                ? trans.__('→ sent')
+                : trans.__('← received')}
+            </td>
+            <td>{rate(one.bytes_per_s, one.missing)}</td>
+            <td>{rate(one.own_bytes_per_s, one.missing)}</td>
+            <td>
+              <Measured
+                value={one.utilization}
+                write={formats.percent}
+                reason={one.missing ?? undefined}
+              />
+            </td>
+            <td>
+              {rate(
+                capacityOf(one),
+                trans.__('Not measured. Fix: %mntrain measure')
+              )}
+            </td>
+          </tr>
+        ))
+      )}
     </Table>
   );
 }

@@ -52,7 +52,7 @@ function RankRow(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const { rows, state, trans } = props;
-  const { who, now, table } = rows;
+  const { who } = rows;
   const missing = trans.__('This rank does not report it.');
   return (
     <tr>
@@ -66,7 +66,7 @@ function RankRow(props: {
           <Measured value={null} write={formats.count} reason={missing} />
         )}
       </td>
-      <td>{formats.count(table.last('step'))}</td>
+      <td>{formats.count(who.step)}</td>
       {(
         [
           ['tokens_per_s', formats.rate],
@@ -74,12 +74,12 @@ function RankRow(props: {
           ['mfu', formats.percent],
           ['compute', formats.percent],
           ['wait', formats.percent],
-          ['memory_bytes', formats.gibibytes]
+          ['memory_bytes', formats.memory]
         ] as const
       ).map(([name, write]) => (
         <td key={name}>
           <Measured
-            value={now[name]}
+            value={who[name]}
             write={write}
             reason={
               name === 'mfu'

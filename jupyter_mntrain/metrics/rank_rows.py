@@ -1,0 +1,197 @@
+"""Rank rows: what one rank's steps say of its throughput, its device and its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jupyter_mntrain.metrics.columns import UNKNOWN, Table
+from jupyter_mntrain.metrics.history import RankSeries
+from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
+from jupyter_mntrain.metrics.summary import RankSummary
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import JobState
+from jupyter_mntrain.model.records.metrics import RankStart, RankStep
+from jupyter_mntrain.telemetry import formulas
+
+COLUMNS = (
+    "time_s",
+    "step",
+    "step_s",
+    "tokens_per_s",
+    "pace_tokens_per_s",
+    "flops_per_s",
+    "compute",
+    "send",
+    "wait",
+    "bubble",
+    "memory_bytes",
+)
+
+SUMMARY_DIGITS = 7
+"""Significant ones: more than anybody is shown, fewer than a float has."""
+
+
+class RankRows:
+    """The rows of one rank, and the peak that its MFU is of.
+
+    Args:
+        own_node: ranks of the same node: what goes between them crosses no link.
+    """
+
+    def __init__(self, rank: Rank, node: str, own_node: range) -> None:
+        self.rank = rank
+        self.node = node
+        self.table = Table(COLUMNS, WARM_UP_STEPS)
+        self.series: RankSeries | None = None
+        self._own_node = own_node
+        self._taken = 0
+        self._best_flops_per_s = 0.0
+        self._most_memory: int | None = None
+
+    @property
+    def start(self) -> RankStart | None:
+        return self.series.start if self.series else None
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """The device's own peak, or the best rate seen where that is higher: then it was no peak,
+        but a rate measured while the device was busy with something else.
+        """
+        told = self.start.peak_flops_per_s if self.start else None
+        return None if told is None else max(told, self._best_flops_per_s)
+
+    @property
+    def peak_source(self) -> str | None:
+        """Where the peak is from."""
+        start, peak = self.start, self.peak_flops_per_s
+        if start is None or start.peak_flops_per_s is None or peak is None:
+            return None
+        source = start.peak_source or "as reported"
+        if peak <= start.peak_flops_per_s:
+            return source
+        return f"best seen: above {source}, taken under load"
+
+    def extend(
+        self, series: RankSeries, seq: int, bubble: float, capacity: Callable[[int], float | None]
+    ) -> int:
+        """Take the steps not yet taken; returns the number of the last row.
+
+        Args:
+            seq: number of the last row of any table.
+            bubble: of the schedule.
+            capacity: bytes per second to another rank's node, where that is known.
+        """
+        self.series = series
+        for step in series.steps[self._taken :]:
+            seq += 1
+            self._see(step)
+            self.table.append(seq, self._row(step, bubble, capacity))
+            self._taken += 1
+        return seq
+
+    def _see(self, step: RankStep) -> None:
+        if step.memory_bytes is not None:
+            self._most_memory = max(step.memory_bytes, self._most_memory or 0)
+        seconds = step.compute_s or step.step_s
+        if step.flops is not None and seconds > 0 and self._taken >= WARM_UP_STEPS:
+            self._best_flops_per_s = max(self._best_flops_per_s, step.flops / seconds)
+
+    def _row(
+        self, step: RankStep, bubble: float, capacity: Callable[[int], float | None]
+    ) -> dict[str, float | None]:
+        row: dict[str, float | None] = {
+            "time_s": step.time_s,
+            "step": step.step,
+            "step_s": step.step_s,
+            "memory_bytes": step.memory_bytes,
+        }
+        if step.flops is not None and step.step_s > 0:
+            row["flops_per_s"] = step.flops / step.step_s
+        if step.tokens is not None:
+            row["tokens_per_s"] = formulas.throughput(step.tokens, step.step_s)
+            if step.compute_s:
+                row["pace_tokens_per_s"] = formulas.throughput(step.tokens, step.compute_s)
+        if step.compute_s is None:
+            return row
+        shares = formulas.step_shares(
+            step.step_s,
+            step.compute_s,
+            optimizer_s=step.optimizer_s or 0.0,
+            transfer_s=self._transfer_s(step, capacity),
+            bubble=bubble,
+        )
+        if shares is not None:
+            row |= {
+                "compute": shares.compute,
+                "send": shares.send,
+                "wait": shares.wait,
+                "bubble": shares.bubble,
+            }
+        return row
+
+    def _transfer_s(self, step: RankStep, capacity: Callable[[int], float | None]) -> float | None:
+        """What the links need for the bytes sent to other nodes; ``None`` if one is unknown."""
+        if not exchanges(step):
+            return None
+        seconds = 0.0
+        for peer, size in step.sent_bytes.items():
+            if peer not in self._own_node:
+                bytes_per_s = capacity(peer)
+                if not bytes_per_s:
+                    return None
+                seconds += size / bytes_per_s
+        return seconds
+
+    def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
+        """With the MFU in place of the FLOPs."""
+        return with_mfu(columns, self.peak_flops_per_s)
+
+    def summary(self, state: JobState) -> RankSummary:
+        series, start, table = self.series, self.start, self.table
+        flops_per_s, peak = table.recent("flops_per_s"), self.peak_flops_per_s
+        return RankSummary(
+            rank=self.rank,
+            node=self.node,
+            state=state,
+            local_rank=start.local_rank if start else 0,
+            stages=start.stages if start else (),
+            layers=start.layers if start else (),
+            device=start.device if start else None,
+            step=series.steps[-1].step if series and series.steps else None,
+            tokens_per_s=short(table.recent("tokens_per_s")),
+            pace_tokens_per_s=short(table.recent("pace_tokens_per_s")),
+            mfu=short(flops_per_s / peak) if flops_per_s is not None and peak else None,
+            peak_source=self.peak_source,
+            compute=short(table.recent("compute")),
+            send=short(table.recent("send")),
+            wait=short(table.recent("wait")),
+            bubble=short(table.recent("bubble")),
+            memory_bytes=self._most_memory,
+            is_ready=series is not None and bool(series.start or series.end),
+            progress=series.progress if series else None,
+        )
+
+
+def exchanges(step: RankStep) -> bool:
+    """Whether it says what it exchanged with whom. An empty account is none: ranks of a job on
+    several nodes always exchange something.
+    """
+    return bool(step.sent_bytes or step.received_bytes)
+
+
+def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, list[float]]:
+    """With ``mfu``, of this peak, in place of ``flops_per_s``."""
+    others = dict(columns)
+    flops = others.pop("flops_per_s")
+    others["mfu"] = [UNKNOWN if not peak or one == UNKNOWN else one / peak for one in flops]
+    return others
+
+
+def short(value: float | None) -> float | None:
+    """Without the digits that nobody is shown."""
+    return None if value is None else float(f"{value:.{SUMMARY_DIGITS}g}")
+
+
+def all_tell(steps: Sequence[RankStep]) -> bool:
+    """Whether every one says what it exchanged."""
+    return bool(steps) and all(map(exchanges, steps))
