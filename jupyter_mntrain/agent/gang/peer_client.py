@@ -87,7 +87,7 @@ class PeerClient:
             answer = await client.fetch(request, raise_error=False)
             # 599 is tornado's own, for everything that is no answer.
             return None if answer.code == NO_ANSWER else Answer(answer.code, answer.body)
-        except (HTTPClientError, OSError, ValueError):  # ValueError: the address is none
+        except (HTTPClientError, OSError, ValueError):  # ValueError: a bad address
             return None
         finally:
             client.close()

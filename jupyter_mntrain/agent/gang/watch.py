@@ -130,7 +130,7 @@ class GangWatch:
         return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
-        """An attempt that does not get on has failed, if its job says so: of any that hangs, or of
+        """An attempt without progress has failed, if its job says so: of any that hangs, or of
         one that can go on without a node that is silent.
         """
         spec = self._job.record.spec

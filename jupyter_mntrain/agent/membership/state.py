@@ -107,7 +107,7 @@ def leave(state: Path) -> str:
     """
     membership = find(state)
     if membership is None:
-        raise MntrainError("this node is not a member of a cluster", fix="nothing is to be done")
+        raise MntrainError("this node is not a member of a cluster")
     aside = state / "left" / f"{membership.cluster}-{int(time.time())}"
     aside.mkdir(parents=True, mode=0o700)
     for name in _FORGOTTEN:

@@ -106,7 +106,7 @@ def remove(
     is_root = os.geteuid() == 0 if is_root is None else is_root
     path = path or unit_path(is_root=is_root)
     if not path.exists():
-        raise MntrainError(f"there is no {path}", fix="nothing is to be done")
+        raise MntrainError(f"there is no {path}")
     control = _control(is_root=is_root)
     if _has_systemd():
         _tell([*control, "disable", "--now", UNIT], run or _run)

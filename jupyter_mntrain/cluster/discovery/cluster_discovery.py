@@ -73,7 +73,7 @@ class ClusterDiscovery:
             subject = await live.desk.admit(where)
             if subject.role == "driver":
                 said = f"{subject.name} was let in as a driver, and no node is there"
-                raise NodeError(said, fix="nothing is to be done", node=where)
+                raise NodeError(said, node=where)
             client = live.client(where, NodeId(subject.name))
             deadline = time.monotonic() + ADD_S
             while True:

@@ -117,8 +117,8 @@ def _when_it_fails(parser: Parser) -> None:
     parser.option(
         "--on-stall",
         choices=("report", "abort"),
-        help="what to do with a job that does not get on: only say so (default), or end it as "
-        "failed, so that --restarts starts it again",
+        help="when a job makes no progress: report it (default), or abort the attempt, so that "
+        "--restarts starts it again",
     )
     parser.option(
         "--priority",

@@ -60,8 +60,8 @@ class LaunchVerb(Verb):
         parser.option(
             "--queue",
             action="store_true",
-            help="leave it with the nodes: it starts when it can have all it needs, also when "
-            "nobody is there; until then it is pending and holds nothing",
+            help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
+            "with no notebook open; until then it is pending and holds nothing",
         )
         variable_option(parser)
 

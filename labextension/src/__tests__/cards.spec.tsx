@@ -13,7 +13,7 @@ const trans = nullTranslator.load('jupyter_mntrain');
 afterEach(cleanup);
 
 describe('a job', () => {
-  it('that does not get on says whom it waits for, with the evidence', () => {
+  it('without progress says whom it waits for, with the evidence', () => {
     const stall = {
       summary: 'rank 1 on muthur is in load (data.py:12)',
       fix: 'look there',
