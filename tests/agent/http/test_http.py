@@ -353,7 +353,7 @@ def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
     )
     join(member, settings, "test")
     cases = {
-        ("start",): "unknown action 'start'",
+        ("start",): "no action 'start'",
         ("run", "--state-dir", str(stranger), *free): "this node is not a member of a cluster yet",
         ("run", "--state-dir", str(member), *free): "/nowhere does not run",
         ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
