@@ -65,8 +65,10 @@ describe('a job', () => {
       'attempt 2 is waiting'
     );
   });
+});
 
-  it('that waits for its turn says what for', () => {
+describe('a queued job', () => {
+  it('says what it waits for', () => {
     const restart = { number: 1, at_s: 0, waits_for: 'GPU 0 is promised' };
     const queued = job({ state: 'pending', attempt: 0, restart });
     render(<Jobs {...context({ jobs: [queued] }).props} />);

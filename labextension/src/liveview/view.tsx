@@ -6,7 +6,7 @@ import * as React from 'react';
 
 import { copy } from '../clipboard';
 import type { JobEntry } from '../schema';
-import { Charts } from './charts/view';
+import { Charts } from './chart_stack';
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
 import { usePage } from './page';

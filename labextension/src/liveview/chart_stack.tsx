@@ -3,12 +3,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import type { JobEntry } from '../../schema';
-import type { SeriesStore } from '../../series/store';
-import type { ILook } from '../toolbar';
-import { charts } from './charts';
-import { Plot } from './plot';
-import type { ITheme } from './theme';
+import type { JobEntry } from '../schema';
+import type { SeriesStore } from '../series/store';
+import type { ILook } from './toolbar';
+import { charts } from './charts/charts';
+import { Plot } from './charts/plot';
+import type { ITheme } from './charts/theme';
 
 export function Charts(props: {
   store: SeriesStore;
