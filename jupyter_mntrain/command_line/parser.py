@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         self.flags: set[str] = set()
         self.positionals: list[Completion | None] = []
         """What each positional is, in order."""
-        self.option("--help", "-h", action=_Help, nargs=0, help="show this and do nothing else")
+        self.option("--help", "-h", action=_Help, nargs=0, help="show this help")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
         """``add_argument`` for an option, remembered for completion."""
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, word: str) -> SpecError:
         if not word.startswith("-"):
-            return SpecError(f"{word!r} is one word too many", fix=self._see_help())
+            return SpecError(f"{word!r} is not expected here", fix=self._see_help())
         name = word.partition("=")[0]
         near = closest(name, [*self.flags, *self.value_options])
         fix = f"did you mean {' or '.join(near)}" if near else self._see_help()
@@ -164,10 +164,12 @@ def output_options(parser: Parser, *, is_first: bool = True) -> None:
             must not undo what was given there.
     """
     default = False if is_first else argparse.SUPPRESS
-    parser.option("--json", action="store_true", default=default, help="data only, for programs")
+    parser.option(
+        "--json", action="store_true", default=default, help="print JSON only, for programs"
+    )
     parser.option(
         "--traceback",
         action="store_true",
         default=default,
-        help="show where an error was raised, here or in a rank",
+        help="show the traceback of an error, here or in a rank",
     )

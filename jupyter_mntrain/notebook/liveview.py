@@ -84,7 +84,9 @@ class LiveView(View):
             left = self._outputs[:-MOST_OUTPUTS]
             self._outputs = self._outputs[-MOST_OUTPUTS:]
         for old in left:
-            words = f"{self.job.id} is shown live in a newer cell. {PROGRAM} attach {self.job.id}"
+            words = (
+                f"{self.job.id} is now shown live in a newer cell. {PROGRAM} attach {self.job.id}"
+            )
             old.update({"text/plain": words}, raw=True)
 
     def frame(self) -> bool:

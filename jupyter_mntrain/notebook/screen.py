@@ -75,7 +75,9 @@ class NotebookScreen(Screen):
             from jupyter_mntrain.notebook.panel.panel import WidgetPanel
             from jupyter_mntrain.verbs.panel import Panel
         except ImportError as error:
-            return f"{error.name} is missing, so this is text only: pip install ipywidgets"
+            return (
+                f"{error.name} is not installed, so the panel is text only: pip install ipywidgets"
+            )
         if not isinstance(panel, Panel):
             raise TypeError(f"not a panel: {panel!r}")
         if self._panel is not None:

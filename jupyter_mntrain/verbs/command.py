@@ -44,7 +44,7 @@ def split_line(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as error:
         reason = str(error).lower()
-        raise SpecError(f"the line cannot be read: {reason}", fix="close the quote") from None
+        raise SpecError(f"cannot parse the line: {reason}", fix="close the quote") from None
 
 
 def parse(argv: Sequence[str], *, program: str) -> Command:
@@ -72,7 +72,9 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     del args.choice, args.rest
     parsed = verb_parser(verb, program).parse(args.words, args)
     if arguments and not (verb.takes_cell or verb.takes_arguments):
-        raise SpecError(f"{verb.name}: takes nothing after --", fix=f"leave {arguments[0]!r} out")
+        raise SpecError(
+            f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
+        )
     return Command(verb, parsed, arguments)
 
 
@@ -144,7 +146,7 @@ def _cluster_options(parser: Parser, *, is_first: bool) -> None:
         action="append",
         default=default,
         metavar="HOST[:PORT]",
-        help="a node that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
+        help="an agent that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
     )
 
 

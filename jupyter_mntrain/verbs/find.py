@@ -42,7 +42,7 @@ def find_job(context: Context, args: Namespace) -> Job:
     jobs = cluster.jobs()
     if not jobs:
         raise JobNotFoundError(
-            "there is no job on any node that answers",
+            "the reachable nodes have no jobs",
             fix=f"see {context.program} nodes, or start one with {context.program} launch",
         )
     return cluster.job(jobs[0].job_id)

@@ -15,7 +15,7 @@ def variable_option(parser: Parser) -> None:
         "-o",
         dest="variable",
         metavar="NAME",
-        help="keep the job in this variable (notebooks only)",
+        help="store the job in this variable (notebooks only)",
     )
 
 

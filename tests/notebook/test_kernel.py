@@ -111,7 +111,7 @@ def test_a_job_is_launched_in_one_kernel_and_ended_in_another(execute, agents):
         f"%mntrain attach {job_id} --wait",
     )
     assert text(second[3]).strip() == "1"  # the whole history, from its first step on
-    assert "no process of it is left" in text(second[4])
+    assert "no process is left" in text(second[4])
     image, words = picture(second[5])
     assert "canceled" in words
     assert image.height > 600  # with its charts
@@ -152,7 +152,7 @@ def test_an_interrupted_wait_leaves_the_job_running(execute):
         "print(job.state)",
         "%mntrain kill $job.id",
     )
-    assert "goes on" in text(cells[2])
+    assert "continues" in text(cells[2])
     assert text(cells[3]).strip() in {"running", "starting"}
     assert "canceled" in text(cells[4])
 

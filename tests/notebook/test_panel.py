@@ -268,5 +268,5 @@ def test_without_ipywidgets_it_is_text_with_the_reason(in_notebook, monkeypatch)
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     said = in_notebook.words("%mntrain panel small.toml")
-    assert "ipywidgets is missing, so this is text only: pip install ipywidgets" in said
+    assert "ipywidgets is not installed, so the panel is text only: pip install ipywidgets" in said
     assert "%mntrain launch small.toml --member" in said

@@ -120,7 +120,7 @@ class AgentLauncher(Launcher):
         return roll_up(records)
 
     async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
-        """Leave the job with all of its participants; its head starts it when it can have all."""
+        """Leave the job with all of its participants; its head starts it when all are free."""
         gang = await self._gang(spec, job_id, progress)
         request = StartRequest(
             job_id=job_id,

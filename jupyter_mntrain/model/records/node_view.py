@@ -44,5 +44,5 @@ class NodeView(Record, frozen=True):
 
     @property
     def name(self) -> str:
-        """The node's own name, or its address while it has never answered."""
+        """The node's own name, or its address while it has not answered yet."""
         return self.info.name if self.info else self.called or self.address

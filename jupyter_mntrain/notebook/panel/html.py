@@ -70,7 +70,7 @@ def _schedule(prediction: Prediction) -> str:
 
 def _links(links: tuple[LinkLoad, ...] | None) -> str:
     if links is None:
-        return '<div class="mnt-second">known when the model is loaded</div>'
+        return '<div class="mnt-second">known once the model is loaded</div>'
     if not links:
         return '<div class="mnt-second">none: all ranks are on one node</div>'
     lines = [_link(link) for link in links[:8]]

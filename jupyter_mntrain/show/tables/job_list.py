@@ -1,4 +1,4 @@
-"""Job list: all jobs that reachable nodes know, newest first."""
+"""Job list: list the jobs of all reachable nodes, newest first."""
 
 from __future__ import annotations
 

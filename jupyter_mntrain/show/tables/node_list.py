@@ -52,7 +52,7 @@ def node_table(
 
     Args:
         now_s: Unix time, for ages.
-        every: virtual interfaces and those that are down, too.
+        every: include virtual interfaces and those that are down.
     """
     if not nodes:
         return Group(nobody(cluster, program, around), *_around(around))

@@ -35,7 +35,7 @@ class Verbatim:
 
 class ExportVerb(Verb):
     name = "export"
-    help = "a job as a file: recipe, script, nodes, options; launch takes it"
+    help = "write a job as a file with recipe, script, nodes and options, for launch"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -44,13 +44,13 @@ class ExportVerb(Verb):
             nargs="?",
             metavar="FILE",
             completes="file",
-            help="where to write it; default: only show it",
+            help="where to write it; default: print it",
         )
-        parser.option("--force", action="store_true", help="write over a file that is there")
+        parser.option("--force", action="store_true", help="overwrite an existing file")
         parser.option(
             "--with-secrets",
             action="store_true",
-            help="also variables whose names look like secrets (TOKEN, KEY, PASSWORD, SECRET)",
+            help="include variables whose names look like secrets (TOKEN, KEY, PASSWORD, SECRET)",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -75,8 +75,10 @@ class ExportVerb(Verb):
             f" written to {args.file}; launch it again: {context.program} launch {args.file}",
         )
         if left_out:
-            said.append(f"\n⚠ left out, they look like secrets: {', '.join(left_out)}", "yellow")
-            said.append("\n  give them with --env NAME=VALUE, or export --with-secrets", "dim")
+            said.append(
+                f"\n⚠ omitted because they look like secrets: {', '.join(left_out)}", "yellow"
+            )
+            said.append("\n  pass them with --env NAME=VALUE, or export --with-secrets", "dim")
         return Outcome(said, data, job=job)
 
 
@@ -89,7 +91,7 @@ def _write(path: Path, shown: str, text: str, mode: int, *, may_replace: bool) -
             file.write(text.encode())
     except FileExistsError:
         raise SpecError(
-            f"{shown}: is there already", fix="choose another name, or write over it with --force"
+            f"{shown}: already exists", fix="choose another name, or overwrite it with --force"
         ) from None
     except OSError as error:
         raise SpecError(

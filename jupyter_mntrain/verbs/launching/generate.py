@@ -28,23 +28,33 @@ READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
 class GenerateVerb(Verb):
     name = "generate"
-    help = "what the newest checkpoint of a job makes of a text, also while it runs"
+    help = "continue a text with a job's newest checkpoint, also while it runs"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("job", metavar="JOB", completes="job", help="its id, or its beginning")
-        parser.argument("prompt", metavar="TEXT", help="to go on from, in quotes")
+        parser.argument("job", metavar="JOB", completes="job", help="its id, or the start of it")
+        parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")
         parser.option("--chat", action="store_true", help="TEXT is the user's turn in a chat")
         parser.option(
-            "--tokens", type=int, default=100, metavar="N", help="at most so many new ones (100)"
+            "--tokens",
+            type=int,
+            default=100,
+            metavar="N",
+            help="generate at most N new tokens (100)",
         )
         parser.option(
             "--temperature",
             type=float,
             default=0.8,
             metavar="T",
-            help="0 always takes the likeliest token (0.8)",
+            help="0 always picks the likeliest token (0.8)",
         )
-        parser.option("--seed", type=int, default=0, metavar="N", help="another one, another text")
+        parser.option(
+            "--seed",
+            type=int,
+            default=0,
+            metavar="N",
+            help="random seed; another one gives another text",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         _refuse(args)
@@ -74,7 +84,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
     if spec.entry[:3] != ("-m", TRAINER, RECIPE_FILE):
         raise SpecError(
             f"job {job_id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in trainer",
-            fix="load what its script saves",
+            fix="load its checkpoint with your script",
         )
     wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
     wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
@@ -94,7 +104,9 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
 
 def _refuse(args: Namespace) -> None:
     if args.tokens < 1:
-        raise SpecError(f"--tokens {args.tokens}: that is no text", fix="give at least 1")
+        raise SpecError(
+            f"--tokens {args.tokens}: no text would be generated", fix="give at least 1"
+        )
     if not 0 <= args.temperature <= 10:
         raise SpecError(f"--temperature {args.temperature:g} is not from 0 to 10", fix="try 0.8")
     if not args.prompt.strip():
@@ -103,10 +115,10 @@ def _refuse(args: Namespace) -> None:
 
 def _nothing(context: Context, job: Job, view: JobView) -> Outcome:
     cause = view.cause
-    text = Text.assemble(("✗ ", "red"), "nothing was generated: ")
+    text = Text.assemble(("✗ ", "red"), "generation failed: ")
     text.append(cause.summary if cause is not None else f"{job.id} is {view.state}")
     if cause is not None and cause.fix:
         text.append(f"\nFix: {cause.fix}")
-    text.append(f"\nAll it said: {context.program} logs {job.id}", "dim")
+    text.append(f"\nIts log: {context.program} logs {job.id}", "dim")
     data = {"job_id": job.id, "state": view.state, "cause": cause.summary if cause else None}
     return Outcome(text, data, exit_code=1, job=job)

@@ -79,7 +79,7 @@ def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Parti
     raise NodeError(
         f"{', '.join(missing)} took part in this job and "
         f"{'does' if len(missing) == 1 else 'do'} not answer now",
-        fix=f"choose nodes with --member HOST:N ({who}), or start what is missing",
+        fix=f"choose nodes with --member HOST:N ({who}), or start the missing ones",
     )
 
 
@@ -100,7 +100,7 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
     except JobNotFoundError:
         raise JobNotFoundError(
             f"{args.target}: neither a file here nor a job that a reachable node knows",
-            fix=f"see {context.program} jobs; a lost node keeps its jobs to itself",
+            fix=f"see {context.program} jobs; jobs known only to unreachable nodes are not listed",
         ) from None
     return StoredJob(job.view().spec, f"job {job.id} again", context.directory)
 

@@ -87,7 +87,10 @@ def _join(context: Context, args: Namespace) -> Outcome:
         )
     candidate = Candidate(token, Subject(role="driver", name=name), name)
     context.screen.say(
-        Text(f"Waiting on port {args.port} to be let in as {name}… Ctrl-C ends it.", style="dim")
+        Text(
+            f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",
+            style="dim",
+        )
     )
     thread = LoopThread("mntrain-join")
     try:
@@ -108,7 +111,7 @@ def _join(context: Context, args: Namespace) -> Outcome:
     )
     option = "" if cluster == "default" else f" --cluster {cluster}"
     text.append(f"{context.program} nodes{option}")
-    text.append("\nNotebooks that used a cluster of this name before: restart them.", "dim")
+    text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
     return Outcome(text, {"driver": name, "cluster": cluster})
 
 
@@ -162,7 +165,7 @@ def _token(text: str, context: Context) -> Token:
     if token.role != "driver":
         raise SpecError(
             "this token is for a node",
-            fix="use it with: mntrain agent join TOKEN; drivers are invited by: "
+            fix="use it with mntrain agent join TOKEN; invite drivers with "
             f"{context.program} driver invite",
         )
     return token

@@ -18,7 +18,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class MeasureVerb(Verb):
     name = "measure"
-    help = "bandwidth of every link, both directions, about a second each"
+    help = "measure every link in both directions, about a second each"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.option(
@@ -28,7 +28,7 @@ class MeasureVerb(Verb):
             default=[],
             metavar="HOST[:N[:IFACE]]",
             completes="member",
-            help="between these only, over these interfaces; repeatable",
+            help="only between these nodes, over these interfaces; repeatable",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -38,7 +38,7 @@ class MeasureVerb(Verb):
         if len(participants) < 2:
             who = participants[0].node if participants else "nobody"
             raise SpecError(
-                f"a link has two ends, and there is only {who}",
+                f"a link needs two nodes, but there is only {who}",
                 fix=f"start another agent, see {context.program} nodes",
             )
         pairs = len(participants) * (len(participants) - 1)
@@ -55,5 +55,5 @@ class MeasureVerb(Verb):
                 f"{link.interface} {link.address}",
                 formats.bit_rate(link.capacity.bytes_per_s),
             )
-        note = Text("Kept by the agents; used for the interface choice and the plots.", style="dim")
+        note = Text("Stored by the agents, for the interface choice and the plots.", style="dim")
         return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])

@@ -27,22 +27,26 @@ JOINS: dict[Role, str] = {
     "driver": "pip install jupyter-mntrain && mntrain driver join",
 }
 WHERE: dict[Role, str] = {
-    "node": "Run this on the machine that is to be a node:",
-    "driver": "Run this on the other machine that is to launch and watch jobs:",
+    "node": "Run this on the machine that will be a node:",
+    "driver": "Run this on the other machine that will launch and watch jobs:",
 }
 
 
 def invite_options(parser: Parser) -> None:
-    parser.option("--uses", type=int, default=1, metavar="N", help="how many may join with it (1)")
+    parser.option(
+        "--uses", type=int, default=1, metavar="N", help="how many machines may join with it (1)"
+    )
     parser.option(
         "--expires",
         type=typed(parse_duration),
         default=3600.0,
         metavar="TIME",
-        help="for how long, like 30m, 2h or 7d (1h)",
+        help="validity, like 30m, 2h or 7d (1h)",
     )
     parser.option(
-        "--no-wait", action="store_true", help="print it and end; a notebook lets in who comes"
+        "--no-wait",
+        action="store_true",
+        help="print it and exit; a running notebook admits the machines",
     )
 
 
@@ -85,7 +89,7 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
     """Until it is used up or has expired; Ctrl-C ends the waiting, not the invitation."""
     known = read_token(token)
     seen: list[str] = []
-    context.screen.say(Text("Waiting for it… Ctrl-C ends the waiting.", style="dim"))
+    context.screen.say(Text("Waiting for it… Press Ctrl-C to stop waiting.", style="dim"))
     try:
         while context.clock() < known.expires_s:
             identity = cluster.membership.identity
@@ -103,13 +107,13 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
                 break
             context.sleep(LOOK_EVERY_S)
     except KeyboardInterrupt:
-        context.screen.say(Text("The invitation stays good.", style="dim"))
+        context.screen.say(Text("The invitation stays valid.", style="dim"))
     return seen
 
 
 class InviteVerb(Verb):
     name = "invite"
-    help = "a token that lets a machine join the cluster as a node"
+    help = "print a token with which a machine joins the cluster as a node"
 
     def add_arguments(self, parser: Parser) -> None:
         invite_options(parser)
@@ -120,7 +124,7 @@ class InviteVerb(Verb):
 
 class MembersVerb(Verb):
     name = "members"
-    help = "who belongs to the cluster, and until when"
+    help = "list the members of the cluster and when their certificates expire"
 
     def add_arguments(self, parser: Parser) -> None:
         pass
@@ -132,8 +136,8 @@ class MembersVerb(Verb):
         identity = cluster.membership.identity
         if identity is None:
             raise SpecError(
-                f"this machine has no cluster called {cluster.name!r} yet",
-                fix=f"make it by inviting a node: {context.program} invite",
+                f"no cluster named {cluster.name!r} exists on this machine yet",
+                fix=f"create it by inviting a node: {context.program} invite",
             )
         table = plain_table("member", "role", "joined", "certificate")
         data = []
@@ -162,7 +166,7 @@ class MembersVerb(Verb):
 
 class RevokeVerb(Verb):
     name = "revoke"
-    help = "a node or driver that must not be believed any more"
+    help = "revoke the certificate of a node or driver"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("member", metavar="NAME", completes="node", help="as in: members")
@@ -186,5 +190,8 @@ def revoke(context: Context, args: Namespace, name: str) -> Outcome:
         f" is revoked; {formats.plural(len(told), 'node')} know it.",
     )
     if silent:
-        text.append(f" Not yet: {', '.join(silent)}; told as soon as a driver sees them.", "yellow")
+        text.append(
+            f" Not yet: {', '.join(silent)}; they will learn it when a driver reaches them.",
+            "yellow",
+        )
     return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})

@@ -95,7 +95,7 @@ def port_number(choices: Choices) -> int | None:
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_PORT):
         raise SpecError(
             f"{text!r} is not a port from 1 to {MAX_PORT}",
-            fix="leave it empty to get a free one",
+            fix="leave it empty for a free one",
         )
     return int(text)
 
@@ -125,7 +125,7 @@ def variables(choices: Choices) -> list[str]:
         name, equals, _ = word.partition("=")
         if not (name and equals):
             raise SpecError(
-                f"{word!r} is not of the form NAME=VALUE", fix="write it like NCCL_DEBUG=INFO"
+                f"{word!r} is not of the form NAME=VALUE", fix="use the form NCCL_DEBUG=INFO"
             )
     return words
 
@@ -174,7 +174,7 @@ def _count(name: str, text: str) -> str:
     if ids is None:
         raise SpecError(
             f"{text!r} is neither a number nor GPU ids",
-            fix="write 2 for any two, gpu1 for that one, or 0,2 for those two",
+            fix="use 2 for any two, gpu1 for that one, or 0,2 for those two",
             node=name,
         )
     return "gpu" + re.sub(r"\s", "", ids[1])

@@ -175,7 +175,7 @@ def fresh(view: NodeView) -> NodeInfo:
     """What the node said of itself, with its GPUs as of the last beat."""
     info = view.info
     if info is None:
-        raise ValueError(f"{view.address} has never answered")
+        raise ValueError(f"{view.address} has not answered yet")
     if not view.beat or not view.beat.gpus:
         return info
     inventory = msgspec.structs.replace(info.inventory, gpus=view.beat.gpus)
@@ -279,7 +279,7 @@ def _silent(
     elif view.liveness == "suspect" and view.last_seen_s is not None:
         words = f"silent for {formats.duration(now_s - view.last_seen_s)}"
     words = f"{words[0].upper()}{words[1:]}".rstrip(".")
-    later = "" if "Fix: " in words else " It can be chosen when it answers again."
+    later = "" if "Fix: " in words else " It can be chosen once it answers again."
     fix = Fix(label="Leave it out", choices=_without(choices, name)) if is_used else None
     return (Check(level="error" if is_used else "warning", text=f"{words}.{later}", fix=fix),)
 
@@ -410,7 +410,7 @@ def _check_versions(
             check = Check(level="warning", text=words)
             if one.key in MUST_AGREE and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)
-                fix = Fix(label="Launch all the same", choices=anyway)
+                fix = Fix(label="Launch anyway", choices=anyway)
                 check = Check(level="error", text=words, fix=fix)
             findings.put(reference(info, usable), check)
         if not own:
@@ -428,7 +428,7 @@ def _check_port(
     if wanted is None or port is None:
         return
     if isinstance(port, MntrainError):
-        words = f"Port {wanted} could not be looked at: {port.cause}."
+        words = f"Port {wanted} could not be checked: {port.cause}."
         findings.put(head.name, Check(level="warning", text=words))
         return
     if port.reason is None:
@@ -441,7 +441,7 @@ def _check_port(
         Check(
             level="error",
             text=f"{port.reason[0].upper()}{port.reason[1:]}. Fix: "
-            + (f"use port {nearest}." if nearest else "leave the port empty to get a free one."),
+            + (f"use port {nearest}." if nearest else "leave the port empty for a free one."),
             fix=Fix(label=f"Use {nearest}", choices=other) if other else None,
         ),
     )
@@ -474,7 +474,7 @@ def _choosable(info: NodeInfo, choice: NodeChoice) -> list[tuple[str, str | None
     ]
     names = {name for _, name in known}
     if choice.interface is not None and choice.interface not in names:
-        known.append((f"{choice.interface}, not there now", choice.interface))
+        known.append((f"{choice.interface}, not available now", choice.interface))
     return [(label, name) for label, name in known]
 
 
@@ -523,9 +523,12 @@ def _capacities(
 
 def _nobody(rows: Sequence[FormRow]) -> str:
     if not rows:
-        return "No node answers. Invite one: %mntrain invite. It has joined? mntrain agent run."
+        return (
+            "No node is answering. Invite one with %mntrain invite, "
+            "or run mntrain agent run on a node that has joined."
+        )
     if any(row.can_be_used for row in rows):
-        return "No node takes part: choose one or more."
+        return "No node is selected: choose one or more."
     return "No node can be used now."
 
 

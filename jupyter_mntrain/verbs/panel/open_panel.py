@@ -16,7 +16,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class OpenPanelVerb(Verb):
     name = "panel"
-    help = "choose nodes, GPUs and networks by clicking, with every check, and launch"
+    help = "choose nodes, GPUs and networks by clicking, and launch"
     takes_arguments = True
 
     def add_arguments(self, parser: Parser) -> None:
@@ -25,7 +25,7 @@ class OpenPanelVerb(Verb):
             nargs="?",
             metavar="RECIPE.toml|SCRIPT.py|PRESET",
             completes="recipe",
-            help="what to begin with; default: the recipe launched last, or the first one here",
+            help="what to start with; default: the recipe launched last, or the first one here",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

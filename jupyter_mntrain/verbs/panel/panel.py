@@ -145,7 +145,7 @@ class Panel:
             self._memory.remember(self.target.key, self._settled(form), now_s=now_s)
             self.note = f"as launched {self._day(now_s)}"
         except (MntrainError, OSError) as error:
-            self.note = f"the choices could not be kept: {error}"
+            self.note = f"the choices could not be stored: {error}"
         return job
 
     def measure(self, form: Form, progress: Progress) -> None:

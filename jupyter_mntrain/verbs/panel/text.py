@@ -61,5 +61,5 @@ def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     if form.prediction is not None and form.prediction.ranks > 1:
         lines.append(Text(f"Bubble {formats.percent(form.prediction.bubble)}", style="dim"))
     if form.blocked:
-        return [*lines, Text(f"It cannot be launched: {form.blocked}", style="red")]
+        return [*lines, Text(f"Cannot launch: {form.blocked}", style="red")]
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

@@ -48,7 +48,7 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
 
 def detached_outcome(context: Context, job: Job) -> Outcome:
     text = Text(
-        f"Detached: {job.id} goes on. Watch it again: {context.program} attach {job.id}. "
+        f"Detached: {job.id} continues. Watch it again: {context.program} attach {job.id}. "
         f"End it: {context.program} stop {job.id}"
     )
     data = {"job_id": job.id, "state": job.view().state, "detached": True}

@@ -18,7 +18,7 @@ from jupyter_mntrain.verbs.watching.following import status_outcome
 
 class JobsVerb(Verb):
     name = "jobs"
-    help = "all jobs that reachable nodes know, newest first"
+    help = "list the jobs of all reachable nodes, newest first"
 
     def add_arguments(self, parser: Parser) -> None:
         pass
@@ -33,7 +33,7 @@ class JobsVerb(Verb):
 
 class StatusVerb(Verb):
     name = "status"
-    help = "one job: the cause if it failed, numbers per rank and link"
+    help = "show one job: cause of a failure, numbers per rank and link"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -48,7 +48,7 @@ def job_argument(parser: Parser) -> None:
         nargs="?",
         metavar="JOB",
         completes="job",
-        help="its id or the beginning of it; default: the newest",
+        help="its id or the start of it; default: the newest",
     )
 
 

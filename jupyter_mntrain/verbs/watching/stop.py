@@ -30,7 +30,7 @@ DEFAULT_GRACE_S = 2.0
 
 class StopVerb(Verb):
     name = "stop"
-    help = "end a job everywhere; ranks get a moment to finish"
+    help = "end a job on all nodes; ranks get time to finish"
 
     def add_arguments(self, parser: Parser) -> None:
         _job_argument(parser)
@@ -39,18 +39,18 @@ class StopVerb(Verb):
             type=float,
             default=DEFAULT_GRACE_S,
             metavar="SECONDS",
-            help=f"how long ranks may take before they are killed, default {DEFAULT_GRACE_S:g}",
+            help=f"seconds until ranks are killed, default {DEFAULT_GRACE_S:g}",
         )
         parser.option(
             "--save",
             action="store_true",
-            help="save a checkpoint first, after the step all ranks are at, and end then",
+            help="save a checkpoint after the current step, then end",
         )
-        parser.option("--reason", default="stopped by user", help="kept with the job")
+        parser.option("--reason", default="stopped by user", help="stored with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not 0 <= args.grace < float("inf"):
-            raise SpecError(f"--grace {args.grace:g}: not a time", fix="give seconds from 0")
+            raise SpecError(f"--grace {args.grace:g}: not a duration", fix="use seconds, 0 or more")
         job = _named(context, args, self.name)
         before = job.view().state
         if args.save and before not in TERMINAL:
@@ -64,7 +64,7 @@ class StopVerb(Verb):
 
 class SaveVerb(Verb):
     name = "save"
-    help = "save a checkpoint after the step that all ranks are at; the job goes on"
+    help = "save a checkpoint after the current step; the job continues"
 
     def add_arguments(self, parser: Parser) -> None:
         _job_argument(parser)
@@ -78,14 +78,14 @@ class SaveVerb(Verb):
         data = {"job_id": job.id, "saved_step": saved}
         text = Text.assemble((f"{job.id} ", "bold"))
         if saved is None:
-            text.append(f"is asked to save; not done after {formats.duration(SAVED_WITHIN_S)}")
+            text.append(f"was asked to save; not finished after {formats.duration(SAVED_WITHIN_S)}")
             return Outcome(text, data, exit_code=1, job=job)
         return Outcome(text.append(f"saved at step {saved}"), data, job=job)
 
 
 class KillVerb(Verb):
     name = "kill"
-    help = "end a job everywhere, at once"
+    help = "end a job on all nodes immediately"
 
     def add_arguments(self, parser: Parser) -> None:
         _job_argument(parser)
@@ -101,7 +101,7 @@ class KillVerb(Verb):
 
 def _job_argument(parser: Parser) -> None:
     parser.argument(
-        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or its beginning"
+        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or the start of it"
     )
 
 
@@ -114,8 +114,8 @@ def _named(context: Context, args: Namespace, verb: str) -> Job:
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
     named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
-    fix = f"name one that runs: {named}" if running else "nothing: no job is running"
-    raise SpecError(f"{verb}: no job is named", fix=fix)
+    fix = f"name one that runs: {named}" if running else "no job is running"
+    raise SpecError(f"{verb}: no job given", fix=fix)
 
 
 def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
@@ -127,7 +127,7 @@ def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> O
     is_over = view.state in TERMINAL
     left = [(part.node, one) for part in view.parts for one in part.leftovers]
     text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))
-    text.append(" already, nothing was done" if was_over else _words(view, timeout_s, bool(left)))
+    text.append(" already; nothing was done" if was_over else _words(view, timeout_s, bool(left)))
     for node, one in left:
         text.append(f"\n⚠ {node}: pid {one.pid} could not be killed ({one.status}): {one.command}")
     data = {
@@ -142,7 +142,7 @@ def _ended(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> O
 def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
-        return f"; {', '.join(silent)} does not answer: whether it still runs there is not known"
+        return f"; {', '.join(silent)} does not answer, so it may still run there"
     if view.state not in TERMINAL:
-        return f"; not over after {formats.duration(timeout_s)}"
-    return "" if has_leftovers else "; no process of it is left"
+        return f"; still running after {formats.duration(timeout_s)}"
+    return "" if has_leftovers else "; no process is left"

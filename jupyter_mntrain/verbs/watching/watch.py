@@ -32,11 +32,11 @@ THEMES = ("auto", "light", "dark")
 
 class AttachVerb(Verb):
     name = "attach"
-    help = "show a job live, with its whole history"
+    help = "show a job live, with its full history"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--wait", action="store_true", help="return when the job has ended")
+        parser.option("--wait", action="store_true", help="return once the job has ended")
         variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -50,7 +50,7 @@ class AttachVerb(Verb):
 
 class PlotVerb(Verb):
     name = "plot"
-    help = "the picture of a job as it is now"
+    help = "draw the current picture of a job"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -61,10 +61,10 @@ class PlotVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.out and not context.screen.in_background:
-            raise SpecError("plot: a terminal shows no pictures", fix="give a file: -o FILE.png")
+            raise SpecError("plot: a terminal shows no pictures", fix="pass a file: -o FILE.png")
         path = context.directory / Path(args.out).expanduser() if args.out else None
         if path is not None and not path.parent.is_dir():
-            raise SpecError(f"{path.parent}: no such directory", fix="make it, or name another")
+            raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
@@ -74,7 +74,7 @@ class PlotVerb(Verb):
             path.write_bytes(png)
         except OSError as error:
             cause = f"{path}: cannot be written: {error.strerror}"
-            raise SpecError(cause, fix="name another file") from None
+            raise SpecError(cause, fix="choose another file") from None
         return Outcome(
             Text(f"wrote {path}"),
             data,
@@ -85,7 +85,7 @@ class PlotVerb(Verb):
 
 class StacksVerb(Verb):
     name = "stacks"
-    help = "what every rank is at, line by line, now: for jobs that hang"
+    help = "show every rank's current stack, for jobs that hang"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -105,7 +105,7 @@ class StacksVerb(Verb):
                     data.append({"node": node, **msgspec.to_builtins(stack)})
         if not data:
             what = "no rank" if args.rank is None else f"no rank {args.rank}"
-            lines.append(Text(f"{what} of {job.id} lives on a node that answers"))
+            lines.append(Text(f"{what} of {job.id} is on a reachable node"))
         return Outcome(Group(*lines), data, job=job)
 
 
@@ -113,7 +113,7 @@ def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[Ren
     where = f", {stack.where}" if stack.where else ""
     text = Text.assemble((f"rank {stack.rank}", "bold"), f" on {node}: {stack.doing}{where}")
     if not stack.text:
-        return [text, Text("  It tells no stacks: it uses no Recorder, or cannot now.", "dim")]
+        return [text, Text("  No stack: it uses no Recorder, or cannot answer now.", "dim")]
     threads = stack.text.strip().split("\n\n")
     shown = threads if with_threads else threads[-1:]
     return [text, *(Text(thread, "dim") for thread in shown)]
@@ -121,21 +121,21 @@ def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[Ren
 
 class LogsVerb(Verb):
     name = "logs"
-    help = "what the ranks print, merged over nodes"
+    help = "show the ranks' output, merged over nodes"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--rank", "-r", type=typed(_number), metavar="RANK", help="of one rank only")
-        parser.option("--node", "-n", metavar="NODE", completes="node", help="of one node only")
+        parser.option("--rank", "-r", type=typed(_number), metavar="RANK", help="only this rank")
+        parser.option("--node", "-n", metavar="NODE", completes="node", help="only this node")
         parser.option(
             "--tail",
             "-t",
             type=typed(_number),
             default=DEFAULT_TAIL,
             metavar="LINES",
-            help=f"how many of the last lines, default {DEFAULT_TAIL}",
+            help=f"number of last lines, default {DEFAULT_TAIL}",
         )
-        parser.option("--follow", "-f", action="store_true", help="go on until the job has ended")
+        parser.option("--follow", "-f", action="store_true", help="follow until the job has ended")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)

@@ -132,7 +132,7 @@ def test_nodes_that_are_gone_are_named_in_one_error(do, keep, tmp_path):
             do(verb, keep(SCRIPT_JOB), on=few, directory=tmp_path)
         assert str(caught.value) == (
             "wopr, muthur took part in this job and do not answer now. Fix: choose nodes with "
-            "--member HOST:N (there is hal), or start what is missing."
+            "--member HOST:N (there is hal), or start the missing ones."
         )
     do("launch", keep(SCRIPT_JOB), "--member", "hal:1", on=few, directory=tmp_path)
     assert few.launches[0].participants == (Participant(node="hal"),)
@@ -164,7 +164,7 @@ def test_export_writes_what_launch_takes(do, launched, known, tmp_path, text):
     outcome = do("export", known.id, "kept.toml", directory=tmp_path)
     said = text(outcome.renderable)
     assert "mntrain launch kept.toml" in said
-    assert "left out, they look like secrets: HF_TOKEN" in said
+    assert "omitted because they look like secrets: HF_TOKEN" in said
     assert outcome.data["left_out"] == ["HF_TOKEN"]
     environment = {"A": "1", "B": "2"}
     assert launched("kept.toml") == msgspec.structs.replace(SCRIPT_JOB, environment=environment)
@@ -182,7 +182,7 @@ def test_export_without_a_file_is_the_file(do, cluster, known, text):
 
 def test_export_writes_over_nothing_unless_told(do, known, tmp_path):
     (tmp_path / "kept.toml").write_text("precious")
-    with pytest.raises(SpecError, match=r"kept\.toml: is there already.*--force"):
+    with pytest.raises(SpecError, match=r"kept\.toml: already exists.*--force"):
         do("export", known.id, "kept.toml", directory=tmp_path)
     assert (tmp_path / "kept.toml").read_text() == "precious"
     do("export", known.id, "kept.toml", "--force", directory=tmp_path)
