@@ -207,7 +207,7 @@ class Cluster:
         return self._begin(self._driver.launcher(submitted_by).launch, spec, progress)
 
     def queue(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
-        """Leave a job with its participants, to be started when it can have all it needs.
+        """Leave a job with its participants, to be started when all are free it needs.
 
         Until then it is ``pending``, holds nothing, and says what it waits for. No driver need be
         there: its head starts it.

@@ -78,7 +78,8 @@ class ClusterMembership:
             TrustError: another driver made the cluster.
         """
         if self.identity is None:
-            raise SpecError(f"this machine has no cluster called {self._session.live.cluster!r}")
+            name = self._session.live.cluster
+            raise SpecError(f"no cluster named {name!r} exists on this machine")
         gone = self.identity.authorized().revoke(name)
         self._session.loop.run(self._session.live.desk.settle(self._session.live.nodes))
         return gone

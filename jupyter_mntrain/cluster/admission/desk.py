@@ -96,7 +96,7 @@ class AdmissionDesk:
         """
         if self._dialler is None:
             raise self.problem or TrustError(
-                f"this machine has no cluster called {self.cluster!r} yet",
+                f"no cluster named {self.cluster!r} exists on this machine yet",
                 fix="create it by inviting a node: mntrain invite",
             )
         return AgentClient(self._dialler, address, node_id=node_id, node=node)

@@ -21,10 +21,12 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class RecipesVerb(Verb):
     name = "recipes"
-    help = "recipes that come with mntrain, what they are for and the GPU memory each needs"
+    help = "list the built-in recipes, with purpose and GPU memory"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("recipe", nargs="?", metavar="NAME", help="show this one, to be changed")
+        parser.argument(
+            "recipe", nargs="?", metavar="NAME", help="print this one, to copy and change"
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.recipe:
@@ -48,7 +50,7 @@ def _shown(name: str, program: str) -> Outcome:
     if found is None:
         near = closest(name, [one.name for one in BUILT_IN])
         fix = f"did you mean {' or '.join(near)}" if near else f"see: {program} recipes"
-        raise SpecError(f"no recipe {name!r} comes with mntrain", fix=fix)
+        raise SpecError(f"there is no built-in recipe {name!r}", fix=fix)
     return Outcome(Verbatim(found.text), _data(found))
 
 

@@ -17,14 +17,14 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class NodesVerb(Verb):
     name = "nodes"
-    help = "every node with its state, GPUs, interfaces and versions"
+    help = "list the nodes with state, GPUs, interfaces and versions"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.option(
             "--all",
             "-a",
             action="store_true",
-            help="virtual interfaces and those that are down, too",
+            help="include virtual interfaces and those that are down",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -49,10 +49,10 @@ class NodesVerb(Verb):
 
 class AddVerb(Verb):
     name = "add"
-    help = "a node that multicast does not reach; it is remembered"
+    help = "add a node that multicast does not reach; it is remembered"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("address", metavar="HOST[:PORT]", help="where its agent listens")
+        parser.argument("address", metavar="HOST[:PORT]", help="address of its agent")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         node = context.cluster(args).discovery.add(args.address)
@@ -62,7 +62,7 @@ class AddVerb(Verb):
 
 class ForgetVerb(Verb):
     name = "forget"
-    help = "a node that was added"
+    help = "forget a node that was added"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
@@ -71,6 +71,6 @@ class ForgetVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.address:
-            raise SpecError("forget which node", fix="give its HOST:PORT")
+            raise SpecError("missing HOST:PORT", fix="pass the HOST:PORT of the node to forget")
         context.cluster(args).discovery.forget(args.address)
         return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})
