@@ -35,7 +35,7 @@ def _what_runs(parser: Parser) -> None:
         default=[],
         metavar="SECTION.FIELD=VALUE",
         completes="field",
-        help="change a field of the recipe; repeatable",
+        help="override a field of the recipe; repeatable",
     )
     parser.option(
         "--file",
@@ -43,9 +43,9 @@ def _what_runs(parser: Parser) -> None:
         default=[],
         metavar="PATH",
         completes="file",
-        help="a further small text file for every node's working directory; repeatable",
+        help="a small text file to copy to every node's working directory; repeatable",
     )
-    parser.option("--name", metavar="NAME", help="what to call the job")
+    parser.option("--name", metavar="NAME", help="name of the job")
 
 
 def _where(parser: Parser) -> None:
@@ -84,7 +84,7 @@ def _where(parser: Parser) -> None:
         "--link-capacity",
         type=typed(_capacity),
         metavar="RATE",
-        help="what each link carries, as 1gbit or 940mbit; default: as measured",
+        help="capacity of each link, like 1gbit or 940mbit; default: measured",
     )
 
 
@@ -124,7 +124,7 @@ def _when_it_fails(parser: Parser) -> None:
         "--priority",
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",
-        help="in the queue: the higher, the sooner, from -1000 to 1000; default 0",
+        help="position in the queue, higher first, -1000 to 1000; default 0",
     )
 
 

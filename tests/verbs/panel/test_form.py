@@ -39,7 +39,7 @@ def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -
     form = panel.form()
     assert [one.can_be_used for one in form.rows] == [True, False, False]
     assert "Silent for 1" in words(form)
-    assert "It can be chosen when it answers again." in words(form)
+    assert "It can be chosen once it answers again." in words(form)
     assert "Connection refused. Fix: start its agent." in words(form)
     assert form.blocked is None
     form = choose(panel, nodes={"b": NodeChoice(is_used=True)})
@@ -77,7 +77,7 @@ def test_interfaces_that_do_not_meet_block_the_launch(panel: Panel) -> None:
     assert "no network is shared" in form.blocked
     form = choose(panel, nodes={"wopr": NodeChoice(interface="eth9")})
     assert "has no interface 'eth9'" in words(form)
-    assert ("eth9, not there now", "eth9") in row(form, "wopr").interfaces
+    assert ("eth9, not available now", "eth9") in row(form, "wopr").interfaces
 
 
 def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
@@ -92,7 +92,7 @@ def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
     )
     assert panel.form().blocked == "c: torch 2.12.0, the others have 2.13.0."
     assert check.fix is not None
-    assert check.fix.label == "Launch all the same"
+    assert check.fix.label == "Launch anyway"
     panel.choices = check.fix.choices
     form = panel.form()
     assert [one.level for one in row(form, "c").checks] == ["warning"]
@@ -164,6 +164,6 @@ def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
 
 def test_nobody_there_and_nobody_chosen_say_what_to_do(here: Path, panel: Panel) -> None:
     nobody = open_panel(StandInCluster(), here, "small.toml").form()
-    assert nobody.blocked.startswith("No node answers. Invite one: %mntrain invite.")
+    assert nobody.blocked.startswith("No node is answering. Invite one with %mntrain invite")
     form = choose(panel, others_take_part=False)
-    assert form.blocked == "No node takes part: choose one or more."
+    assert form.blocked == "No node is selected: choose one or more."

@@ -104,7 +104,7 @@ def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, h
     assert panel.form().blocked is None
     job = panel.launch(panel.form(), SILENT)
     assert job.id
-    assert "could not be kept" in panel.note
+    assert "could not be stored" in panel.note
 
 
 # The verb
