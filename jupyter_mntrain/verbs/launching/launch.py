@@ -193,8 +193,8 @@ def _workload(
     if context.cell is not None:
         if args.target:
             raise SpecError(
-                f"{args.target!r} and a cell: there can be one thing to run",
-                fix=f"use %mntrain launch {args.target} without a cell, or leave the name out",
+                f"{args.target!r} and a cell: launch takes one of them",
+                fix=f"use %mntrain launch {args.target} without a cell, or omit the name",
             )
         return from_cell(
             context.cell,
@@ -221,7 +221,7 @@ def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple
         names = [one.node for one in participants]
         near = closest(head, names) or names
         raise SpecError(
-            f"--head {head}: does not take part",
+            f"--head {head}: is not a participant",
             fix=f"use {' or '.join(near)}, or add it as --member",
         )
     return (*first, *(one for one in participants if one.node != head))
