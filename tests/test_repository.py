@@ -21,19 +21,6 @@ APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
 )
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-BRITISH = re.compile(
-    r"\w*(?:(?:optim|util|initial|recogn|summar|quant|normal|serial|organ|synchron)is(?:e|ing|ation)|"
-    r"licence|colour|neighbour|behaviour|favour|cancelled|labelled|modelled|dialled|misspelt)\w*",
-    re.IGNORECASE,
-)
-RIDDLES = re.compile(
-    r"nobody there|is nothing an? |whoever hung up|not for want of|of it ours|it has joined\?|"
-    r"leave it with the nodes|nothing is to be done|gets? on by itself|does not get on|is none$",
-    re.MULTILINE,
-)
-"""Phrases that readers had to read twice: they stay away."""
-
 LINK = re.compile(r"\]\((?!https?://|#|attachment:)([^)#\s]+)(?:#[^)]*)?\)")
 
 
@@ -72,13 +59,6 @@ def test_the_readme_leads_to_the_policies():
 def test_every_local_link_of_a_page_leads_somewhere(page):
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert broken == []
-
-
-@pytest.mark.parametrize("page", [*PAGES, *NOTEBOOKS], ids=lambda page: page.name)
-def test_a_page_is_in_plain_american_english(page):
-    text = page.read_text()
-    assert BRITISH.findall(text) == []
-    assert RIDDLES.findall(text) == []
 
 
 def test_hooks_run_the_checks_of_the_fast_layer_with_tools_of_the_environment():

@@ -25,7 +25,7 @@ MOST_WINDOW_S = 120.0
 """Of counters that are kept for averaging."""
 
 OVERHEAD = 1.1
-"""Counters hold headers and acknowledgements, payload does not: up to this much more than the
+"""Counters hold headers and acknowledgments, payload does not: up to this much more than the
 payload is the job's own (TCP over Ethernet: 1.04 to 1.06, small messages a little more)."""
 
 COLUMNS = ("time_s", "sent", "received", "own_sent", "own_received")

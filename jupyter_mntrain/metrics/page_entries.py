@@ -53,7 +53,7 @@ class RankNumbers(Record, frozen=True):
 
 
 class JobEntry(Record, frozen=True):
-    """One job: what it is, where it runs, how far it is, why it failed or does not get on."""
+    """One job: what it is, where it runs, how far it is, why it failed or stalls."""
 
     job_id: JobId
     name: str

@@ -329,7 +329,7 @@ export interface Divergence {
   majority: string | null;
 }
 /**
- * One job: what it is, where it runs, how far it is, why it failed or does not get on.
+ * One job: what it is, where it runs, how far it is, why it failed or stalls.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
@@ -561,7 +561,7 @@ export interface JobNumbers {
   };
 }
 /**
- * Why a job does not get on: one sentence, and one of what to do.
+ * Why a job makes no progress: one sentence, and one of what to do.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Diagnosis".

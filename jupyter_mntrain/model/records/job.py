@@ -52,7 +52,7 @@ class JobSpec(UserRecord, frozen=True):
         link_capacity_bytes_per_s: the user's own denominator for link utilization.
         max_restarts: further attempts after one that failed; each goes on from the newest
             checkpoint that is whole.
-        on_stall: what becomes of an attempt that does not get on. ``abort`` ends it as failed.
+        on_stall: what becomes of an attempt without progress. ``abort`` ends it as failed.
         priority: of a job that waits in the queue: the higher, the sooner.
         min_nodes: go on without nodes that stay silent, with at least this many; ``None`` = wait
             for all of them. Without the head only if it is more than half of them: or two parts of
@@ -276,7 +276,7 @@ class JobRecord(Record, frozen=True):
 
 
 class Diagnosis(Record, frozen=True):
-    """Why a job does not get on: one sentence, and one of what to do."""
+    """Why a job makes no progress: one sentence, and one of what to do."""
 
     summary: str
     fix: str

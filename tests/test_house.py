@@ -1,0 +1,170 @@
+"""The size of files, functions and rooms, one name for one thing, no circles, one spelling."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "jupyter_mntrain"
+GENERATED = {"labextension/src/schema.ts"}
+LONG_STILL = {
+    "jupyter_mntrain/agent/jobs/local_job.py",
+    "jupyter_mntrain/cluster/launch/launcher.py",
+    "jupyter_mntrain/trust/certificates.py",
+    "jupyter_mntrain/verbs/panel/form.py",
+    "tests/agent/gang/test_queue.py",
+    "tests/agent/gang/test_restarter.py",
+    "tests/agent/http/test_http.py",
+    "tests/cluster/admission/test_joining.py",
+    "tests/cluster/agents/test_client.py",
+    "tests/cluster/fake_agent.py",
+    "tests/cluster/test_cluster.py",
+    "tests/faults/test_faults.py",
+    "tests/faults/test_surroundings.py",
+    "tests/metrics/test_series.py",
+    "tests/server/test_rest.py",
+    "tests/verbs/stand_in.py",
+    "tests/verbs/test_verbs.py",
+}
+LONG_FUNCTIONS_STILL = {
+    "jupyter_mntrain/metrics/summarizer.py: summarize",
+    "tests/verbs/samples.py: sample_job",
+}
+"""To be split; nothing else may join them."""
+
+MOST_LINES = 350
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_MODULES = 15
+MOST_AT_THE_TOP = 18
+
+BRITISH = re.compile(
+    r"""
+        (optim|initial|summar|util|serial|normal|recogn|organ|synchron|token|visual|minim|maxim
+         |general|real|quant|random|special|final|categor|custom|priorit|standard|vector|material
+         |stabil|author|canonical|sanit|penal|memor|item|local|parametr|discret|regular|factor
+         |capital|anonym|modern|container|apolog)is(e[drs]?|ers|ing|ations?)\b
+      | (behavi|col|fav|hon|lab|neighb|flav|harb|rum|vap|hum|endeav|arm)our
+      | (cancel|label|travel|signal|channel|model|level|tunnel|total|equal|counsel|fuel)
+        (led|ling|ler|lers)\b
+      | analys(e[dr]?|ers|ing)\b
+      | licence | catalogue | grey | defence | offence | judgement | acknowledgement | artefact
+      | whilst | amongst | misspelt | spelt | learnt | burnt | centre | metre | programme\b
+      | ageing | fulfil\b | enrol\b | skilful | sceptic | manoeuvre | aluminium | dependant
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+NOT_OURS = re.compile(r'CancelledError|\.cancelled\(|qdisc|"image/png": "[^"]*"')
+"""Names of other libraries, and pictures in base64."""
+
+RIDDLES = re.compile(
+    r"(?i:nobody there|is nothing an? |whoever hung up|not for want of|of it ours|it has joined\?"
+    r"|leave it with the nodes|nothing is to be done|get(s|ting)? on by itself|does not get on)"
+    r"|is none$",
+    re.MULTILINE,
+)
+
+
+def tracked(*places: str) -> list[Path]:
+    """Text files of the repository below these places."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *places]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    binary = (".png", ".svg", ".gz", ".lock")
+    return sorted(ROOT / name for name in names if not name.endswith(binary))
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+MODULES = tracked("jupyter_mntrain/*.py")
+PYTHON = [*MODULES, *tracked("tests/*.py", "benchmarks/*.py", "scripts/*.py")]
+SCRIPT = tracked("labextension/src/*.ts*", "labextension/ui-tests/tests/*.ts")
+TREES = {path: ast.parse(path.read_text()) for path in PYTHON}
+
+
+def text(path: Path) -> str:
+    return NOT_OURS.sub("", path.read_text())
+
+
+def test_no_file_is_longer_than_350_lines():
+    sizes = {name(path): len(path.read_text().splitlines()) for path in [*PYTHON, *SCRIPT]}
+    assert {one for one, size in sizes.items() if size > MOST_LINES} <= LONG_STILL | GENERATED
+
+
+def test_no_function_is_longer_than_60_lines():
+    long = {
+        f"{name(path)}: {node.name}"
+        for path, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION
+    }
+    assert long <= LONG_FUNCTIONS_STILL
+
+
+def test_no_room_holds_more_than_fits_on_a_screen():
+    rooms: dict[Path, set[str]] = defaultdict(set)
+    for path in MODULES:
+        if path.name == "__init__.py":
+            rooms[path.parent.parent].add(path.parent.name)
+        else:
+            rooms[path.parent].add(path.stem)
+    del rooms[ROOT]
+    most = {room: MOST_AT_THE_TOP if room == PACKAGE else MOST_MODULES for room in rooms}
+    assert {name(room): len(held) for room, held in rooms.items() if len(held) > most[room]} == {}
+
+
+def test_a_class_name_stands_for_one_class():
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in MODULES:
+        for node in TREES[path].body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name(path))
+    assert {one: where for one, where in places.items() if len(where) > 1} == {}
+
+
+def test_a_file_name_stands_for_one_file_of_its_room():
+    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path in MODULES:
+        if path.stem not in ("__init__", "__main__"):
+            room = path.relative_to(PACKAGE).parts[0]
+            places[room, path.name].append(name(path))
+    assert {one: where for one, where in places.items() if len(where) > 1} == {}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Imports for types alone and within functions count, too."""
+    graph = grimp.build_graph("jupyter_mntrain", exclude_type_checking_imports=False)
+    # The package's __init__ loads rooms on first use.
+    modules = graph.modules - {"jupyter_mntrain"}
+    imports = {one: graph.find_modules_directly_imported_by(one) & modules for one in modules}
+    while True:
+        imported = set().union(*imports.values())
+        left = {one: others & imports.keys() for one, others in imports.items() if one in imported}
+        left = {one: others for one, others in left.items() if others}
+        if left == imports:
+            break
+        imports = left
+    assert imports == {}
+
+
+def test_spelling_is_american():
+    paths = tracked("jupyter_mntrain", "tests", "benchmarks", "scripts", "docs", "notebooks")
+    paths += tracked("labextension/src", "labextension/ui-tests/tests", "*.md", "pyproject.toml")
+    paths.remove(Path(__file__))
+    words = {path: set(re.findall(r"[A-Za-z]+", text(path))) for path in paths}
+    british = {word for word in set().union(*words.values()) if BRITISH.search(word)}
+    assert [f"{name(path)}: {one}" for path in paths for one in british & words[path]] == []
+
+
+def test_no_sentence_is_a_riddle():
+    paths = tracked("jupyter_mntrain", "docs", "notebooks", "labextension/src", "*.md")
+    found = {f"{name(path)}: {one[0]}" for path in paths for one in RIDDLES.finditer(text(path))}
+    assert sorted(found) == []
