@@ -152,7 +152,7 @@ class JobBook:
     def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
         """End this node's part; an older or ended attempt is left as it is."""
         job = self._jobs.get(job_id)
-        is_whole = attempt is None
+        is_whole = attempt is None  # the job, and not one attempt of it
         if job is not None and is_whole:
             job.give_up()
         is_early = attempt is not None and job is not None and job.record.attempt.number < attempt

@@ -164,11 +164,10 @@ class LeaseBook:
 
 
 def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
-    same_port = (
-        lease.port is None
-        if request.hold_port is None
-        else lease.port is not None and request.hold_port in (0, lease.port)
-    )
+    if request.hold_port is None or lease.port is None:
+        same_port = lease.port == request.hold_port
+    else:
+        same_port = request.hold_port in (0, lease.port)
     return (lease.gpus, lease.address) == (request.gpus, address) and same_port
 
 

@@ -58,6 +58,5 @@ class Trustee:
 
     def _wants_news(self, info: NodeInfo) -> bool:
         known = self._identity.credentials.revocations
-        return info.revocations > known or (
-            self._identity.is_due and self._identity.registrar is None
-        )
+        cannot_renew_itself = self._identity.registrar is None and self._identity.is_due
+        return cannot_renew_itself or info.revocations > known

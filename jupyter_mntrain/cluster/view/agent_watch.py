@@ -228,7 +228,7 @@ class AgentWatch:
 
     def _silence(self) -> Silence | None:
         error = self._error
-        is_told = self._liveness != "up" and self._goodbye is None
+        is_told = self._goodbye is None and self._liveness != "up"
         return error.reason if is_told and isinstance(error, NodeError) else None
 
     def _reason(self) -> str | None:

@@ -71,7 +71,7 @@ class Saver:
     @property
     def is_writing(self) -> bool:
         """Whether this rank's own part is still under way."""
-        return self.is_pending and self._written is None
+        return self._written is None and self.is_pending
 
     def begin(self, step: int, tensors: Mapping[str, torch.Tensor]) -> None:
         """Copy the state to memory and write it in the background.
@@ -108,9 +108,9 @@ class Saver:
         if self._world.is_head:
             size = sum(part.size_bytes for part in parts)
             self._say(
-                f"saved step {step}, {size / 1e6:,.1f} MB"
-                if error is None
-                else f"step {step} could not be saved: {error}. Training continues."
+                f"step {step} could not be saved: {error}. Training continues."
+                if error is not None
+                else f"saved step {step}, {size / 1e6:,.1f} MB"
             )
         if error is not None and self._is_leader:
             self._directory.discard(step)

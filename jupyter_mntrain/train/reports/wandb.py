@@ -23,7 +23,7 @@ class WandB:
 
         run = self._run
         # Beside the checkpoints: an attempt's own folder goes with the attempt.
-        has_place = "WANDB_DIR" in self._environment or run.directory is None
+        has_place = run.directory is None or "WANDB_DIR" in self._environment
         self._theirs = wandb.init(
             project=run.project,
             name=run.name,
