@@ -32,7 +32,7 @@ def alarms(cluster: Cluster, minutes: float) -> list[str]:
         for node in cluster.nodes():
             if node.liveness != before[node.name]:
                 before[node.name] = node.liveness
-                told.append(f"{node.name} {node.liveness}: {node.reason}")
+                told.append(f"{node.name} {node.liveness}: {node.problem}")
                 print(told[-1], flush=True)
         time.sleep(LOOK_EVERY_S)
     return told

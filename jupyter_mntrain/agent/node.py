@@ -27,6 +27,7 @@ from jupyter_mntrain.model.api import (
     TrustNews,
 )
 from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
@@ -110,6 +111,7 @@ class LocalNode:
         if first is not None:
             raise RefusedError(
                 f"job {first.job_id} waits for the same GPUs and is ahead in the queue",
+                kind=Kind.GPU_TAKEN,
                 fix=f"wait for it, stop it with 'stop {first.job_id}', or choose other GPUs",
                 node=self.name,
             )
@@ -121,12 +123,12 @@ class LocalNode:
             RefusedError: there is no such port or interface.
         """
         address = self._address_on(interface, self.inventory.read().interfaces)
-        reason = self.leases.port_refusal(address, port)
+        problem = self.leases.port_refusal(address, port)
         free = None
-        if reason is not None:
+        if problem is not None:
             near = range(port + 1, min(port + NEAR_PORTS, LAST_PORT) + 1)
             free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
-        return PortStatus(port=port, address=address, reason=reason, next_free=free)
+        return PortStatus(port=port, address=address, problem=problem, next_free=free)
 
     def take_news(self, news: TrustNews) -> None:
         """Believe what the cluster's authority has signed, and tell listeners if it was news.
@@ -176,7 +178,7 @@ class LocalNode:
             )
         if request.ranks < 1:
             raise RefusedError(
-                "nproc must be at least 1",
+                f"nproc must be at least 1, not {request.ranks}",
                 fix="request at least one process, or omit this node",
                 node=self.name,
             )
@@ -194,13 +196,15 @@ class LocalNode:
             if gpu is None:
                 there = ", ".join(map(str, by_index)) or "none"
                 raise RefusedError(
-                    f"there is no GPU {index} (there: {there})",
+                    f"there is no GPU {index} (available: {there})",
+                    kind=Kind.NO_GPU,
                     fix="choose one that 'nodes' lists",
                     node=self.name,
                 )
             if gpu.processes:
                 raise RefusedError(
                     f"GPU {index} is used by {gpu.owners}",
+                    kind=Kind.GPU_TAKEN,
                     fix="stop it, or choose other GPUs",
                     node=self.name,
                 )
@@ -212,16 +216,19 @@ class LocalNode:
         usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind != "virtual"]
         fix = f"choose one of {', '.join(usable)}" if usable else "connect it to a network"
         if found is None:
-            raise RefusedError(f"there is no interface {name!r}", fix=fix, node=self.name)
+            raise self._no_interface(f"there is no interface {name!r}", fix)
         if not found.is_up:
-            raise RefusedError(f"interface {name} is down", fix=fix, node=self.name)
+            raise self._no_interface(f"interface {name} is down", fix)
         if not found.addresses:
-            raise RefusedError(f"interface {name} has no IPv4 address", fix=fix, node=self.name)
+            raise self._no_interface(f"interface {name} has no IPv4 address", fix)
         if found.kind == "loopback":
             # Several agents may share this machine, each on a loopback address of its own.
             own = [address for address in self.reach.listen if is_loopback(address)]
             return own[0] if own else LOOPBACK
         return found.addresses[0].partition("/")[0]
+
+    def _no_interface(self, cause: str, fix: str) -> RefusedError:
+        return RefusedError(cause, kind=Kind.NO_INTERFACE, fix=fix, node=self.name)
 
     def _own_address(self, interfaces: tuple[Interface, ...]) -> str:
         """One that can be bound here: what is advertised may be a gateway's."""

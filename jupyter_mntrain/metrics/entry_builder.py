@@ -57,8 +57,7 @@ def job_entry(
         ranks=tuple(_rank(part, status, history) for part in view.parts for status in part.ranks),
         numbers=numbers or JobNumbers(),
         submitted_by=submitted_by,
-        cause=view.cause,
-        cause_node=view.cause_node,
+        problem=view.problem,
         stall=view.stall,
         restart=view.restart,
     )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import (
-    Cause,
-    Diagnosis,
     JobState,
     PartStatus,
     Placement,
@@ -66,9 +65,8 @@ class JobEntry(Record, frozen=True):
     ranks: tuple[RankNumbers, ...]
     numbers: JobNumbers
     submitted_by: str = ""
-    cause: Cause | None = None
-    cause_node: str | None = None
-    stall: Diagnosis | None = None
+    problem: Problem | None = None
+    stall: Problem | None = None
     restart: Restart | None = None
 
 

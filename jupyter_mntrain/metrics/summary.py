@@ -11,8 +11,9 @@ from typing import Literal
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.job import Cause, Diagnosis, JobState, Restart
+from jupyter_mntrain.model.records.job import JobState, Restart
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.number import Number
@@ -145,9 +146,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     links: tuple[LinkSummary, ...] = ()
     sample: WrittenText | None = None
     """What the model wrote last."""
-    cause: Cause | None = None
-    cause_node: str | None = None
-    stall: Diagnosis | None = None
+    problem: Problem | None = None
+    stall: Problem | None = None
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

@@ -30,9 +30,9 @@ All of it is TLS with a certificate of the cluster on both sides. Drivers may as
 node may ask other nodes for ``POST /v1/probe/listen``, for the record and the stop of a job that
 both take part in, and, as the head of a job that may be restarted, for the leases and the start of
 its next attempt, exactly as a driver has deposited it; for anything else it gets 403. Before it has
-joined, an agent answers only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with
-:class:`Problem`. Every request that changes something is idempotent by job id and attempt number:
-repeating it, or its arriving late, changes nothing.
+joined, an agent answers only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with a
+:class:`~jupyter_mntrain.model.failure.problem.Problem`. Every request that changes something is
+idempotent by job id and attempt number: repeating it, or its arriving late, changes nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from msgspec import Meta
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
@@ -90,14 +91,6 @@ LEASE_EXPIRY_S = tunables.seconds("launch.lease_expiry_s")
 BEAT_INTERVAL_S = tunables.seconds("liveness.beat_interval_s")
 SUSPECT_AFTER_S = tunables.seconds("liveness.suspect_after_s")
 LOST_AFTER_S = tunables.seconds("liveness.lost_after_s")
-
-
-class Problem(Record, frozen=True):
-    """Why a request was refused: what the user reads."""
-
-    code: str
-    message: str
-    hint: str | None = None
 
 
 class LeaseRequest(Record, frozen=True):
@@ -169,13 +162,13 @@ class PortStatus(Record, frozen=True):
 
     Args:
         address: where was looked.
-        reason: why it cannot be had; ``None`` if it can.
+        problem: why it cannot be had; ``None`` if it can.
         next_free: the nearest higher port that can; ``None`` if there is none close by.
     """
 
     port: int
     address: str
-    reason: str | None = None
+    problem: Problem | None = None
     next_free: int | None = None
 
 

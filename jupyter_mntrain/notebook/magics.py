@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
 from rich.text import Text
@@ -111,10 +112,7 @@ def _job_error(outcome: Outcome) -> MntrainError:
     if outcome.job is None:
         return MntrainError("the job did not succeed")
     view = outcome.job.view()
-    if view.cause is None:
+    if view.problem is None:
         return MntrainError(f"{view.job_id} was {view.state}", fix=f"see {PROGRAM} status")
-    return MntrainError(
-        f"{view.job_id} {view.state}: {view.cause.summary}",
-        fix=f"see {PROGRAM} logs {view.job_id}",
-        node=view.cause_node,
-    )
+    fix = view.problem.fix or f"see {PROGRAM} logs {view.job_id}"
+    return MntrainError.of(msgspec.structs.replace(view.problem, fix=fix))

@@ -33,7 +33,7 @@ from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
@@ -55,7 +55,7 @@ class ServerStatus(Record, frozen=True):
     version: str
     events_version: int
     cluster: str
-    discovery_problem: str | None = None
+    discovery_problem: Problem | None = None
     strangers: tuple[str, ...] = ()
     is_driver: bool = True
 

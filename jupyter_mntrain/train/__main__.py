@@ -17,6 +17,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.recipe.parse import check, load_recipe
+from jupyter_mntrain.telemetry.problem_file import hand_over
 
 INTERRUPTED = 128 + signal.SIGINT
 """What shells report of a program ended by Ctrl-C."""
@@ -30,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         _run(argv)
     except MntrainError as error:
-        # One line per node; what torchrun needs is in the error file already.
+        hand_over(error.problem)
+        # One line per node, for people who read the log.
         if os.environ.get("LOCAL_RANK", "0") == "0":
             print(f"mntrain: {error}", file=sys.stderr, flush=True)  # noqa: T201
         return error.exit_code

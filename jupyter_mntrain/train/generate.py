@@ -23,6 +23,7 @@ from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.problem_file import hand_over
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
@@ -80,8 +81,11 @@ def load_newest(
     if found is None:
         raise RecipeError(f"job {job} has no checkpoint yet", fix=f"save one: mntrain save {job}")
     here = (directory / DESCRIPTION / "config.json").is_file()
-    problem = None if here or not world.is_head else f"{directory / DESCRIPTION} is gone"
-    agree(world, Report(host=world.host, problem=problem, fix="launch the job again"))
+    problem = None
+    if world.is_head and not here:
+        cause = f"{directory / DESCRIPTION} does not exist"
+        problem = RecipeError(cause, fix="launch the job again").problem
+    agree(world, Report(host=world.host, problem=problem))
     stage = _whole_model(directory / DESCRIPTION) if world.is_head else None
     names = [] if stage is None else list(stage.weights())
     loaded = load(
@@ -147,6 +151,7 @@ if __name__ == "__main__":
     try:
         main()
     except MntrainError as error:
+        hand_over(error.problem)
         if os.environ.get("LOCAL_RANK", "0") == "0":
             raise SystemExit(f"mntrain: {error}") from None
         raise SystemExit(error.exit_code) from None

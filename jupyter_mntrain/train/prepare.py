@@ -13,6 +13,8 @@ import torch
 from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
@@ -64,10 +66,11 @@ def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) 
     try:
         ready = _build(recipe, world, progress)
     except RecipeError as error:
-        agree(world, Report(host=world.host, problem=error.cause, fix=error.fix))
+        agree(world, Report(host=world.host, problem=error.problem))
         raise
     except OSError as error:
-        agree(world, Report(host=world.host, problem=str(error), fix="see the file named"))
+        problem = Problem(kind=Kind.BAD_RECIPE, cause=str(error), fix="check the file it names")
+        agree(world, Report(host=world.host, problem=problem))
         raise
     waiting = Tally(progress, WAITING)
     reports = agree(world, Report(host=world.host, digests=ready.digests))

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import msgspec
 import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.layout import Grid
 
 
@@ -47,8 +49,7 @@ class Report(Record, frozen=True):
     """What each rank tells the others before the first step."""
 
     host: str
-    problem: str | None = None
-    fix: str | None = None
+    problem: Problem | None = None
     digests: dict[str, str] = {}
     """By what they are of: recipe, corpus, tokenizer, batches. Must be equal on all ranks."""
 
@@ -149,7 +150,7 @@ def agree(world: World, report: Report) -> list[Report]:
     known = [r for r in reports if r is not None]
     for other in known:
         if other.problem is not None:
-            raise RecipeError(other.problem, fix=other.fix, node=other.host)
+            raise RecipeError.of(msgspec.structs.replace(other.problem, node=other.host))
     for subject in known[0].digests:
         _compare(subject, known)
     return known

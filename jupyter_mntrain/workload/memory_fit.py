@@ -9,6 +9,9 @@ from rich.text import Text
 
 from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.memory import MemoryEstimate
@@ -19,8 +22,8 @@ OWN_BYTES = 1 << 30
 """About what CUDA, NCCL and the layer that is just computed take beside the estimate."""
 
 FIX = (
-    'Fix: use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
-    "optimizer that keeps less."
+    'use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
+    "optimizer that keeps less"
 )
 
 
@@ -72,16 +75,20 @@ def memory_of_ranks(
     return found
 
 
-def memory_note(found: Sequence[RankMemory]) -> str | None:
-    """One line, or ``None`` where all of it fits."""
+def memory_note(found: Sequence[RankMemory]) -> Problem | None:
+    """The rank that lacks most, or ``None`` where all fit."""
     tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
     if not tight:
         return None
     worst = max(tight, key=lambda one: one.estimate.total)
-    others = f", and {len(tight) - 1} more" if len(tight) > 1 else ""
-    return (
-        f"rank {worst.rank} on {worst.node} will hold {worst.estimate.total / 1e9:.1f} GB beside "
-        f"what CUDA takes, and its GPU has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}. {FIX}"
+    others = f"; so do {len(tight) - 1} more" if len(tight) > 1 else ""
+    return Problem(
+        kind=Kind.TIGHT_MEMORY,
+        cause=f"will need {worst.estimate.total / 1e9:.1f} GB beside what CUDA takes, and its GPU "
+        f"has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
+        fix=FIX,
+        node=worst.node,
+        rank=Rank(worst.rank),
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import faster_than
 from jupyter_mntrain.show import formats
 
 
-def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -> str | None:
-    """One line, or ``None`` where the choice is as good as any.
+def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -> Problem | None:
+    """What is faster, or ``None`` where the choice is as good as any.
 
     Args:
         nodes: the participants' among others.
@@ -24,7 +26,9 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
     if found is None:
         return None
     slow, fast = map(formats.bit_rate, (found.named_bytes_per_s, found.better_bytes_per_s))
-    return (
-        f"The ranks talk over {found.named} ({slow}); {found.better}, which all of these nodes "
-        f"have, carries {fast}. Fix: omit the interface to use it."
+    return Problem(
+        kind=Kind.SLOW_LINK,
+        cause=f"the ranks use {found.named} ({slow}), but these nodes also share {found.better} "
+        f"({fast})",
+        fix=f"omit the interface to use {found.better}",
     )

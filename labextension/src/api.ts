@@ -123,7 +123,7 @@ function parse(text: string): unknown {
 /** What the server part says is wrong; of any other answer its HTTP status. */
 function asProblem(data: unknown, response: Response): IProblem {
   const given = data as Partial<Problem> | undefined;
-  return typeof given?.message === 'string'
-    ? { cause: given.message, fix: given.hint ?? undefined }
+  return typeof given?.cause === 'string'
+    ? { ...given, cause: given.cause }
     : { cause: `${response.status} ${response.statusText}` };
 }

@@ -3,46 +3,14 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import type { JobEntry, PartStatus } from './schema';
+import type { PartStatus, Problem } from './schema';
 
-/** `cause` and `fix` are without a full stop, and name neither the node nor the rank. */
-export interface IProblem {
-  cause: string;
-  /** Empty where nothing is known to help. */
-  fix?: string;
-  node?: string | null;
-  rank?: number | null;
-  /** The evidence: a traceback, or the last lines of a log. */
-  detail?: string;
-  /** Unix time at which it happened. */
-  time_s?: number | null;
-}
+/** What this page itself finds wrong has no kind. */
+export type IProblem = Omit<Problem, 'kind'> & { kind?: Problem['kind'] };
 
-/** Why a job failed; `null` if it did not. */
-export function failureOf(job: JobEntry): IProblem | null {
-  const { cause, cause_node: node } = job;
-  // The summary names its rank.
-  return cause ? { ...cause, cause: cause.summary, node, rank: null } : null;
-}
-
-/** Why a part of a job failed; `null` if it did not. */
-export function partFailure(part: PartStatus): IProblem | null {
-  return part.cause
-    ? {
-        ...part.cause,
-        cause: part.cause.summary,
-        node: part.node,
-        rank: null
-      }
-    : null;
-}
-
-/** Why a running job makes no progress; `null` while it makes some. */
-export function stallOf(job: JobEntry): IProblem | null {
-  const { stall } = job;
-  return stall
-    ? { cause: stall.summary, fix: stall.fix, time_s: stall.since_s }
-    : null;
+/** Why a part of a job failed, with its node; `null` if it did not. */
+export function partFailure({ node, problem }: PartStatus): IProblem | null {
+  return problem ? { ...problem, node: problem.node ?? node } : null;
 }
 
 /** Where and what, in one line: `muthur: rank 1: CUDA out of memory`. */

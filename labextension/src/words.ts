@@ -3,6 +3,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import * as formats from './formats';
+import { causeLine } from './problem';
 import type { JobEntry, NodeView } from './schema';
 
 export type JobState = JobEntry['state'];
@@ -45,11 +46,15 @@ export function restartLine(
   }
   if (job.attempt === 0) {
     return restart.waits_for
-      ? trans.__('queued: %1', restart.waits_for)
+      ? trans.__('queued: %1', causeLine(restart.waits_for, trans))
       : trans.__('queued');
   }
   return restart.waits_for
-    ? trans.__('attempt %1 is waiting: %2', restart.number, restart.waits_for)
+    ? trans.__(
+        'attempt %1 is waiting: %2',
+        restart.number,
+        causeLine(restart.waits_for, trans)
+      )
     : trans.__(
         'attempt %1 starts at %2',
         restart.number,

@@ -26,6 +26,8 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.model import api
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import (
     Exited,
@@ -49,10 +51,10 @@ PORTS = itertools.count(30001)
 class Refuse:
     """Say no and do nothing."""
 
-    message: str = "not today"
-    code: str = "refused"
+    cause: str = "not today"
+    kind: Kind = Kind.REFUSED
     status: int = 409
-    hint: str | None = "come back tomorrow"
+    fix: str = "come back tomorrow"
 
 
 @dataclass
@@ -232,7 +234,7 @@ class FakeAgent:
         if request.job_id in self.jobs:
             return self.jobs[request.job_id]
         if key not in self.leases or key in self.stopped_early:
-            raise _RefusedError(Refuse(message="has no lease here"))
+            raise _RefusedError(Refuse(cause="holds no lease here", kind=Kind.NO_LEASE))
         place = next(p for p in request.attempt.placements if p.node_id == self.node_id)
         part = new_part(NodeId(self.node_id), self.name, place.ranks)
         self.jobs[request.job_id] = JobRecord(
@@ -252,7 +254,7 @@ class FakeAgent:
             self.leases.pop((job_id, request.attempt), None)
         if job_id not in self.jobs:
             raise _RefusedError(
-                Refuse(message="job is not known here", code="no-such-job", status=404)
+                Refuse(cause="job is not known here", kind=Kind.NO_SUCH_JOB, status=404)
             )
         end = Exited(time_s=time.time(), exit_code=-15)
         self.change(job_id, StopAsked(reason=request.reason), end)
@@ -303,7 +305,7 @@ class _Handler(RequestHandler):
 
     def refuse(self, fault: Refuse) -> None:
         self.set_status(fault.status)
-        problem = api.Problem(code=fault.code, message=fault.message, hint=fault.hint)
+        problem = Problem(kind=fault.kind, cause=fault.cause, fix=fault.fix)
         self.finish(msgspec.json.encode(problem))
 
     def break_off(self) -> None:
@@ -374,7 +376,7 @@ class _Job(_Handler):
 
     def get(self, job: str) -> None:
         if JobId(job) not in self.agent.jobs:
-            raise _RefusedError(Refuse(message="unknown", code="no-such-job", status=404))
+            raise _RefusedError(Refuse(cause="unknown", kind=Kind.NO_SUCH_JOB, status=404))
         self.answer(self.agent.jobs[JobId(job)])
 
 

@@ -22,6 +22,7 @@ from jupyter_mntrain.model.errors import (
     RefusedError,
     SpecError,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.trust.certificates import Authority
 from tests.cluster.conftest import Elsewhere, wait_for
@@ -103,7 +104,11 @@ def test_discovered_agents_of_another_cluster_are_never_shown(
     theirs = elsewhere.agent("theirs", authority=Authority.make("theirs"))
     both = [ours.where, theirs.where]
     made = open_cluster(discovery=StaticDiscovery(both))
-    wait_for(lambda: any("theirs" in (node.reason or "") for node in made.nodes()))
+    wait_for(
+        lambda: any(
+            node.problem and node.problem.kind is Kind.WRONG_CLUSTER for node in made.nodes()
+        )
+    )
     wait_for(lambda: any(node.liveness == "up" for node in made.nodes()))
     assert [node.name for node in made.nodes() if node.info] == ["ours"]
 
@@ -142,18 +147,18 @@ def test_adding_says_what_is_wrong_and_remembers_nothing(
     foreign = elsewhere.agent("foreign", authority=Authority.make("theirs"))
     old = elsewhere.agent("old", protocol=0)
     odd = elsewhere.agent("odd")
-    no = Refuse(status=503, code="http-503", message="starting")
+    no = Refuse(status=503, kind=Kind.BROKEN, cause="starting")
     odd.faults["node"] += [no, no]  # once for who it is
     made = open_cluster()
-    for agent, reason, said in (
-        (dead, "refused", "connection refused"),
-        (foreign, "wrong cluster", "'theirs'"),
-        (old, "protocol", "protocol 0"),
-        (odd, None, "starting"),
+    for agent, kind, said in (
+        (dead, Kind.CONNECTION_REFUSED, dead.where),
+        (foreign, Kind.WRONG_CLUSTER, "'theirs'"),
+        (old, Kind.OTHER_PROTOCOL, " 0"),
+        (odd, Kind.BROKEN, "starting"),
     ):
         with pytest.raises(NodeError) as caught:
             made.discovery.add(agent.where)
-        assert caught.value.reason == reason
+        assert caught.value.kind is kind
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
     with pytest.raises(SpecError, match="HOST:PORT"):
@@ -359,7 +364,7 @@ def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) 
 
 
 def test_a_refused_launch_leaves_nothing_and_no_job(cluster: Cluster, two: list[FakeAgent]) -> None:
-    two[1].faults["lease"].append(Refuse(message="GPU 0 is promised"))
+    two[1].faults["lease"].append(Refuse(cause="GPU 0 is promised"))
     with pytest.raises(RefusedError, match="node2: GPU 0 is promised"):
         cluster.launch(spec())
     assert [agent.leases for agent in two] == [{}, {}]

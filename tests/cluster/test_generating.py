@@ -14,6 +14,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
+from tests.wording import says
 
 SENTENCE = "The agent on each node launches one stage. "
 RECIPE = """
@@ -101,14 +102,14 @@ def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: C
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "names"),
     [
         (["--tokens", "0"], "--tokens 0"),
-        (["--temperature", "-1"], "is not from 0 to 10"),
+        (["--temperature", "-1"], "--temperature -1"),
     ],
 )
-def test_wishes_that_are_none(words: list[str], says: str, capsys) -> None:
+def test_wishes_that_are_none(words: list[str], names: str, capsys) -> None:
     assert main(["--cluster", "none", "generate", "j-1", "Hello", *words]) == SpecError.exit_code
-    assert says in capsys.readouterr().err
+    assert names in capsys.readouterr().err
     assert main(["--cluster", "none", "generate", "j-1", " "]) == SpecError.exit_code
-    assert "the prompt is empty" in capsys.readouterr().err
+    assert says("the prompt is empty", capsys.readouterr().err)

@@ -155,7 +155,7 @@ def test_ending_a_job_leaves_no_process_and_no_lease(cluster: Cluster, end: str)
     view = job.wait(30)
     assert view.state == "canceled"
     assert processes_of(job.id) == []
-    assert {part.cause for part in view.parts} == {None}
+    assert {part.problem for part in view.parts} == {None}
     wait_for(lambda: leases(cluster) == [0, 0])
 
 
@@ -169,9 +169,9 @@ def test_a_job_whose_script_fails_names_rank_node_and_cause(cluster: Cluster) ->
     job = cluster.launch(spec)
     view = job.wait(JOB_S)
     assert view.state == "failed"
-    assert view.cause_node == "node2"
-    assert view.cause
-    assert "boom" in view.cause.summary + view.cause.detail
+    assert view.problem is not None
+    assert view.problem.node == "node2"
+    assert "boom" in view.problem.cause + view.problem.detail
     wait_for(lambda: leases(cluster) == [0, 0])
 
 

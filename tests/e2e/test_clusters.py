@@ -109,8 +109,8 @@ def test_a_copied_state_directory_is_named_and_not_merged(lab: Lab, mntrain: str
             "node3",
         }
         for node in (one, other):
-            assert "has the same node id as" in node["reason"]
-            assert "mntrain agent leave" in node["reason"]
+            assert node["problem"]["kind"] == "node-id-twice"
+            assert node["problem"]["fix"]
         said = shown(first, mntrain, "launch", "x.py", "--member", "node2:1")
         assert "Fix:" in said
     finally:
@@ -149,18 +149,18 @@ def test_a_driver_that_hears_no_multicast_says_so_and_reaches_nodes_by_address(
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
-    [(("-j", "DROP"), "no answer from"), (("-j", "REJECT"), "connection refused")],
+    ("rule", "kind"),
+    [(("-j", "DROP"), "no-answer"), (("-j", "REJECT"), "connection-refused")],
 )
 def test_a_node_behind_a_firewall_is_told_from_one_that_is_off(
-    lab: Lab, mntrain: str, rule: tuple[str, ...], says: str
+    lab: Lab, mntrain: str, rule: tuple[str, ...], kind: str
 ) -> None:
     first, second = lab.host("node1"), lab.host("node2")
     until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes")
     refuse = ("--reject-with", "tcp-reset") if "REJECT" in rule else ()
     with second.firewall("INPUT", "-p", "tcp", "--dport", "8765", *rule, *refuse):
         (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "node2")
-        assert says in node["reason"], json.dumps(node)
+        assert node["problem"]["kind"] == kind, json.dumps(node)
     until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes again")
 
 

@@ -146,8 +146,8 @@ def test_a_killed_rank_is_named_first_and_ends_the_job(lab, run, driver):
             os.kill(pid, signal.SIGKILL)
     until(lambda: run("status", job)["state"] == "failed", f"{job} to fail", JOB_S)
     summary = run("status", job)
-    assert summary["cause_node"] == "node2"
-    assert "SIGKILL" in summary["cause"]["summary"]
+    assert summary["problem"]["node"] == "node2"
+    assert summary["problem"]["kind"] in {"killed", "out-of-memory"}
 
 
 def _steps(host: Host, rank: int) -> list[dict[str, Any]]:

@@ -10,8 +10,23 @@ import sys
 import time
 
 from jupyter_mntrain import Cluster
+from jupyter_mntrain.model.failure.problem import Problem
 
 LOOK_EVERY_S = 0.05
+
+
+def told(problem: Problem | None, name: str) -> dict[str, object]:
+    """What people read of it, what tests decide by, and when it was."""
+    if problem is None:
+        return {name: None, f"{name}_kind": None, f"{name}_fix": ""}
+    return {
+        name: problem.headline,
+        f"{name}_kind": problem.kind,
+        f"{name}_fix": problem.fix,
+        f"{name}_node": problem.node,
+        f"{name}_rank": problem.rank,
+        f"{name}_time_s": problem.time_s,
+    }
 
 
 def main(cluster: str) -> None:
@@ -24,12 +39,8 @@ def main(cluster: str) -> None:
                     "job": view.job_id,
                     "state": view.state,
                     "attempt": view.attempt.number,
-                    "cause": view.cause.summary if view.cause else None,
-                    "node": view.cause_node,
-                    "stall": view.stall.summary if view.stall else None,
-                    "fix": view.stall.fix if view.stall else None,
-                    "cause_time_s": view.cause.time_s if view.cause else None,
-                    "cause_fix": view.cause.fix if view.cause else "",
+                    **told(view.problem, "cause"),
+                    **told(view.stall, "stall"),
                     "parts": {part.node: part.state for part in view.parts},
                     "leftovers": sum(len(part.leftovers) for part in view.parts),
                 }
@@ -37,7 +48,7 @@ def main(cluster: str) -> None:
                 now[node.name] = {
                     "name": node.name,
                     "liveness": node.liveness,
-                    "reason": node.reason,
+                    **told(node.problem, "reason"),
                     "instance": node.info.instance if node.info else "",
                     "leases": len(node.info.leases) if node.info else 0,
                 }

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import Cause
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     RankEvaluation,
@@ -164,9 +165,11 @@ def test_a_finished_job_took_as_long_as_its_longest_part_by_that_nodes_clock() -
 
 
 def test_the_cause_is_passed_on() -> None:
-    cause = Cause(summary="out of memory", time_s=1.0, rank=Rank(0))
-    got = summarize(history(view("failed", "canceled", cause=cause), {}), now_s=NOW_S)
-    assert (got.cause, got.cause_node, got.state) == (cause, "node1", "failed")
+    problem = Problem(
+        kind=Kind.OUT_OF_MEMORY, cause="out of memory", time_s=1.0, node="node1", rank=Rank(0)
+    )
+    got = summarize(history(view("failed", "canceled", problem=problem), {}), now_s=NOW_S)
+    assert (got.problem, got.state) == (problem, "failed")
 
 
 def links(capacity: Capacity | None = None, *, sent: tuple[int, ...] = (500,) * 60) -> list[Sample]:

@@ -150,7 +150,7 @@ def test_waiting_for_a_job_that_failed_stops_run_all(cluster, failed_cluster, mo
     result = book.run("%mntrain attach --wait")
     assert isinstance(result.error_in_exec, MntrainError)
     shown = result.stdout + result.stderr
-    assert "muthur: j-7f3a9c21 failed: eno1 lost its link" in shown
+    assert "muthur: rank 2: eno1 lost its link" in shown
     assert any("image/png" in output.data for output in result.outputs)
     book.close()
 

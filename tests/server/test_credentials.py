@@ -62,8 +62,8 @@ def test_every_route_refuses_every_wrong_credential(served: Served) -> None:
         assert SECRET not in answer.text, where
         assert FILE not in answer.text, where
         problem = answer.json()
-        assert {"code", "message"} <= set(problem) <= {"code", "message", "hint"}, where
-        assert problem["code"] == "forbidden", where
+        assert {"kind", "cause"} <= set(problem) <= {"kind", "cause", "fix", "node"}, where
+        assert problem["kind"] == "not-allowed", where
     # The server itself goes on watching: it reads journals, and a stream may begin anew.
     asked = [
         request
@@ -87,7 +87,7 @@ def test_every_route_refuses_whom_the_authorizer_refuses(served: Served, tmp_pat
             headers = {"Authorization": f"token {TOKEN}", **upgrade(path)}
             answer = httpx.request(verb, server.url(path), headers=headers, timeout=20)
             assert answer.status_code == 403, (verb, path, answer.text)
-            assert answer.json()["code"] == "forbidden", (verb, path, answer.text)
+            assert answer.json()["kind"] == "not-allowed", (verb, path, answer.text)
         assert "Traceback" not in server.log
     finally:
         server.end()

@@ -155,7 +155,7 @@ async def test_an_unknown_job_cannot_be_watched(page: OpenPage, job: str) -> Non
     one = await page()
     await one.watch(job)
     problem = await one.next("problem")
-    assert problem["problem"]["code"] == "no-such-job"
+    assert problem["problem"]["kind"] == "no-such-job"
     assert problem["job_id"] == job
 
 
@@ -175,7 +175,7 @@ async def test_an_unknown_job_cannot_be_watched(page: OpenPage, job: str) -> Non
 async def test_garbage_is_answered_and_not_fatal(page: OpenPage, text: str | bytes) -> None:
     one = await page()
     await one.say(text)
-    assert (await one.next("problem"))["problem"]["code"] == "bad-request"
+    assert (await one.next("problem"))["problem"]["kind"] == "bad-request"
     assert (await one.next(*NUMBERED))["seq"]
 
 

@@ -261,7 +261,7 @@ async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_no
     assert not hub._task.done()
     page.reads.set()
     await until(lambda: page.written and page.written[-1]["kind"] == "beat")
-    assert {m["problem"]["code"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
+    assert {m["problem"]["kind"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
     hub.forget(page._queue)
 
 

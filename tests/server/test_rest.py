@@ -19,6 +19,7 @@ from tests.cluster.conftest import Elsewhere, wait_for
 from tests.cluster.fake_agent import Refuse
 from tests.server.conftest import CLUSTER, FILE, SECRET, STEPS, Served, put_job, served_authority
 from tests.server.live_server import TOKEN, LiveServer
+from tests.wording import says
 
 # Each starts Jupyter servers of its own.
 pytestmark = pytest.mark.slow
@@ -39,12 +40,12 @@ def job_id(served: Served) -> JobId:
     return served.add_job()
 
 
-def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
     assert answer.status_code == status, answer.text
     problem: dict[str, Any] = answer.json()
-    assert set(problem) <= {"code", "message", "hint"}
-    assert problem["code"] == code
-    assert problem["message"]
+    assert set(problem) <= {"kind", "cause", "fix", "node"}
+    assert problem["kind"] == kind
+    assert problem["cause"]
     return problem
 
 
@@ -163,7 +164,7 @@ def test_a_job_is_launched_from_a_file_and_again(served: Served) -> None:
 def test_links_are_measured(served: Served) -> None:
     answer = served.server.ask("POST", "/links/measure", {"nodes": ["node1", "nobody"]})
     assert answer.status_code >= 400
-    refused(answer, answer.status_code, answer.json()["code"])
+    refused(answer, answer.status_code, answer.json()["kind"])
     answer = served.server.ask("POST", "/links/measure", {"nodes": ["node1", "node2"]})
     assert answer.status_code == 200, answer.text
     assert len(answer.json()) == 2
@@ -257,7 +258,7 @@ def test_a_bad_address_is_named(served: Served, address: str) -> None:
 )
 def test_a_bad_query_is_named(served: Served, job_id: JobId, query: str) -> None:
     problem = refused(served.server.ask("GET", f"/jobs/{job_id}/{query}"), 400, "bad-request")
-    assert "from" in problem["hint"]
+    assert says("from", problem["fix"])
 
 
 @pytest.mark.parametrize("query", ["logs?rank=77", "logs?node=nobody"])
@@ -292,20 +293,20 @@ def test_an_unknown_route_is_refused(served: Served, verb: str) -> None:
 
 
 def test_a_wrong_verb_is_refused(served: Served) -> None:
-    refused(served.server.ask("DELETE", "/status"), 405, "bad-method")
+    refused(served.server.ask("DELETE", "/status"), 405, "no-such-route")
 
 
 def test_a_refusal_of_a_node_is_passed_on(served: Served) -> None:
     agent = served.agents[0]
     served.do(agent.faults["lease"].append, Refuse(message="the GPUs are taken"))
     problem = refused(served.server.ask("POST", "/jobs", {"spec": JOB_FILE}), 409, "refused")
-    assert "the GPUs are taken" in problem["message"]
+    assert "the GPUs are taken" in problem["cause"]
 
 
 def test_an_address_where_nobody_answers_is_a_bad_gateway(served: Served) -> None:
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
     problem = refused(served.server.ask("POST", "/nodes", {"address": address}), 502, "node")
-    assert problem["hint"]
+    assert problem["fix"]
 
 
 def test_a_job_on_silent_nodes_cannot_be_stopped(

@@ -29,9 +29,7 @@ def cluster() -> StandInCluster:
 
 @pytest.fixture
 def failed_cluster() -> StandInCluster:
-    sample = sample_job(
-        {"wopr": 2, "muthur": 1}, state="failed", cause=LOST_LINK, cause_node="muthur"
-    )
+    sample = sample_job({"wopr": 2, "muthur": 1}, state="failed", problem=LOST_LINK)
     return StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
 
 

@@ -9,10 +9,11 @@ import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
 from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
-    Cause,
     JobSpec,
     JobState,
     JobView,
@@ -56,8 +57,7 @@ def sample_job(
     step_s: float = 1.2,
     state: JobState = "running",
     capacity: Capacity | None = GIGABIT,
-    cause: Cause | None = None,
-    cause_node: str | None = None,
+    problem: Problem | None = None,
     peak: float | None = 7.1e13,
     total_steps: int = 80,
     loopback: bool = False,
@@ -93,14 +93,14 @@ def sample_job(
         PartStatus(
             node_id=p.node_id,
             node=p.node,
-            state=state if not cause or p.node == cause_node else "canceled",
+            state=state if not problem or p.node == problem.node else "canceled",
             ranks=tuple(
                 RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
                 for r in p.ranks
             ),
             started_s=BEGIN_S - 8,
             ended_s=end_s + 1 if terminal else None,
-            cause=cause if p.node == cause_node else None,
+            problem=problem if problem and p.node == problem.node else None,
         )
         for p in placements
     )
@@ -110,8 +110,7 @@ def sample_job(
         attempt=attempt,
         state=state,
         parts=parts,
-        cause=cause,
-        cause_node=cause_node,
+        problem=problem,
     )
     world = spec.world_size
     ranks = {
@@ -255,8 +254,11 @@ def _link(placement: Placement, seconds: int, capacity: Capacity | None) -> list
 
 NOMINAL = msgspec.structs.replace(GIGABIT, bytes_per_s=1.25e9, source="nominal")
 
-LOST_LINK = Cause(
-    summary="eno1 lost its link at 14:40:52. Plug the cable back in, then launch again",
+LOST_LINK = Problem(
+    kind=Kind.LINK_DOWN,
+    cause="eno1 lost its link at 14:40:52",
+    fix="plug the cable back in, then launch again",
+    node="muthur",
     time_s=BEGIN_S + 73,
     rank=Rank(2),
     detail='Traceback (most recent call last):\n  File "loop.py", line 88, in step\n'
@@ -281,9 +283,7 @@ SCENES = {
     "evaluated": lambda: sample_job({"wopr": 1, "muthur": 1}, evaluated=10),
     "samples": lambda: sample_job({"wopr": 1, "muthur": 1}, evaluated=10, wrote=SAID),
     "many": lambda: sample_job({f"n{i:02}": 8 for i in range(1, 9)}, replicas=8),
-    "failed": lambda: sample_job(
-        {"wopr": 2, "muthur": 1}, state="failed", cause=LOST_LINK, cause_node="muthur"
-    ),
+    "failed": lambda: sample_job({"wopr": 2, "muthur": 1}, state="failed", problem=LOST_LINK),
     "starting": lambda: sample_job(
         {"wopr": 2, "muthur": 1}, steps=0, state="starting", started=False
     ),

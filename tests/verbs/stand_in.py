@@ -15,6 +15,8 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Participant
 from jupyter_mntrain.model.records.node import (
@@ -89,12 +91,18 @@ def node(
         liveness=liveness,
         info=info,
         last_seen_s=BEGIN_S,
-        reason=reason,
+        problem=_silent(reason) if reason else None,
     )
 
 
-def silent(address: str, reason: str) -> NodeView:
-    return NodeView(address=address, found_by="typed", liveness="lost", reason=reason)
+def _silent(cause: str, fix: str = "") -> Problem:
+    return Problem(kind=Kind.NO_ANSWER, cause=cause, fix=fix)
+
+
+def silent(address: str, reason: str, fix: str = "") -> NodeView:
+    return NodeView(
+        address=address, found_by="typed", liveness="lost", problem=_silent(reason, fix)
+    )
 
 
 class StandInJob:
@@ -253,10 +261,12 @@ class StandInCluster:
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         self.looked_at.append((node, port, interface))
-        reason = f"port {port} on 10.0.0.1 is taken by jupyter (pid 7)"
         if port not in self.taken_ports:
             return PortStatus(port=port, address="10.0.0.1")
-        return PortStatus(port=port, address="10.0.0.1", reason=reason, next_free=port + 1)
+        problem = Problem(
+            kind=Kind.PORT_TAKEN, cause=f"port {port} on 10.0.0.1 is taken by jupyter (pid 7)"
+        )
+        return PortStatus(port=port, address="10.0.0.1", problem=problem, next_free=port + 1)
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
         self.listeners.append(tell)

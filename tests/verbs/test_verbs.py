@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Leftover
 from jupyter_mntrain.workload.workload import from_cell
 from tests.verbs.samples import sample_job
 from tests.verbs.stand_in import Paper, StandInCluster, StandInJob, node
+from tests.wording import says
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -36,21 +39,21 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cl
 def test_a_job_that_hangs_says_whom_it_waits_for(text):
     from jupyter_mntrain.cluster import JobSummary
     from jupyter_mntrain.model.ids import JobId, Rank
-    from jupyter_mntrain.model.records.job import Diagnosis
     from jupyter_mntrain.show.tables.job import progress_line, status_view
 
-    stall = Diagnosis(
-        summary="rank 1 on hal is in load (data.py:12), and the others wait for it",
+    stall = Problem(
+        kind=Kind.BUSY,
+        cause="busy in load (data.py:12), and the other ranks wait",
         fix="look there",
-        since_s=1000.0,
+        time_s=1000.0,
         node="hal",
         rank=Rank(1),
     )
     summary = JobSummary(job_id=JobId("j-00000001"), name="x", state="running", step=3, stall=stall)
     shown = text(status_view(summary, now_s=1075.0)).replace("\N{NO-BREAK SPACE}", " ")
-    assert "⚠ stalled for 1 min 15 s: rank 1 on hal is in load (data.py:12)" in shown
+    assert "⚠ stalled for 1 min 15 s: hal: rank 1: busy in load (data.py:12)" in shown
     assert "Fix: look there." in shown
-    assert "stalled: rank 1 on hal" in progress_line(summary, 1075.0)
+    assert "stalled: hal: rank 1: busy" in progress_line(summary, 1075.0)
 
 
 def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):
@@ -93,10 +96,12 @@ def test_an_empty_cluster_says_what_to_do(do, text):
 
 def test_why_nodes_are_missing_is_said(do, text):
     cluster = StandInCluster()
-    cluster.problem = "no multicast is heard on 10.0.0.2, not even our own. Fix: open it"
+    cluster.problem = Problem(
+        kind=Kind.NO_MULTICAST, cause="no multicast is received on 10.0.0.2", fix="open it"
+    )
     cluster.strangers = ("hal of discovery",)
     shown = text(do("nodes", on=cluster).renderable)
-    assert "not even our own" in shown
+    assert "received on 10.0.0.2. Fix: open it." in shown
     assert "Also announced here: hal of discovery." in shown
     cluster.is_driver = False
     shown = text(do("nodes", on=cluster).renderable)
@@ -186,17 +191,15 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
     words = [word for one in changes for word in ("--set", one)]
     large = do("dry-run", "r.toml", *members, *words, directory=recipe)
-    assert (
-        "; its GPU has 25.8 GB, too little with what CUDA itself needs. Fix: use more ranks"
-        in text(large.renderable, width=1000)
-    )
+    assert "; its GPU has 25.8 GB, too little" in text(large.renderable, width=1000)
     found = as_json(large)["memory"]
     assert [one["fits"] for one in found] == [False, False, True]
     assert found[0]["gpu_bytes"] == 24 << 30
     launched = do("launch", "r.toml", *members, *words, "--detach", directory=recipe)
-    note = as_json(launched)["note"]
-    assert note.startswith("rank 0 on gpu will hold 51.0 GB beside what CUDA takes, and its GPU ")
-    assert "25.8 GB, and 1 more. Fix: use more ranks" in note
+    (note,) = as_json(launched)["warnings"]
+    assert (note["kind"], note["node"], note["rank"]) == ("tight-memory", "gpu", 0)
+    assert says("51.0 GB beside what CUDA takes", note["cause"])
+    assert says("use more ranks", note["fix"])
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
     elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
     gone = (

@@ -15,6 +15,7 @@ from cryptography import x509
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import RefusedError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -32,7 +33,7 @@ MOST_DRIVERS = tunables.count("limits.drivers")
 class NotAllowedError(RefusedError):
     """The caller's certificate does not allow this."""
 
-    code = "not-allowed"
+    default = Kind.NOT_ALLOWED
 
 
 class Cut(Protocol):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 
 MAX_HEADER_BYTES = tunables.size("limits.header_bytes")
 MAX_BODY_BYTES = tunables.size("limits.body_bytes")
@@ -26,7 +27,7 @@ MOST_STREAMS_EACH = tunables.count("limits.streams_per_peer")
 class TooManyError(RefusedError):
     """There is no room for another stream."""
 
-    code = "too-many"
+    default = Kind.TOO_MANY
 
 
 class Streams:

@@ -1,69 +1,31 @@
-"""What to do about a failure, by what it says of itself. The first that fits is taken."""
+"""What to do about a failed attempt, by its kind."""
 
 from __future__ import annotations
 
-import re
+from jupyter_mntrain.model.failure.kinds import Kind
 
 _AGAIN = "launch it again, or use --restarts to do that automatically"
 
-_FIXES: tuple[tuple[str, str], ...] = (
-    (
-        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
-        "use more and smaller microbatches, or fewer layers on that node (pipeline.split)",
-    ),
-    (
-        r"machine ran out of memory|DefaultCPUAllocator: can't allocate",
-        "use fewer processes there or a smaller batch; 'nodes' shows its memory",
-    ),
-    (r"killed by SIGKILL", "see dmesg and journalctl on that node for what sent the signal"),
-    (
-        r"killed by SIGTERM|ended by a signal from outside",
-        "see journalctl on that node, and check for a scheduler's time limit",
-    ),
-    (
-        r"killed by SIG(SEGV|BUS|ILL|ABRT|FPE)",
-        "compare the versions under 'nodes'; a package built for another torch does this",
-    ),
-    (r"No space left on device|disk is full", "free some space on that node"),
-    (r"No module named '(?P<what>[\w.]+)'", "install {what} on that node"),
-    (
-        r"No such file or directory|FileNotFoundError",
-        "put it on every node at the same place, or send a small file along with --file",
-    ),
-    (r"Permission denied|PermissionError", "give the agent's user permission to read and write it"),
-    (
-        r"Unable to find address for: (?P<what>\S+)|no socket interface found",
-        "choose another interface for that node: --member NODE:N:IFACE",
-    ),
-    (
-        r"no kernel image is available",
-        "install a torch that is built for the GPUs of that node",
-    ),
-    (
-        r"driver version is insufficient|forward compatibility was attempted",
-        "update the NVIDIA driver of that node, or install an older torch",
-    ),
-    (
-        r"[Aa]ddress already in use|EADDRINUSE",
-        "another program uses it: launch again without --port, or with --restarts",
-    ),
-    (r"keeper was killed|machine was restarted|agent was killed", _AGAIN),
-    (
-        r"closed by peer|reset by peer|[Rr]ead error|[Bb]roken pipe",
-        "see the other nodes' logs: the rank that closed the connection failed first",
-    ),
-    (
-        r"[Tt]imed out|timeout",
-        "measure the links, and see the other ranks' logs",
-    ),
-)
-
-
-def fix_for(summary: str) -> str:
-    """One line of what to do; empty if nobody knows, or the summary says it."""
-    if "Fix: " in summary:
-        return ""
-    for pattern, fix in _FIXES:
-        if match := re.search(pattern, summary):
-            return fix.format(**match.groupdict())
-    return ""
+FIXES: dict[Kind, str] = {
+    Kind.GPU_OUT_OF_MEMORY: "use more and smaller microbatches, or fewer layers on that node "
+    "(pipeline.split)",
+    Kind.OUT_OF_MEMORY: "use fewer processes there or a smaller batch; 'nodes' shows its memory",
+    Kind.KILLED: "see dmesg and journalctl on that node for what sent the signal",
+    Kind.TERMINATED: "see journalctl on that node, and check for a scheduler's time limit",
+    Kind.CRASHED: "compare the versions under 'nodes': a package built for another torch can "
+    "cause this",
+    Kind.DISK_FULL: "free some space on that node",
+    Kind.NO_MODULE: "install {what} on that node",
+    Kind.NO_FILE: "put it on every node at the same path, or send a small file with --file",
+    Kind.NO_PERMISSION: "give the agent's user permission to read and write it",
+    Kind.NO_INTERFACE: "choose another interface for that node: --member NODE:N:IFACE",
+    Kind.NO_GPU_KERNEL: "install a torch that is built for the GPUs of that node",
+    Kind.OLD_DRIVER: "update the NVIDIA driver of that node, or install an older torch",
+    Kind.PORT_TAKEN: "another program uses it: launch again without --port, or with --restarts",
+    Kind.KEEPER_LOST: _AGAIN,
+    Kind.MACHINE_RESTARTED: _AGAIN,
+    Kind.CONNECTION_LOST: "read the other nodes' logs: the rank that closed the connection "
+    "failed first",
+    Kind.TIMED_OUT: "measure the links, and read in the other ranks' logs what they were doing",
+}
+"""``{what}`` is what the message names."""

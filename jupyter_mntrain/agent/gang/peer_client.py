@@ -12,7 +12,8 @@ from tornado.netutil import DefaultLoopResolver, Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Problem
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.trust.certificates import Subject
@@ -32,14 +33,12 @@ class Answer(NamedTuple):
         return self.status < 400
 
     @property
-    def words(self) -> str:
-        """Of a refusal, for people."""
+    def problem(self) -> Problem:
+        """Why it was refused."""
         try:
-            problem = msgspec.json.decode(self.body, type=Problem)
+            return msgspec.json.decode(self.body, type=Problem)
         except msgspec.MsgspecError:
-            return f"HTTP {self.status}"
-        hint = f" Fix: {problem.hint}." if problem.hint else ""
-        return f"{problem.message}.{hint}" if hint else problem.message
+            return Problem(kind=Kind.BROKEN, cause=f"its agent answered with HTTP {self.status}")
 
 
 class PeerClient:

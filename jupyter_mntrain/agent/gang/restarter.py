@@ -20,6 +20,8 @@ from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, Route, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
@@ -46,8 +48,7 @@ class _Granted(NamedTuple):
 
     placement: Placement
     grant: LeaseGrant | None
-    why: str = ""
-    is_silent: bool = False
+    problem: Problem | None = None
 
 
 class Restarter:
@@ -149,42 +150,42 @@ class Restarter:
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
     ) -> LocalJob | None:
         """The attempt that runs now; if there is none yet, the job says why."""
-        restarted, why = await self._start_all(job, plan, silent_since_s)
+        restarted, problem = await self._start_all(job, plan, silent_since_s)
         if restarted is None and job.record.restart is not None:
-            job.plan(msgspec.structs.replace(job.record.restart, waits_for=why))
+            job.plan(msgspec.structs.replace(job.record.restart, waits_for=problem))
         return restarted
 
     async def _start_all(
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
-    ) -> tuple[LocalJob | None, str]:
+    ) -> tuple[LocalJob | None, Problem | None]:
         places = self._places(job, silent_since_s)
         if places[0].node_id != self._node.node_id:
-            return None, f"{places[0].node} does not answer"  # and too few are left without it
+            return None, _silent(places[0])  # and too few are left without it
         asked = await self._lease_in_turn(job, plan.number, places)
         for one in asked:
-            if one.is_silent:
+            if one.problem is not None and one.problem.kind is Kind.SILENT:
                 silent_since_s.setdefault(one.placement.node_id, time.monotonic())
             else:
                 silent_since_s.pop(one.placement.node_id, None)
-        refusals = [one.why for one in asked if one.grant is None]
-        if refusals or job.record.restart is None:
+        refusal = next((one.problem for one in asked if one.problem is not None), None)
+        if refusal is not None or job.record.restart is None:
             await self._release(job, plan.number, asked)
-            return None, "; ".join(refusals)
+            return None, refusal
         request = self._request(job, plan.number, asked)
         others = request.attempt.placements[1:]
         answers = await asyncio.gather(*(self._start(job, request, place) for place in others))
-        failures = [why for why in answers if why]
-        if not failures and job.record.restart is not None:
+        failure = next((problem for problem in answers if problem is not None), None)
+        if failure is None and job.record.restart is not None:
             try:
-                return self._node.jobs.start(_sent_now(job, request)), ""
+                return self._node.jobs.start(_sent_now(job, request)), None
             except MntrainError as error:
-                failures = [str(error)]
+                failure = error.problem
         # Some may have started: they end it, and the next try is an attempt of its own.
         await asyncio.gather(*(self._undo(request, place) for place in others))
         await self._release(job, plan.number, asked)
         if job.record.restart is not None:
             job.plan(msgspec.structs.replace(plan, number=plan.number + 1))
-        return None, "; ".join(failures)
+        return None, failure
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
         """Who takes part: without those that were silent for too long, if that may be."""
@@ -224,12 +225,12 @@ class Restarter:
             try:
                 return _Granted(place, self._node.lease(request))
             except MntrainError as error:
-                return _Granted(place, None, str(error))
+                return _Granted(place, None, error.problem)
         answer = await self._peers.tell(place, "POST", Route.LEASES, msgspec.json.encode(request))
         if answer is None:
-            return _Granted(place, None, f"{place.node} does not answer", is_silent=True)
+            return _Granted(place, None, _silent(place))
         if not answer.is_success:
-            return _Granted(place, None, answer.words)
+            return _Granted(place, None, answer.problem)
         return _Granted(place, msgspec.json.decode(answer.body, type=LeaseGrant))
 
     def _request(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> StartRequest:
@@ -253,15 +254,17 @@ class Restarter:
             submitted_by=record.submitted_by,
         )
 
-    async def _start(self, job: LocalJob, request: StartRequest, place: Placement) -> str:
-        """Why it did not start; empty if it did."""
+    async def _start(
+        self, job: LocalJob, request: StartRequest, place: Placement
+    ) -> Problem | None:
+        """Why it did not start; ``None`` if it did."""
         path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
         for _ in range(TRIES):
             body = msgspec.json.encode(_sent_now(job, request))
             answer = await self._peers.tell(place, "PUT", path, body)
             if answer is not None:
-                return "" if answer.is_success else answer.words
-        return f"{place.node} does not answer"
+                return None if answer.is_success else answer.problem
+        return _silent(place)
 
     async def _undo(self, request: StartRequest, place: Placement) -> None:
         number = request.attempt.number
@@ -281,6 +284,15 @@ class Restarter:
                 if one.placement.node_id != self._node.node_id
             )
         )
+
+
+def _silent(place: Placement) -> Problem:
+    return Problem(
+        kind=Kind.SILENT,
+        cause="does not answer",
+        fix="'nodes' shows why; the job starts once the node is back",
+        node=place.node,
+    )
 
 
 def _sent_now(job: LocalJob, request: StartRequest) -> StartRequest:

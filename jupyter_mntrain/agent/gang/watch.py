@@ -21,9 +21,9 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route, StopRequest
 from jupyter_mntrain.model.failure.diagnosis import diagnose
-from jupyter_mntrain.model.lifecycle.rollup import blamed_node, first_cause, unknown_part
+from jupyter_mntrain.model.lifecycle.rollup import own, part_to_blame, unknown_part
 from jupyter_mntrain.model.lifecycle.state import LinksTried
-from jupyter_mntrain.model.records.job import TERMINAL, Cause, JobRecord, PartStatus, Placement
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 
 log = logging.getLogger("mntrain.agent")
 
@@ -123,8 +123,8 @@ class GangWatch:
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
         """Whether all that is known so far are symptoms, and the cause may still come."""
-        guilty = first_cause(parts)
-        if guilty is None or guilty.cause is None or not guilty.cause.is_symptom:
+        guilty = part_to_blame(parts)
+        if guilty is None or guilty.problem is None or not guilty.problem.is_symptom:
             return False
         self._symptom_since_s = self._symptom_since_s or self._clock()
         return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
@@ -146,16 +146,8 @@ class GangWatch:
         if not is_tried and self._clock() - self._stalled_since_s < LINKS_PATIENCE_S:
             return
         if self._job.record.part.state == "running":
-            log.info("job %s: giving up: %s", self._job.record.job_id, found.summary)
-            self._job.abort(
-                Cause(
-                    summary=found.summary,
-                    time_s=self._job.now_s(),
-                    rank=found.rank,
-                    node=found.node,
-                    fix=found.fix,
-                )
-            )
+            log.info("job %s: giving up: %s", self._job.record.job_id, found)
+            self._job.abort(msgspec.structs.replace(found, time_s=self._job.now_s()))
 
     def _end_ours(self, reason: str | None) -> None:
         if reason is not None and self._job.is_active and self._job.record.part.state != "stopping":
@@ -187,9 +179,13 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
     """Why nobody needs to go on, if so: ``node2 failed: rank 1: killed by SIGKILL``."""
     failed = [part for part in parts if part.state == "failed"]
     if failed:
-        guilty = first_cause(failed) or failed[0]
-        what = f": {guilty.cause.summary}" if guilty.cause else ""
-        return f"{blamed_node(guilty)} failed{what}"
+        guilty = part_to_blame(failed) or failed[0]
+        problem = own(guilty)
+        return (
+            f"{guilty.node} failed"
+            if problem is None
+            else f"{problem.place} failed: {problem.cause}"
+        )
     for part in parts:
         if part.state == "canceled":
             return part.stop_reason or f"{part.node} was stopped"

@@ -18,8 +18,9 @@ from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.trust.certificates import Subject
 
@@ -77,7 +78,7 @@ class AgentHandler(RequestHandler):
     def job_id(self, text: str) -> JobId:
         if not is_job_id(text):
             raise self.problem(
-                404, "no-such-job", f"{text!r} is not a job id", "job ids look like j-0123abcd"
+                404, Kind.NO_SUCH_JOB, f"{text!r} is not a job id", "job ids look like j-0123abcd"
             )
         return JobId(text)
 
@@ -90,14 +91,16 @@ class AgentHandler(RequestHandler):
         try:
             return msgspec.json.decode(self.request.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self.problem(400, "bad-request", f"the request is not valid: {error}") from error
+            raise self.problem(
+                400, Kind.BAD_REQUEST, f"the request is not valid: {error}"
+            ) from error
 
     def number_argument(self, name: str, default: int) -> int:
         text = self.get_query_argument(name, str(default))
         try:
             return int(text)
         except ValueError:
-            raise self.problem(400, "bad-request", f"{name}={text!r} is not a number") from None
+            raise self.problem(400, Kind.BAD_REQUEST, f"{name}={text!r} is not a number") from None
 
     @contextmanager
     def audited(self, what: str, job: str) -> Iterator[None]:
@@ -132,20 +135,21 @@ class AgentHandler(RequestHandler):
             self.detach().close()
             raise StreamClosedError from None
 
-    def problem(self, status: int, code: str, message: str, hint: str | None = None) -> HTTPError:
+    def problem(self, status: int, kind: Kind, cause: str, fix: str = "") -> HTTPError:
         error = HTTPError(status)
-        error.problem = Problem(code=code, message=message, hint=hint)  # type: ignore[attr-defined]
+        error.problem = Problem(kind=kind, cause=cause, fix=fix)  # type: ignore[attr-defined]
         return error
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, MntrainError):
             status_code = _status_of(error)
-            where = f"{error.node}: " if error.node else ""
-            problem = Problem(code=error.code, message=f"{where}{error.cause}", hint=error.fix)
+            problem = error.problem
         else:
+            is_ours = status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
             problem = getattr(error, "problem", None) or Problem(
-                code=f"http-{status_code}", message=HTTPStatus(status_code).phrase
+                kind=Kind.BROKEN if is_ours else Kind.BAD_REQUEST,
+                cause=HTTPStatus(status_code).phrase,
             )
         self.answer(problem, status_code)
 
@@ -159,7 +163,7 @@ class NotFound(AgentHandler):
 
     def prepare(self) -> None:
         super().prepare()
-        raise self.problem(404, "no-such-route", f"there is no {self.request.path}")
+        raise self.problem(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
 
 
 @stream_request_body
@@ -187,7 +191,7 @@ class TooLarge(AgentHandler):
         limit = MAX_BODY_BYTES >> 20
         return self.problem(
             413,
-            "too-large",
+            Kind.TOO_LARGE,
             f"the request has more than {limit} MiB",
             "send only small files; put data sets and weights on every node or on shared storage",
         )

@@ -22,6 +22,7 @@ from jupyter_mntrain.model.api import (
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
@@ -71,7 +72,7 @@ class QueueHandler(JobHandler):
             raise self.not_allowed()
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
-            raise self.problem(400, "bad-request", "a queued job must have attempt 0")
+            raise self.problem(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
         with self.audited("queue", job_id):
             job = self.node.jobs.deposit(request)
         self.watches.watch(job)
@@ -85,7 +86,9 @@ class AttemptsHandler(RestartHandler):
         request = self.body_as(StartRequest)
         self.refuse_other_work(request)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
-            raise self.problem(400, "bad-request", "the path and the body name different attempts")
+            raise self.problem(
+                400, Kind.BAD_REQUEST, "the path and the body name different attempts"
+            )
         with self.audited("start", job_id):
             job = self.node.jobs.start(request)
         self.watches.watch(job)

@@ -22,6 +22,7 @@ from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import first_start
 from jupyter_mntrain.model.lifecycle.state import new_part
@@ -110,7 +111,10 @@ class JobBook:
         lease = self._leases.find(job_id, number)
         if lease is None:
             raise RefusedError(
-                f"job {job_id} has no lease here", fix="launch it again", node=self._node
+                f"job {job_id} has no lease here",
+                kind=Kind.NO_LEASE,
+                fix="launch it again",
+                node=self._node,
             )
         self._refuse_unleased(request, placement, lease)
         self._leases.start(job_id, number)
@@ -192,15 +196,18 @@ class JobBook:
         if known is not None and known.record.attempt.number >= number:
             newest = known.record.attempt.number
             why = f"{newest} is newer" if newest > number else "another attempt has this number"
-            raise RefusedError(f"attempt {number} of job {job_id} is over, {why}", node=self._node)
+            cause = f"attempt {number} of job {job_id} is over, {why}"
+            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self._node)
         if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
-                f"attempt {known.record.attempt.number} of job {job_id} still runs here",
+                f"attempt {known.record.attempt.number} of job {job_id} is still running here",
+                kind=Kind.OUT_OF_TURN,
                 fix=f"stop it first: stop {job_id}",
                 node=self._node,
             )
         if self._early_stops.includes(job_id, number):
-            raise RefusedError(f"job {job_id} was stopped before it started", node=self._node)
+            cause = f"job {job_id} was stopped before it started"
+            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self._node)
 
     def _own_placement(self, request: StartRequest) -> Placement:
         own = [p for p in request.attempt.placements if p.node_id == self._node_id]
@@ -220,6 +227,7 @@ class JobBook:
             return
         raise RefusedError(
             f"job {request.job_id} starts with GPUs or a port that were not leased to it",
+            kind=Kind.NO_LEASE,
             fix="launch it again",
             node=self._node,
         )

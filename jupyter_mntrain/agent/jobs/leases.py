@@ -9,6 +9,8 @@ from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import LeaseInfo
 
@@ -69,6 +71,7 @@ class LeaseBook:
         elif not _is_same(lease, request, address):
             raise RefusedError(
                 f"job {request.job_id} has a lease on other GPUs, another port or address",
+                kind=Kind.NO_LEASE,
                 fix="launch it again",
                 node=node,
             )
@@ -126,17 +129,18 @@ class LeaseBook:
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
                 raise RefusedError(
                     f"GPU {_numbers(taken)} is leased to job {lease.job_id}",
+                    kind=Kind.GPU_TAKEN,
                     fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
                     node=node,
                 )
 
-    def port_refusal(self, address: str, port: int) -> str | None:
+    def port_refusal(self, address: str, port: int) -> Problem | None:
         """Why a port could not be promised now; ``None`` if it could. Holds nothing."""
         try:
             self._refuse_promised_port(port, "")
             self.hold_port(address, port, "").close()
         except RefusedError as error:
-            return error.cause
+            return error.problem
         return None
 
     def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:

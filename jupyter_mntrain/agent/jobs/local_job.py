@@ -20,7 +20,8 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
 )
 from jupyter_mntrain.agent.failure.cause import explain
-from jupyter_mntrain.agent.failure.fixes import fix_for
+from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.journal import Journal
@@ -28,6 +29,8 @@ from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import (
@@ -44,7 +47,6 @@ from jupyter_mntrain.model.lifecycle.state import (
 )
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
-    Cause,
     JobRecord,
     Leftover,
     Placement,
@@ -172,10 +174,10 @@ class LocalJob:
         else:
             self.attempt.stop(grace_s)
 
-    def abort(self, cause: Cause) -> None:
+    def abort(self, problem: Problem) -> None:
         """End this part as failed: the attempt is given up."""
         if self.is_active:
-            self.change(StopAsked(reason=cause.summary, cause=cause))
+            self.change(StopAsked(reason=str(problem), problem=problem))
             self.attempt.stop(DEFAULT_GRACE_S)
 
     def save_checkpoint(self, request: SaveRequest) -> None:
@@ -325,14 +327,11 @@ class LocalJob:
         if held and now_s < self._release_until_s:
             return
         ended_s = status.ended_s if status else self.now_s()
-        cause = self._blame(status, ended_s)
-        if cause is not None:
-            cause = msgspec.structs.replace(cause, fix=fix_for(cause.summary))
         self.change(
             Exited(
                 time_s=ended_s,
                 exit_code=status.exit_code if status else None,
-                cause=cause,
+                problem=self._blame(status, ended_s),
                 leftovers=(*(status.leftovers if status else self._leftovers()), *held),
             )
         )
@@ -348,34 +347,51 @@ class LocalJob:
         alive = [describe(pid) for pid in sorted(self.attempt.processes())]
         return msgspec.convert(alive, tuple[Leftover, ...])
 
-    def _blame(self, status: KeeperStatus | None, time_s: float) -> Cause | None:
+    def _blame(self, status: KeeperStatus | None, time_s: float) -> Problem | None:
         if self.record.part.state == "stopping":
             return None
         if status is None:
-            summary = "the attempt's keeper was killed, so its processes were ended"
-            if self.attempt.identity is None:
-                summary = "the agent was killed before it could start torchrun"
-            elif self.attempt.is_of_another_boot():
-                summary = "the machine was restarted while the job was running"
-            return Cause(summary=summary, time_s=time_s)
+            return self._without_keeper(time_s)
         if status.error is not None:
-            return Cause(summary=f"torchrun did not start: {status.error}", time_s=time_s)
+            return Problem(
+                kind=Kind.NOT_STARTED,
+                cause=f"torchrun did not start: {status.error}",
+                fix=(kind_of(status.error) or ("", ""))[1],
+                time_s=time_s,
+            )
         if status.exit_code == 0:
             return None
         ranks = [Rank(rank) for rank in self.placement.ranks]
         has_run_out = has_oom_since(self.attempt.identity)
         # torch tells its times by the machine's own clock.
         ahead_s = self.now_s() - time.time()
-        downs, cause = explain(
+        downs, problem = explain(
             self.attempt.path, ranks, status.exit_code, time_s - ahead_s, has_run_out=has_run_out
         )
         for down in downs:
             self.change(down)
-        summary = cause.summary
-        if status.disk_was_full and "No space left" not in summary:
+        ended_s = (problem.time_s or time_s) + ahead_s
+        if status.disk_was_full and problem.kind is not Kind.DISK_FULL:
             # Whatever it had to say of its end could not be written.
-            summary = f"No space left on device: the disk of {self.attempt.path} is full"
-        return msgspec.structs.replace(cause, summary=summary, time_s=cause.time_s + ahead_s)
+            problem = msgspec.structs.replace(
+                problem,
+                kind=Kind.DISK_FULL,
+                cause=f"the disk of {self.attempt.path} is full",
+                fix=FIXES[Kind.DISK_FULL],
+            )
+        return msgspec.structs.replace(problem, time_s=ended_s)
+
+    def _without_keeper(self, time_s: float) -> Problem:
+        """Nobody kept the exit code."""
+        kind, cause = Kind.KEEPER_LOST, "the attempt's keeper was killed: its processes were ended"
+        if self.attempt.identity is None:
+            cause = "the agent was killed before it could start torchrun"
+        elif self.attempt.is_of_another_boot():
+            kind, cause = (
+                Kind.MACHINE_RESTARTED,
+                "the machine was restarted while the job was running",
+            )
+        return Problem(kind=kind, cause=cause, fix=FIXES[kind], time_s=time_s)
 
     def _has_unseen_ranks(self) -> bool:
         return any(rank.pid is None for rank in self.record.part.ranks)

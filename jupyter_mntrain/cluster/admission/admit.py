@@ -77,7 +77,7 @@ async def _send(http: httpx.AsyncClient, address: str, method: str, body: bytes)
     except TROUBLE as error:
         raise transport_error(error, address, address) from error
     if not response.is_success:
-        raise refusal(response, response.content, address, address)
+        raise refusal(response.content, address, address)
     return response
 
 

@@ -27,6 +27,7 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, RankStack
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
@@ -162,7 +163,7 @@ class AgentClient:
                 f"{info.name} answers at {self.address} instead",
                 fix="check that no two machines have the same address",
                 node=self.node,
-                reason="wrong node",
+                kind=Kind.WRONG_NODE,
             )
         if info.protocol != api.PROTOCOL:
             is_old = info.protocol < api.PROTOCOL
@@ -171,7 +172,7 @@ class AgentClient:
                 f"its agent speaks protocol {info.protocol}, {age} than our {api.PROTOCOL}",
                 fix=f"upgrade jupyter-mntrain {where}",
                 node=self.node,
-                reason="protocol",
+                kind=Kind.OTHER_PROTOCOL,
             )
 
     async def _ask(
@@ -199,7 +200,7 @@ class AgentClient:
         except TROUBLE as error:
             raise await self._explained(error) from error
         if not response.is_success:
-            raise refusal(response, response.content, self.address, self.node)
+            raise refusal(response.content, self.address, self.node)
         return response
 
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
@@ -214,7 +215,7 @@ class AgentClient:
             ) as response:
                 if not response.is_success:
                     body = await response.aread()
-                    raise refusal(response, body, self.address, self.node)
+                    raise refusal(body, self.address, self.node)
                 is_answered = True
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):

@@ -8,6 +8,7 @@ from jupyter_mntrain.cluster.agents.distrust import explain
 from jupyter_mntrain.cluster.agents.transport import open_http, shown_certificate
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Subject, subject_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
@@ -41,7 +42,7 @@ class Dialler:
         try:
             subject = subject_of(shown)
         except TrustError as error:
-            raise NodeError(error.cause, node=address, reason="not an agent") from error
+            raise NodeError(error.cause, node=address, kind=Kind.NOT_AN_AGENT) from error
         return NodeId(subject.name)
 
     async def explain(self, address: str, node_id: NodeId | None, node: str) -> NodeError | None:

@@ -16,7 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from jupyter_mntrain.cluster.agents.address import host_of
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import NodeError, Silence, TrustError
+from jupyter_mntrain.model.errors import NodeError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import is_issued_by, subject_of
 from jupyter_mntrain.trust.credentials import Credentials
@@ -25,12 +26,12 @@ CONNECT_S = tunables.seconds("connection.second_look_timeout_s")
 ALERT_S = tunables.seconds("connection.tls_alert_timeout_s")
 
 REJOIN = "on that node: mntrain agent leave, then mntrain agent join TOKEN of a new mntrain invite"
-ALERTS: tuple[tuple[str, Silence], ...] = (
-    ("CERTIFICATE_REVOKED", "revoked"),
-    ("CERTIFICATE_EXPIRED", "expired"),
-    ("UNKNOWN_CA", "other authority"),
-    ("DECRYPT_ERROR", "other authority"),
-    ("BAD_CERTIFICATE", "clock off"),
+ALERTS: tuple[tuple[str, Kind], ...] = (
+    ("CERTIFICATE_REVOKED", Kind.REVOKED),
+    ("CERTIFICATE_EXPIRED", Kind.EXPIRED),
+    ("UNKNOWN_CA", Kind.OTHER_AUTHORITY),
+    ("DECRYPT_ERROR", Kind.OTHER_AUTHORITY),
+    ("BAD_CERTIFICATE", Kind.CLOCK_OFF),
 )
 """What an agent answers to our certificate, by the end of OpenSSL's name for it. OpenSSL calls a
 certificate "bad" that is not valid yet."""
@@ -58,21 +59,21 @@ async def explain(
     )
     if judged is None:
         return None
-    reason, cause, fix = judged
-    return NodeError(cause, fix=fix, node=node, reason=reason)
+    kind, cause, fix = judged
+    return NodeError(cause, kind=kind, fix=fix, node=node)
 
 
-Judged = tuple[Silence, str, str]
+Judged = tuple[Kind, str, str]
 """The kind, the cause, the fix."""
 
 
-REVOKED: Judged = ("revoked", "its certificate was revoked", REJOIN)
+REVOKED: Judged = (Kind.REVOKED, "its certificate was revoked", REJOIN)
 
 
 def revoked(node: str) -> NodeError:
     """What is said of a node whose certificate was revoked."""
-    reason, cause, fix = REVOKED
-    return NodeError(cause, fix=fix, node=node, reason=reason)
+    kind, cause, fix = REVOKED
+    return NodeError(cause, kind=kind, fix=fix, node=node)
 
 
 def judge(
@@ -86,18 +87,18 @@ def judge(
     since, until = shown.not_valid_before_utc, shown.not_valid_after_utc
     if until < now:
         cause = f"its certificate expired on {until:%Y-%m-%d}; by this machine's clock it is "
-        return "expired", cause + _time(now), f"if that is right, {REJOIN}"
+        return Kind.EXPIRED, cause + _time(now), f"if that is right, {REJOIN}"
     if since > now:
         cause = f"its certificate is valid from {_time(since)}, and this machine's clock says "
-        return "clock off", f"{cause}{_time(now)}", "set this machine's clock"
+        return Kind.CLOCK_OFF, f"{cause}{_time(now)}", "set this machine's clock"
     try:
         subject = subject_of(shown)
     except TrustError as error:
-        return "not an agent", error.cause, "check the address"
+        return Kind.NOT_AN_AGENT, error.cause, "check the address"
     if subject.role != "node" or (node_id is not None and subject.name != node_id):
         other = f"{subject.role} {subject.name[:8]}"
         cause = f"{other} answers there instead"
-        return "wrong node", cause, "check that no two machines have the same address"
+        return Kind.WRONG_NODE, cause, "check that no two machines have the same address"
     return None
 
 
@@ -107,21 +108,21 @@ def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judge
     Args:
         alert: OpenSSL's name for it; empty if there was none.
     """
-    kind = next((reason for end, reason in ALERTS if alert.endswith(end)), None)
+    kind = next((kind for end, kind in ALERTS if alert.endswith(end)), None)
     if kind is None:
         return None
     own = credentials.certificate
     who = credentials.subject.name
     has_expired = own.not_valid_after_utc < now
-    if kind == "expired" and not has_expired:
-        kind = "clock off"
+    if kind == Kind.EXPIRED and not has_expired:
+        kind = Kind.CLOCK_OFF
     match kind:
-        case "revoked":
+        case Kind.REVOKED:
             return kind, f"this driver ({who}) was revoked", "ask who made the cluster"
-        case "expired":
+        case Kind.EXPIRED:
             cause = f"this driver's own certificate expired on {own.not_valid_after_utc:%Y-%m-%d}"
             return kind, cause, "join the cluster again: mntrain driver join TOKEN"
-        case "other authority":
+        case Kind.OTHER_AUTHORITY:
             return kind, "it belongs to a cluster with another authority", REJOIN
         case _:
             cause = (
@@ -135,11 +136,15 @@ def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
     issuer, own = _name(shown.issuer), _name(credentials.authority.subject)
     if shown.issuer == shown.subject:
         cause = "the agent there has not joined a cluster yet"
-        return "not joined", cause, "invite it: mntrain invite, and there: mntrain agent join TOKEN"
+        return (
+            Kind.NOT_JOINED,
+            cause,
+            "invite it: mntrain invite, and there: mntrain agent join TOKEN",
+        )
     if issuer == own:
         cause = f"it belongs to another cluster that is called {own!r} too, of another authority"
-        return "other authority", cause, REJOIN
-    return "wrong cluster", f"it belongs to cluster {issuer!r}, not {own!r}", REJOIN
+        return Kind.OTHER_AUTHORITY, cause, REJOIN
+    return Kind.WRONG_CLUSTER, f"it belongs to cluster {issuer!r}, not {own!r}", REJOIN
 
 
 def _ask(address: str, credentials: Credentials) -> tuple[x509.Certificate, str]:

@@ -15,14 +15,10 @@ from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import LOST_AFTER_S, Problem
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    MntrainError,
-    NodeError,
-    RefusedError,
-    SpecError,
-)
+from jupyter_mntrain.model.api import LOST_AFTER_S
+from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 
 CONNECT_TIMEOUT_S = tunables.seconds("connection.connect_timeout_s")
 
@@ -35,7 +31,6 @@ TROUBLE = (httpx.HTTPError, ssl.SSLError)
 """What a request can end with. An alert that comes after the handshake, as those about
 certificates do in TLS 1.3, is not made an error of httpx's (measured, httpcore 1.0.9)."""
 
-_SERVER_ERROR = 500
 _HOST_GONE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 
 
@@ -95,7 +90,7 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
         else:
             cause = f"the agent at {address} took the request and does not answer"
             fix = "check the load of that machine, then try again"
-        return NodeError(cause, fix=fix, node=node, reason="timed out")
+        return NodeError(cause, fix=fix, node=node, kind=Kind.NO_ANSWER)
     if isinstance(error, httpx.ConnectError):
         return _connect_error(error, address, node)
     if isinstance(error, httpx.RemoteProtocolError) and not _broke_off(error):
@@ -104,26 +99,17 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
         f"the connection to {address} broke off",
         fix="try again; if it stays so, what listens there may not be an agent",
         node=node,
-        reason="broken off",
+        kind=Kind.BROKEN_OFF,
     )
 
 
-def refusal(response: httpx.Response, body: bytes, address: str, node: str) -> MntrainError:
+def refusal(body: bytes, address: str, node: str) -> MntrainError:
     """What an answer that is not 2xx means."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.DecodeError:
-        problem = None
-    if problem is None:
         return not_an_agent(address, node)
-    # The agent names itself in front of its message, and so does every error of ours.
-    message = problem.message.removeprefix(f"{node}: ")
-    kinds: dict[str, type[MntrainError]] = {
-        kind.code: kind for kind in (SpecError, NodeError, JobNotFoundError)
-    }
-    server_failed = response.status_code >= _SERVER_ERROR
-    kind = kinds.get(problem.code, NodeError if server_failed else RefusedError)
-    return kind(message, fix=problem.hint, node=node)
+    return error_of(msgspec.structs.replace(problem, node=node))
 
 
 def not_an_agent(address: str, node: str) -> NodeError:
@@ -132,7 +118,7 @@ def not_an_agent(address: str, node: str) -> NodeError:
         f"what listens on {address} is not an mntrain agent",
         fix="check the port; an agent prints its own when it starts",
         node=node,
-        reason="not an agent",
+        kind=Kind.NOT_AN_AGENT,
     )
 
 
@@ -156,7 +142,7 @@ def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeEr
             f"no machine is called {host_of(address)}",
             fix="check the spelling, or use its IP address",
             node=node,
-            reason="unreachable",
+            kind=Kind.UNREACHABLE,
         )
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return not_an_agent(address, node)
@@ -166,13 +152,13 @@ def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeEr
             f"there is no way to {address} from this machine",
             fix="check the address, the cable and the network",
             node=node,
-            reason="unreachable",
+            kind=Kind.UNREACHABLE,
         )
     return NodeError(
         f"connection refused: nothing listens on {address}",
         fix="start it there with: mntrain agent run",
         node=node,
-        reason="refused",
+        kind=Kind.CONNECTION_REFUSED,
     )
 
 

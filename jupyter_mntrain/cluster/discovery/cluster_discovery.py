@@ -10,6 +10,8 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
@@ -30,11 +32,11 @@ class ClusterDiscovery:
         self._peers = peers
 
     @property
-    def problem(self) -> str | None:
+    def problem(self) -> Problem | None:
         """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
         return self._session.live.discovery_problem
 
-    def check(self) -> str | None:
+    def check(self) -> Problem | None:
         """Try whether this machine hears multicast, and say what is wrong; up to two seconds."""
         self._session.loop.run(self._session.live.check_discovery())
         return self.problem
@@ -53,7 +55,7 @@ class ClusterDiscovery:
         Raises:
             TrustError: it waits with a token that is none of ours, or this user is no driver yet.
             NodeError: refused, timed out, not an agent, of another cluster, and so on:
-                ``reason`` says which, and the message what to do.
+                its kind says which, and its fix what to do.
             SpecError: it is not an address.
         """
         where = parse_address(address)
@@ -63,7 +65,7 @@ class ClusterDiscovery:
             try:
                 info = await live.client(where).node_info()
             except NodeError as error:
-                if error.reason != "not joined":
+                if error.kind is not Kind.NOT_JOINED:
                     raise
                 info = await admitted()
             live.watch(where, "typed", info)
@@ -72,7 +74,7 @@ class ClusterDiscovery:
         async def admitted() -> NodeInfo:
             subject = await live.desk.admit(where)
             if subject.role == "driver":
-                said = f"{subject.name} was let in as a driver, and no node is there"
+                said = f"{subject.name} joined as a driver; there is no node at this address"
                 raise NodeError(said, node=where)
             client = live.client(where, NodeId(subject.name))
             deadline = time.monotonic() + ADD_S

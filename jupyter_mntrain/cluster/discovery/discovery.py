@@ -16,6 +16,8 @@ from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Discovery(ABC):
             OSError: this machine cannot do it at all; the message says why.
         """
 
-    async def trouble(self) -> str | None:
+    async def trouble(self) -> Problem | None:
         """Why agents may be there that are not found. May take a second."""
         return None
 
@@ -130,14 +132,16 @@ class MdnsDiscovery(Discovery):
             await self._zeroconf.async_close()
         self._browser = self._zeroconf = None
 
-    async def trouble(self) -> str | None:
+    async def trouble(self) -> Problem | None:
         real = [address for address in self._addresses() if address != LOOPBACK]
         deaf = await deaf_addresses(real)
         if not deaf:
             return None
-        return (
-            f"no multicast is heard on {', '.join(deaf)}, not even our own: a firewall of this "
-            "machine drops UDP port 5353. Fix: open it, or add nodes by host:port"
+        return Problem(
+            kind=Kind.NO_MULTICAST,
+            cause=f"no multicast is received on {', '.join(deaf)}, not even this machine's own: "
+            "its firewall drops UDP port 5353",
+            fix="open it, or add nodes by host:port",
         )
 
     async def _resolve(

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.retry import ANY_SILENCE, persist
+from jupyter_mntrain.cluster.agents.retry import persist
 from jupyter_mntrain.cluster.progress import SILENT, Count, Progress
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -27,6 +27,8 @@ from jupyter_mntrain.model.api import (
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import (
@@ -113,7 +115,7 @@ class AgentLauncher(Launcher):
         except BaseException as error:  # Ctrl-C too: what was taken is given back, then it goes on
             left = await asyncio.shield(_give_back(gang))
             if left and isinstance(error, MntrainError):
-                error.cause = f"{error.cause} ({'; '.join(left)})"
+                error.leave_behind(left)
             raise
         for record in records:
             self._live.take_record(record)
@@ -162,7 +164,7 @@ class AgentLauncher(Launcher):
 
         async def tell(client: AgentClient) -> None:
             with suppress(MntrainError):
-                await persist(lambda: client.stop(gang.job_id, stop), reasons=ANY_SILENCE)
+                await persist(lambda: client.stop(gang.job_id, stop), kinds=SILENCES)
 
         await asyncio.gather(*map(tell, gang.clients))
 
@@ -277,12 +279,9 @@ class AgentLauncher(Launcher):
 def refuse_unusable(view: NodeView) -> None:
     """Raise why a node cannot take part, if it cannot."""
     if view.is_conflict or view.liveness == "lost":
-        cause, _, fix = (view.reason or "does not answer").partition(" Fix: ")
-        raise NodeError(
-            cause.rstrip("."),
-            fix=fix.rstrip(".") or "start it again, or omit it",
-            node=view.name,
-        )
+        problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
+        fix = problem.fix or "start it again, or omit it"
+        raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)
 
 
 def _lease_request(gang: _Gang, placement: Placement) -> LeaseRequest:
@@ -359,12 +358,12 @@ async def _give_back_one(gang: _Gang, node: str, client: AgentClient) -> str | N
     try:
         try:
             # Also where nothing was started: a start that is still under way is refused then.
-            record = await persist(lambda: client.stop(job_id, request), reasons=ANY_SILENCE)
+            record = await persist(lambda: client.stop(job_id, request), kinds=SILENCES)
             if not await _is_over(client, record):
                 return f"{node} is still stopping its part; see: mntrain status {job_id}"
         except JobNotFoundError:
             pass
-        await persist(lambda: client.release(job_id, FIRST_ATTEMPT), reasons=ANY_SILENCE)
+        await persist(lambda: client.release(job_id, FIRST_ATTEMPT), kinds=SILENCES)
     except NodeError:
         return (
             f"{node} does not answer: its leases expire in {LEASE_EXPIRY_S:g} s, "

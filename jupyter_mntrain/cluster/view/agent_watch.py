@@ -8,12 +8,16 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Protocol
 
+import msgspec
+
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import MntrainError, NodeError, Silence
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
@@ -95,9 +99,8 @@ class AgentWatch:
             info=self._info,
             beat=self._beat,
             last_seen_s=self._last_seen_s,
-            reason=self._reason(),
+            problem=self._problem(),
             called=self._called,
-            silence=self._silence(),
         )
 
     async def run(self) -> None:
@@ -149,7 +152,7 @@ class AgentWatch:
                 async for message in messages:
                     self._take(client, message)
             self._error = NodeError(
-                "the agent closed the connection", node=client.node, reason="broken off"
+                "the agent closed the connection", node=client.node, kind=Kind.BROKEN_OFF
             )
         except MntrainError as error:
             self._error = error
@@ -205,7 +208,7 @@ class AgentWatch:
                 f"no answer from {self._address} in {PROBE_TIMEOUT_S:g} s",
                 fix="check that the machine is on and no firewall drops the port",
                 node=self._called or self._address,
-                reason="timed out",
+                kind=Kind.NO_ANSWER,
             )
             self._probed_at = self._clock.monotonic()
         except MntrainError as error:
@@ -222,23 +225,22 @@ class AgentWatch:
 
     def _expected_id(self) -> NodeId | None:
         """Who should answer: at an address that was typed in, who did last, or whoever does now."""
-        is_another = isinstance(self._error, NodeError) and self._error.reason == "wrong node"
+        is_another = self._error is not None and self._error.kind is Kind.WRONG_NODE
         known = None if self._info is None or is_another else self._info.node_id
         return self.node_id or known
 
-    def _silence(self) -> Silence | None:
-        error = self._error
-        is_told = self._goodbye is None and self._liveness != "up"
-        return error.reason if is_told and isinstance(error, NodeError) else None
-
-    def _reason(self) -> str | None:
+    def _problem(self) -> Problem | None:
         if self._liveness == "up":
             return None
         if self._goodbye is not None:
-            return (
-                f"{self._goodbye}; its jobs continue. Fix: start it again with mntrain agent run."
+            return Problem(
+                kind=Kind.AGENT_STOPPED,
+                cause=f"{self._goodbye}; its jobs continue",
+                fix="start it again with mntrain agent run",
             )
         if self._error is not None:
             # The view says which node it is.
-            return str(MntrainError(self._error.cause, fix=self._error.fix))
-        return "is silent" if self._was_heard else None
+            return msgspec.structs.replace(self._error.problem, node=None)
+        if not self._was_heard:
+            return None
+        return Problem(kind=Kind.SILENT, cause="sends no heartbeat")

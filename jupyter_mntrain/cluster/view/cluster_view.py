@@ -21,6 +21,8 @@ from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
@@ -58,7 +60,7 @@ class ClusterView:
         self.nodes: tuple[NodeView, ...] = ()
         self.jobs: dict[JobId, JobView] = {}
         """By id, newest first."""
-        self.discovery_problem: str | None = None
+        self.discovery_problem: Problem | None = None
         """Why discovery does not work on this machine; typed addresses do."""
         self.missed_s = 0.0
         """For how long this process was too busy, or asleep, to listen."""
@@ -223,8 +225,10 @@ class ClusterView:
         try:
             await self._discovery.start(self.desk.take)
         except OSError as error:
-            self.discovery_problem = (
-                f"this machine cannot browse for nodes: {error}. Fix: add them by host:port"
+            self.discovery_problem = Problem(
+                kind=Kind.NO_MULTICAST,
+                cause=f"this machine cannot browse for nodes: {error}",
+                fix="add them by host:port",
             )
             self.changes.notify()
             return
@@ -257,9 +261,14 @@ class ClusterView:
             self.desk.look()
             await self.desk.settle(self.nodes)
             for view in self.nodes:
-                if view.silence == "not joined" and await self.desk.lets_in(view.address):
+                if is_waiting(view) and await self.desk.lets_in(view.address):
                     self.watch(view.address, view.found_by)
             await asyncio.sleep(TRUST_EVERY_S)
+
+
+def is_waiting(view: NodeView) -> bool:
+    """Whether its agent belongs to no cluster yet."""
+    return view.problem is not None and view.problem.kind is Kind.NOT_JOINED
 
 
 def _is_same(watch: AgentWatch, found: FoundAgent) -> bool:

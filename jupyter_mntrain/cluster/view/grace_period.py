@@ -7,6 +7,7 @@ from collections.abc import Callable
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.records.node_view import NodeView
 
 SETTLE_S = tunables.seconds("cluster.settle_s")
@@ -49,5 +50,6 @@ class GracePeriod:
 
 def _is_connecting(view: NodeView) -> bool:
     """Whether it may still answer. An old address that times out is most likely switched off."""
-    is_slow = view.silence == "timed out" and view.found_by != "remembered"
-    return view.liveness == "connecting" and (view.silence is None or is_slow)
+    kind = view.problem.kind if view.problem is not None else None
+    is_slow = kind is Kind.NO_ANSWER and view.found_by != "remembered"
+    return view.liveness == "connecting" and (kind not in SILENCES or is_slow)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
 
@@ -58,11 +60,12 @@ def _in_conflict(view: NodeView, live: Sequence[NodeView]) -> NodeView:
     others = " and ".join(
         f"{_machine(other)[0]} ({other.address})" for other in live if other is not view
     )
-    reason = (
-        f"has the same node id as {others}: a copied or shared state directory. "
-        "Fix: on one of them: mntrain agent leave, then mntrain agent join TOKEN."
+    problem = Problem(
+        kind=Kind.NODE_ID_TWICE,
+        cause=f"has the same node id as {others}: a copied or shared state directory",
+        fix="on one of them: mntrain agent leave, then mntrain agent join TOKEN",
     )
-    return msgspec.structs.replace(view, reason=reason, is_conflict=True)
+    return msgspec.structs.replace(view, problem=problem, is_conflict=True)
 
 
 def _machine(view: NodeView) -> _Machine:

@@ -1,6 +1,6 @@
 """Diagnosis: why a running job makes no progress, from the evidence of all its ranks. Pure.
 
-In a pipeline whoever is stuck has everybody else wait. So the ranks that wait for others explain
+In a pipeline one stuck rank makes all others wait. So the ranks that wait for others explain
 nothing, as long as there is one that does not.
 """
 
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
-from jupyter_mntrain.model.records.job import Diagnosis, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.records.job import LinkTrouble, PartStatus, RankStack, Stall
 
 Seen = tuple[PartStatus, Stall, RankStack]
 
 
-def diagnose(parts: Sequence[PartStatus]) -> Diagnosis | None:
-    """Whom to blame; ``None`` while any part gets on, or nobody has said that it does not."""
+def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
+    """Whom to blame; ``None`` while any part makes progress, or none has reported a stall."""
     running = [part for part in parts if part.state in ("starting", "running", "unknown")]
     stalls = [(part, part.stall) for part in running if part.stall is not None]
     if not stalls or any(part.stall is None and part.state != "unknown" for part in running):
@@ -23,10 +25,12 @@ def diagnose(parts: Sequence[PartStatus]) -> Diagnosis | None:
     since_s = min(stall.since_s for _, stall in stalls)
     silent = [part.node for part in running if part.state == "unknown"]
     if silent:
-        return Diagnosis(
-            summary=f"{_listed(silent)} does not answer, and ranks on other nodes wait for it",
-            fix="see 'nodes' for the reason; the job continues if it comes back",
-            since_s=since_s,
+        others = f", nor does {_listed(silent[1:])}" if silent[1:] else ""
+        return Problem(
+            kind=Kind.NODE_LOST,
+            cause=f"does not answer{others}, and the ranks on other nodes wait",
+            fix="'nodes' shows why; the job continues once the node is back",
+            time_s=since_s,
             node=silent[0],
         )
     seen = [(part, stall, stack) for part, stall in stalls for stack in stall.stacks]
@@ -37,128 +41,132 @@ def diagnose(parts: Sequence[PartStatus]) -> Diagnosis | None:
     return _all_wait(seen, since_s)
 
 
-def _stopped(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+def _stopped(seen: Sequence[Seen], since_s: float) -> Problem | None:
     guilty = [one for one in seen if one[2].doing == "stopped"]
     if not guilty:
         return None
     part, _, stack = guilty[0]
-    return Diagnosis(
-        summary=f"rank {stack.rank} on {part.node} was stopped by a signal (SIGSTOP, or Ctrl-Z)",
+    return Problem(
+        kind=Kind.STOPPED,
+        cause="stopped by a signal (SIGSTOP, or Ctrl-Z)",
         fix=f"on {part.node}: kill -CONT {stack.pid}",
-        since_s=since_s,
+        time_s=since_s,
         node=part.node,
         rank=stack.rank,
     )
 
 
-def _in_the_kernel(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+def _in_the_kernel(seen: Sequence[Seen], since_s: float) -> Problem | None:
     guilty = [one for one in seen if one[2].doing == "in the kernel"]
     if not guilty:
         return None
     part, _, stack = guilty[0]
-    return Diagnosis(
-        summary=f"rank {stack.rank} on {part.node} hangs in the kernel: a disk, a network file "
-        f"system or a driver does not answer{_at(stack)}",
-        fix=f"look at dmesg and the mounts of {part.node}",
-        since_s=since_s,
+    return Problem(
+        kind=Kind.IN_KERNEL,
+        cause=f"stuck in the kernel{_at(stack)}: a disk, a network file system or a driver "
+        "does not answer",
+        fix=f"check dmesg and the mounts of {part.node}",
+        time_s=since_s,
         node=part.node,
         rank=stack.rank,
     )
 
 
-def _busy(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+def _busy(seen: Sequence[Seen], since_s: float) -> Problem | None:
     busy = [one for one in seen if one[2].doing == "busy"]
     if not busy:
         return None
     part, _, stack = busy[0]
-    others = len(seen) - len(busy)
-    which = f"rank {stack.rank} on {part.node} is"
-    if len(busy) > 1:
-        which = f"ranks {_listed([str(one[2].rank) for one in busy])} are busy; {which}"
-    waiting = "and the others wait for it" if others else "and no rank waits for another"
+    which = f"busy{_at(stack) or ' in its own code'}"
+    if busy[1:]:
+        which += f" (so are: {_listed([f'rank {other.rank}' for *_, other in busy[1:]])})"
+    waiting = "the other ranks wait" if len(seen) > len(busy) else "no rank waits for another"
     patient = next((one for one in seen if one[2].doing == "waiting for others"), None)
     if patient is not None and patient[2].site is not None:
         waiting += f": {doing_there(_waiting(patient[0], patient[2]))}"
-    return Diagnosis(
-        summary=f"{which}{_at(stack) or ' in code of its own'}, {waiting}",
+    return Problem(
+        kind=Kind.BUSY,
+        cause=f"{which}, and {waiting}",
         fix="check that rank's stack: it is stuck there, or in an unusually long step",
-        since_s=since_s,
+        time_s=since_s,
         node=part.node,
         rank=stack.rank,
     )
 
 
-def _all_wait(seen: Sequence[Seen], since_s: float) -> Diagnosis:
+def _all_wait(seen: Sequence[Seen], since_s: float) -> Problem:
     broken = _broken_link(seen, since_s)
     if broken is not None:
         return broken
     known = [one for one in seen if one[2].doing == "waiting for others"]
     if len(known) < len(seen) or not known:
-        return Diagnosis(
-            summary="no rank makes progress, and not all of them report a stack",
-            fix="see their logs; ranks that use a Recorder report their stacks",
-            since_s=since_s,
+        return Problem(
+            kind=Kind.NO_PROGRESS,
+            cause="no rank makes progress, and not all of them say what they are doing",
+            fix="read their logs; ranks that use a Recorder can be asked for their stacks",
+            time_s=since_s,
         )
     waiting = [_waiting(part, stack) for part, _, stack in known]
-    summary, fix = why_all_wait(waiting)
+    cause, fix = why_all_wait(waiting)
     nodes = sorted({part.node for part, _, _ in known})
     agree = len({(one.site, one.where) for one in waiting}) == 1
     if agree and len(nodes) > 1:
         if all(stall.links is not None for _, stall, _ in seen):
-            summary += "; data gets through between them"
+            cause += "; the links between them work"
         else:
-            summary += f"; possibly no data gets through between {_listed(nodes)}"
-            fix = f"measure the links; if data gets through, {fix}"
-    return Diagnosis(summary=summary, fix=fix, since_s=since_s)
+            cause += f"; the links between {_listed(nodes)} may be broken"
+            fix = f"measure the links; if they work, {fix}"
+    return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix, time_s=since_s)
 
 
 def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
     return WaitingRank(stack.rank, part.node, stack.site or "exchange", stack.where)
 
 
-def _broken_link(seen: Sequence[Seen], since_s: float) -> Diagnosis | None:
+def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
     """By what the nodes found out when they tried to reach each other."""
     troubles = {part.node: stall.links or () for part, stall, _ in seen}
     flat = [(node, one) for node, links in troubles.items() for one in links]
     down = next(((node, one) for node, one in flat if one.trouble == "down"), None)
     if down is not None:
         node, one = down
-        return Diagnosis(
-            summary=f"{one.interface} on {node} is down, and the ranks talk over it",
+        return Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"{one.interface}, the interface the ranks use, is down",
             fix=f"check its cable and its switch port, or on {node}: "
             f"ip link set {one.interface} up",
-            since_s=since_s,
+            time_s=since_s,
             node=node,
         )
     if not flat:
         return None
     node, one = min(flat, key=lambda pair: pair[1].trouble != "stuck")
-    back = next((o for n, o in flat if n == one.peer and o.peer == node), None)
-    pair = f"{node} and {one.peer}"
     if one.trouble == "stuck":
-        return Diagnosis(
-            summary=f"connections between {pair} open, but large packets from {node} do not get "
-            f"through over {one.interface}: its MTU is larger than that of the network",
-            fix=f"on {pair}: ip link set {one.interface} mtu 1500",
-            since_s=since_s,
+        return Problem(
+            kind=Kind.MTU_TOO_LARGE,
+            cause=f"connections to {one.peer} open, but large packets do not arrive over "
+            f"{one.interface}: its MTU is larger than the network's",
+            fix=f"on {node} and {one.peer}: ip link set {one.interface} mtu 1500",
+            time_s=since_s,
             node=node,
         )
-    if back is None:
-        return Diagnosis(
-            summary=f"{node} cannot connect to {one.peer} over {one.interface}, though "
-            f"{one.peer} can connect to {node}: a firewall on {one.peer}, or between them",
-            fix=f"let {node} connect to {one.peer} on all high ports",
-            since_s=since_s,
-            node=one.peer,
+    is_mutual = any(n == one.peer and other.peer == node for n, other in flat)
+    return _blocked(node, one, since_s, is_mutual=is_mutual)
+
+
+def _blocked(node: str, link: LinkTrouble, since_s: float, *, is_mutual: bool) -> Problem:
+    """A connection that does not open, in both directions or in one."""
+    if is_mutual:
+        how = "are refused" if link.trouble == "refused" else "get no answer"
+        cause = f"connections to and from {node} over {link.interface} {how}"
+        fix = "check the switch and the firewalls between them, then measure the links"
+    else:
+        cause = (
+            f"{node} cannot connect to it over {link.interface}, though it can connect to {node}: "
+            "a firewall on it, or between them"
         )
-    how = "is refused" if one.trouble == "refused" else "gets no answer"
-    return Diagnosis(
-        summary=f"no data gets through between {pair} over {one.interface}: connecting {how}, "
-        "both ways",
-        fix="check the switch and the firewalls between them; then measure the links",
-        since_s=since_s,
-        node=one.peer,
-    )
+        fix = f"let {node} connect to {link.peer} on all high ports"
+    return Problem(kind=Kind.LINK_BLOCKED, cause=cause, fix=fix, time_s=since_s, node=link.peer)
 
 
 def _at(stack: RankStack) -> str:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
-    Cause,
     JobRecord,
     JobState,
     JobView,
@@ -38,7 +41,6 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         by_node.get(placement.node_id) or unknown_part(placement)
         for placement in newest.attempt.placements
     )
-    cause, node = blame(parts)
     state = job_state(part.state for part in parts)
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
     if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
@@ -49,8 +51,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
         attempt=newest.attempt,
         state=state,
         parts=parts,
-        cause=cause,
-        cause_node=node,
+        problem=blame(parts),
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
@@ -73,50 +74,70 @@ def job_state(parts: Iterable[JobState]) -> JobState:
     return "unknown"
 
 
-def first_cause(parts: Iterable[PartStatus]) -> PartStatus | None:
-    """The part to blame: causes before symptoms, then the earliest."""
+def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:
+    """The part that failed first: causes before symptoms, then the earliest."""
 
     def order(part: PartStatus) -> tuple[bool, float]:
-        cause: Cause | None = part.cause
-        return (cause.is_symptom, cause.time_s) if cause else (True, float("inf"))
+        problem: Problem | None = part.problem
+        return (problem.is_symptom, problem.time_s or 0.0) if problem else (True, float("inf"))
 
-    guilty = [part for part in parts if part.cause is not None]
+    guilty = [part for part in parts if part.problem is not None]
     return min(guilty, key=order, default=None)
 
 
-def blame(parts: Sequence[PartStatus]) -> tuple[Cause | None, str | None]:
-    """What a person should read first, and the node it is about.
+def blame(parts: Sequence[PartStatus]) -> Problem | None:
+    """What a person should read first, with the node it is about.
 
-    Where all that is known are closed connections, whom they lost is a rank that was done before,
-    or a node that does not answer any more.
+    Where only lost connections are known, the cause is a rank that ended before, or a node that
+    does not answer any more.
     """
-    guilty = first_cause(parts)
-    if guilty is None or guilty.cause is None:
-        return None, None
-    if guilty.cause.is_symptom:
-        done = [
-            (rank.done_s, part, rank)
-            for part in parts
-            for rank in part.ranks
-            if rank.done_s is not None and rank.done_s < guilty.cause.time_s + WHOLE_SECOND_S
-        ]
-        if done:
-            _, part, rank = min(done, key=lambda one: one[0])
-            summary = f"rank {rank.rank} exited successfully while other ranks still needed it"
-            fix = "check why its loop ended before the others', for example fewer batches"
-            cause = Cause(summary=summary, time_s=guilty.cause.time_s, rank=rank.rank, fix=fix)
-            return cause, part.node
-        silent = next((part.node for part in parts if part.state == "unknown"), None)
-        if silent is not None:
-            summary = f"{silent} does not answer, and the other nodes lost their connection to it"
-            fix = "see 'nodes' for the reason; with --restarts the job continues once it is back"
-            return Cause(summary=summary, time_s=guilty.cause.time_s, fix=fix), silent
-    return guilty.cause, blamed_node(guilty)
+    guilty = part_to_blame(parts)
+    if guilty is None or guilty.problem is None:
+        return None
+    if guilty.problem.is_symptom:
+        return _ended_early(parts, guilty.problem) or _lost(parts, guilty.problem) or own(guilty)
+    return own(guilty)
 
 
-def blamed_node(part: PartStatus) -> str:
-    """The node that a part's cause is about: as a rule its own."""
-    return (part.cause.node if part.cause else None) or part.node
+def own(part: PartStatus) -> Problem | None:
+    """A part's problem with the node it is about: as a rule the part's own."""
+    if part.problem is None or part.problem.node:
+        return part.problem
+    return msgspec.structs.replace(part.problem, node=part.node)
+
+
+def _ended_early(parts: Sequence[PartStatus], symptom: Problem) -> Problem | None:
+    ended_s = (symptom.time_s or 0.0) + WHOLE_SECOND_S
+    done = [
+        (rank.done_s, part, rank)
+        for part in parts
+        for rank in part.ranks
+        if rank.done_s is not None and rank.done_s < ended_s
+    ]
+    if not done:
+        return None
+    _, part, rank = min(done, key=lambda one: one[0])
+    return Problem(
+        kind=Kind.ENDED_EARLY,
+        cause="ended normally while other ranks still needed it",
+        fix="check why its loop ended before the others': it may have had fewer batches",
+        node=part.node,
+        rank=rank.rank,
+        time_s=symptom.time_s,
+    )
+
+
+def _lost(parts: Sequence[PartStatus], symptom: Problem) -> Problem | None:
+    silent = next((part.node for part in parts if part.state == "unknown"), None)
+    if silent is None:
+        return None
+    return Problem(
+        kind=Kind.NODE_LOST,
+        cause="does not answer, and the other nodes lost their connection to it",
+        fix="'nodes' shows why; with --restarts the job continues once the node is back",
+        node=silent,
+        time_s=symptom.time_s,
+    )
 
 
 def unknown_part(placement: Placement) -> PartStatus:

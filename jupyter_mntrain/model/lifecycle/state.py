@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
-    Cause,
     JobState,
     Leftover,
     LinkTrouble,
@@ -60,17 +60,17 @@ class RankDown(Record, frozen=True, tag=True):
 
     rank: Rank
     exit_code: int
-    error: str | None = None
+    problem: Problem | None = None
 
 
 class StopAsked(Record, frozen=True, tag=True):
     """Somebody asked for an end: a person, or the head because another node failed.
 
-    With a ``cause`` it is the head that gives up an attempt, as one that stalled: it has failed.
+    With a ``problem`` it is the head that gives up an attempt, as one that stalled: it has failed.
     """
 
     reason: str
-    cause: Cause | None = None
+    problem: Problem | None = None
 
 
 class EndWished(Record, frozen=True, tag=True):
@@ -100,7 +100,7 @@ class Exited(Record, frozen=True, tag=True):
 
     time_s: float
     exit_code: int | None
-    cause: Cause | None = None
+    problem: Problem | None = None
     leftovers: tuple[Leftover, ...] = ()
 
 
@@ -166,10 +166,10 @@ def _apply_to_rank(
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
-        case RankDown(rank=rank, exit_code=code, error=error):
+        case RankDown(rank=rank, exit_code=code, problem=problem):
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
-            return _set_rank(part, rank, state=ended, exit_code=code, error=error)
+            return _set_rank(part, rank, state=ended, exit_code=code, problem=problem)
 
 
 def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Stall | None:
@@ -201,9 +201,9 @@ def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus
 def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
     """The first reason stays, but whom a person ends has not failed."""
     if part.state != "stopping":
-        return _advance(part, "stopping", stop_reason=event.reason, cause=event.cause)
-    if part.cause is not None and event.cause is None:
-        return _changed(part, stop_reason=event.reason, cause=None)
+        return _advance(part, "stopping", stop_reason=event.reason, problem=event.problem)
+    if part.problem is not None and event.problem is None:
+        return _changed(part, stop_reason=event.reason, problem=None)
     return part
 
 
@@ -238,10 +238,10 @@ def _running_when_all_are(part: PartStatus) -> PartStatus:
 
 
 def _end(part: PartStatus, event: Exited) -> PartStatus:
-    cause = event.cause
+    problem = event.problem
     if part.state == "stopping":
-        cause = part.cause
-        state: JobState = "canceled" if cause is None else "failed"
+        problem = part.problem
+        state: JobState = "canceled" if problem is None else "failed"
     else:
         has_failed = any(status.state == "failed" for status in part.ranks)
         ended_well: JobState = "canceled" if part.stop_reason else "succeeded"
@@ -259,7 +259,7 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         ranks=ranks,
         exit_code=event.exit_code,
         ended_s=event.time_s,
-        # Only a failure has a cause: what ranks print while they are stopped is noise.
-        cause=cause if state == "failed" else None,
+        # Only a failure has one: what ranks print while they are stopped is noise.
+        problem=problem if state == "failed" else None,
         leftovers=event.leftovers,
     )

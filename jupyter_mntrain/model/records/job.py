@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 
@@ -131,7 +132,7 @@ class RankStatus(Record, frozen=True):
     pid: int | None = None
     step: int | None = None
     exit_code: int | None = None
-    error: str | None = None
+    problem: Problem | None = None
     done_s: float | None = None
 
 
@@ -141,22 +142,6 @@ class Leftover(Record, frozen=True):
     pid: int
     command: str
     status: str
-
-
-class Cause(Record, frozen=True):
-    """Why a part failed: the line a person should read first."""
-
-    summary: str
-    time_s: float
-    rank: Rank | None = None
-    detail: str = ""
-    """The traceback or the last lines of the log."""
-    fix: str = ""
-    """What to do about it, if that is known and the summary does not say it."""
-    node: str | None = None
-    """Whose fault it is, where that is not the node that says so."""
-    is_symptom: bool = False
-    """True for "connection closed by peer" and its like: somebody else is to blame."""
 
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
@@ -224,7 +209,8 @@ class PartStatus(Record, frozen=True):
     state: JobState
     ranks: tuple[RankStatus, ...] = ()
     exit_code: int | None = None
-    cause: Cause | None = None
+    problem: Problem | None = None
+    """Why it failed; its node is named where that is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()
     started_s: float | None = None
     ended_s: float | None = None
@@ -246,7 +232,7 @@ class Restart(Record, frozen=True):
 
     number: int
     at_s: float
-    waits_for: str = ""
+    waits_for: Problem | None = None
 
 
 class JobRecord(Record, frozen=True):
@@ -275,16 +261,6 @@ class JobRecord(Record, frozen=True):
         return self.attempt.number == 0
 
 
-class Diagnosis(Record, frozen=True):
-    """Why a job makes no progress: one sentence, and one of what to do."""
-
-    summary: str
-    fix: str
-    since_s: float
-    node: str | None = None
-    rank: Rank | None = None
-
-
 class JobView(Record, frozen=True):
     """A job as its participants together tell it. Built by :func:`model.rollup.roll_up`."""
 
@@ -293,10 +269,11 @@ class JobView(Record, frozen=True):
     attempt: Attempt
     state: JobState
     parts: tuple[PartStatus, ...]
-    cause: Cause | None = None
-    cause_node: str | None = None
+    problem: Problem | None = None
+    """Why it failed, and on which node."""
     submitted_by: str = ""
-    stall: Diagnosis | None = None
+    stall: Problem | None = None
+    """Why it makes no progress, since its ``time_s``."""
     restart: Restart | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import Silence
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 
 Liveness = Literal["connecting", "up", "suspect", "lost"]
@@ -25,10 +25,9 @@ class NodeView(Record, frozen=True):
         info: what the node said last; ``None`` until it has answered once.
         beat: its newest heartbeat, once a second.
         last_seen_s: Unix time of the last word from it.
-        reason: why it is not plainly up, with the fix, in one line.
+        problem: why it cannot be used, or why it is silent.
         is_conflict: another agent claims the same node id; neither can take part in a job.
         called: its name, where it was seen before but has not answered this time.
-        silence: the kind of reason, where there is one.
     """
 
     address: str
@@ -37,10 +36,9 @@ class NodeView(Record, frozen=True):
     info: NodeInfo | None = None
     beat: Beat | None = None
     last_seen_s: float | None = None
-    reason: str | None = None
+    problem: Problem | None = None
     is_conflict: bool = False
     called: str = ""
-    silence: Silence | None = None
 
     @property
     def name(self) -> str:

@@ -61,9 +61,10 @@ class Action:
         self._put(lambda: self._report(f"{what}{count}"))
 
     def failed(self, error: Exception) -> None:
-        known = isinstance(error, MntrainError)
-        self.problem = str(error) if known else f"{type(error).__name__}: {error}"
-        if self.name == LAUNCHING and "started" not in self.problem:
+        self.problem, is_undone = f"{type(error).__name__}: {error}.", True
+        if isinstance(error, MntrainError):
+            self.problem, is_undone = str(error), not error.left_behind
+        if self.name == LAUNCHING and is_undone:
             self.problem += " Nothing was started."
         self._complain(self.problem)
         self._changed()

@@ -41,7 +41,7 @@ class LaunchBar:
         is_launching = action.name == LAUNCHING
         put(self.launch, description="Launching…" if is_launching else "Launch")
         put(self.launch, disabled=bool(form.blocked or action.name))
-        problem = action.problem or form.blocked
+        problem = action.problem or (form.blocked.headline if form.blocked else "")
         if action.name:
             self.say(f"{action.name}…")
         elif problem:

@@ -190,7 +190,7 @@ class WidgetPanel:
         """What the page depends on; beats alone change nothing."""
         panel = self._panel
         nodes = tuple(
-            (view.liveness, view.info, view.reason, view.is_conflict, _gpu_use(view))
+            (view.liveness, view.info, view.problem, view.is_conflict, _gpu_use(view))
             for view in panel.cluster.nodes()
         )
         job = self.job_bar.text

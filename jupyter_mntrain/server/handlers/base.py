@@ -12,7 +12,6 @@ import msgspec
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError
 
-from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
     MntrainError,
@@ -20,6 +19,8 @@ from jupyter_mntrain.model.errors import (
     RefusedError,
     TrustError,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.updates import PageUpdates
@@ -39,10 +40,10 @@ STATUS: dict[type[MntrainError], HTTPStatus] = {
 }
 """Of our errors; those that are not here are bad input."""
 
-CODES = {
-    HTTPStatus.FORBIDDEN: ("forbidden", "this user is not allowed to do that"),
-    HTTPStatus.NOT_FOUND: ("not-found", "there is no such route"),
-    HTTPStatus.METHOD_NOT_ALLOWED: ("bad-method", "this route does not accept that method"),
+KINDS = {
+    HTTPStatus.FORBIDDEN: (Kind.NOT_ALLOWED, "this user is not allowed to do that"),
+    HTTPStatus.NOT_FOUND: (Kind.NO_SUCH_ROUTE, "unknown route"),
+    HTTPStatus.METHOD_NOT_ALLOWED: (Kind.NO_SUCH_ROUTE, "unknown method of this route"),
 }
 
 
@@ -50,7 +51,7 @@ class RequestRefusedError(HTTPError):
     """An HTTP error whose body is a :class:`Problem`."""
 
     def __init__(self, status: int, problem: Problem) -> None:
-        super().__init__(status, problem.message)
+        super().__init__(status, problem.cause)
         self.problem = problem
 
 
@@ -97,12 +98,12 @@ class MntrainHandler(HubHandler, APIHandler):
         try:
             return msgspec.json.decode(self.request.body or b"{}", type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise refusal(400, "bad-request", f"the request is not valid: {error}") from error
+            raise refusal(400, Kind.BAD_REQUEST, f"the request is not valid: {error}") from error
 
     def job_id(self, text: str) -> JobId:
         if not is_job_id(text):
             raise refusal(
-                404, "no-such-job", f"{text!r} is not a job id", "job ids look like j-0123abcd"
+                404, Kind.NO_SUCH_JOB, f"{text!r} is not a job id", "job ids look like j-0123abcd"
             )
         return JobId(text)
 
@@ -121,7 +122,7 @@ class MntrainHandler(HubHandler, APIHandler):
             value = least - 1
         if not least <= value <= most:
             hint = f"use a number from {least} to {most}"
-            raise refusal(400, "bad-request", f"{name}={text!r} is out of range", hint)
+            raise refusal(400, Kind.BAD_REQUEST, f"{name}={text!r} is out of range", hint)
         return value
 
     def answer(self, content: Any, status: int = 200) -> None:
@@ -130,8 +131,8 @@ class MntrainHandler(HubHandler, APIHandler):
         self.finish(msgspec.json.encode(content))
 
 
-def refusal(status: int, code: str, message: str, hint: str | None = None) -> RequestRefusedError:
-    return RequestRefusedError(status, Problem(code=code, message=message, hint=hint))
+def refusal(status: int, kind: Kind, cause: str, fix: str = "") -> RequestRefusedError:
+    return RequestRefusedError(status, Problem(kind=kind, cause=cause, fix=fix))
 
 
 def as_problem(error: BaseException | None, status: int) -> tuple[Problem, int]:
@@ -141,12 +142,12 @@ def as_problem(error: BaseException | None, status: int) -> tuple[Problem, int]:
             return problem, status
         case MntrainError():
             status = next((s for kind, s in STATUS.items() if isinstance(error, kind)), 400)
-            message = f"{error.node}: {error.cause}" if error.node else error.cause
-            return Problem(code=error.code, message=message, hint=error.fix), int(status)
+            return error.problem, int(status)
         case HTTPError():
-            code, message = CODES.get(HTTPStatus(status), ("refused", HTTPStatus(status).phrase))
-            return Problem(code=code, message=error.log_message or message), status
+            kind, cause = KINDS.get(
+                HTTPStatus(status), (Kind.BAD_REQUEST, HTTPStatus(status).phrase)
+            )
+            return Problem(kind=kind, cause=error.log_message or cause), status
         case _:
-            return Problem(
-                code="broken", message="the Jupyter server extension failed", hint="see its log"
-            ), 500
+            cause, fix = "the Jupyter server extension failed", "see its log"
+            return Problem(kind=Kind.BROKEN, cause=cause, fix=fix), 500

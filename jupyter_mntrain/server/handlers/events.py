@@ -13,8 +13,9 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Problem
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.server.handlers.base import HubHandler, as_problem
 from jupyter_mntrain.server.messages import (
@@ -72,7 +73,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
                 raise msgspec.DecodeError("too long")
             self._take(page_decoder.decode(message))
         except (msgspec.MsgspecError, RecursionError) as error:
-            problem = Problem(code="bad-request", message=f"not readable: {error}")
+            problem = Problem(kind=Kind.BAD_REQUEST, cause=f"not readable: {error}")
             self._queue(encode(Refused(problem=problem)))
 
     def on_close(self) -> None:
@@ -97,14 +98,14 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
     def _watch(self, job_id: JobId, stream: str, since: int) -> None:
         self._unwatch(job_id)
         if not is_job_id(job_id) or self._hub.job(job_id) is None:
-            self._refuse(job_id, "no-such-job", f"no reachable node knows job {job_id}")
+            self._refuse(job_id, Kind.NO_SUCH_JOB, f"no reachable node knows job {job_id}")
         elif len(self._watched) >= MOST_WATCHED:
-            self._refuse(job_id, "too-many", f"this page already watches {MOST_WATCHED} jobs")
+            self._refuse(job_id, Kind.TOO_MANY, f"this page already watches {MOST_WATCHED} jobs")
         else:
             try:
                 unwatch = self._hub.watch(job_id, self._send_series, stream, since)
             except MntrainError as error:  # its nodes have forgotten it a moment ago
-                self._refuse(job_id, error.code, error.cause)
+                self._refuse(job_id, error.kind, error.cause)
             else:
                 self._watched[job_id] = unwatch
 
@@ -113,8 +114,8 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         if unwatch is not None:
             unwatch()
 
-    def _refuse(self, job_id: JobId, code: str, message: str) -> None:
-        problem = Problem(code=code, message=message, hint="see the list of jobs")
+    def _refuse(self, job_id: JobId, kind: Kind, cause: str) -> None:
+        problem = Problem(kind=kind, cause=cause, fix="see the list of jobs")
         self._queue(encode(Refused(problem=problem, job_id=job_id)))
 
     def _send_series(self, series: JobSeries) -> None:

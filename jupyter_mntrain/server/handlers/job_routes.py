@@ -13,6 +13,7 @@ from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
@@ -39,7 +40,9 @@ class OneJobResource(MntrainHandler):
                 hub.look_now()
             entry = hub.job(job_id)
         if entry is None:
-            raise refusal(404, "no-such-job", f"no reachable node knows job {text}", "see GET jobs")
+            raise refusal(
+                404, Kind.NO_SUCH_JOB, f"no reachable node knows job {text}", "see GET jobs"
+            )
         return hub, entry
 
     async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:
@@ -72,12 +75,14 @@ class JobsResource(MntrainHandler):
                 try:
                     return read_spec(text)
                 except RecursionError as error:  # tomllib calls itself for every bracket
-                    raise refusal(400, "bad-spec", "this job file is nested too deeply") from error
+                    raise refusal(
+                        400, Kind.BAD_SPEC, "this job file is nested too deeply"
+                    ) from error
             case LaunchJob(job_id=str(job_id), spec=None):
                 return hub.cluster.known_job(self.job_id(job_id)).view().spec
             case _:
                 raise refusal(
-                    400, "bad-request", "say what to launch", "give either job_id or spec"
+                    400, Kind.BAD_REQUEST, "say what to launch", "give either job_id or spec"
                 )
 
 
@@ -134,7 +139,9 @@ class StopResource(OneJobResource):
     async def post(self, job_id: str) -> None:
         grace_s = self.body_as(EndJob).grace_s
         if not 0 <= grace_s <= 3600:
-            raise refusal(400, "bad-request", f"grace_s={grace_s} is out of range", "0 to 3600 s")
+            raise refusal(
+                400, Kind.BAD_REQUEST, f"grace_s={grace_s} is out of range", "0 to 3600 s"
+            )
         reason = f"stopped by {self.person}"
         await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))
 

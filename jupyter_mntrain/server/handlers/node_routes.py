@@ -7,6 +7,7 @@ import math
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
 from jupyter_mntrain.trust.joining.token import read_token
@@ -18,7 +19,7 @@ class NowhereResource(MntrainHandler):
     @authenticated
     @authorized
     async def get(self) -> None:
-        raise refusal(404, "no-such-route", f"there is no {self.request.path}")
+        raise refusal(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
 
     post = put = delete = patch = get
 
@@ -54,7 +55,7 @@ class NodeResource(MntrainHandler):
         hub = await self.hub()
         entry = next((one for one in hub.nodes if one.key == key), None)
         if entry is None:
-            raise refusal(404, "no-such-node", f"no node {key!r} is known", "see GET nodes")
+            raise refusal(404, Kind.NO_SUCH_NODE, f"no node {key!r} is known", "see GET nodes")
         await self.work(hub.cluster.discovery.forget, entry.view.address)
         hub.look_now()
         self.set_status(204)
@@ -68,7 +69,7 @@ class InvitationsResource(MntrainHandler):
         hub, body = await self.hub(), self.body_as(Invite)
         if not math.isfinite(body.expires_in_s):
             raise refusal(
-                400, "bad-request", "expires_in_s is not a valid duration", "give seconds"
+                400, Kind.BAD_REQUEST, "expires_in_s is not a valid duration", "give seconds"
             )
         text = await self.work(
             hub.cluster.membership.invite, uses=body.uses, expires_in_s=body.expires_in_s

@@ -60,7 +60,7 @@ class Picture:
         is_over = view.state in TERMINAL
         end = last if last is not None and is_over else max(now_s, last or now_s)
         begin = _begin_s(series, end)
-        mark = view.cause.time_s if view.cause is not None else None
+        mark = view.problem.time_s if view.problem is not None else None
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
             end = mark
         span = (begin, max(end, begin + LEAST_SPAN_S))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.job import cause_line, headline
+from jupyter_mntrain.show.problems import problem_line
+from jupyter_mntrain.show.tables.job import headline
 from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
 
 MOST_ROWS = 12
@@ -50,10 +51,12 @@ def make_header(
         has_steps: whether there is anything to chart.
     """
     cause = hint = None
-    if summary.cause is not None:
-        cause = cause_line(summary).plain.removeprefix("✕ ")
-        rank = "" if summary.cause.rank is None else f" --rank {summary.cause.rank}"
-        hint = f"at {formats.clock(summary.cause.time_s)}; log: {program} logs {view.job_id}{rank}"
+    problem = summary.problem
+    if problem is not None:
+        cause = problem_line(problem)
+        rank = "" if problem.rank is None else f" --rank {problem.rank}"
+        at = "" if problem.time_s is None else f"at {formats.clock(problem.time_s)}; "
+        hint = f"{at}log: {program} logs {view.job_id}{rank}"
     total = summary.total_steps
     return Header(
         icon=formats.STATE_ICONS[view.state],
@@ -125,9 +128,9 @@ def _waiting(summary: JobSummary, view: JobView, now_s: float) -> Iterator[tuple
 def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> str:
     """What is being waited for, of this rank."""
     if rank.state == "failed" or part.state == "failed":
-        return rank.error or (
-            f"ended with exit code {rank.exit_code}" if rank.exit_code is not None else rank.state
-        )
+        if rank.problem is not None:
+            return rank.problem.cause
+        return f"exit code {rank.exit_code}" if rank.exit_code is not None else rank.state
     if rank.state in TERMINAL or rank.state == "unknown" or part.state == "stopping":
         return "its node is not answering" if rank.state == "unknown" else rank.state
     if part.state == "pending":

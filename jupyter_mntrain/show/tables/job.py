@@ -11,9 +11,11 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model.records.job import Diagnosis, JobState, JobView, Restart
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobState, JobView, Restart
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.rank_progress import ranks_progress
 
@@ -57,10 +59,10 @@ def status_view(
         now_s: Unix time, for how long it has stalled.
     """
     parts: list[RenderableType] = []
-    if summary.cause is not None:
-        parts.append(cause_line(summary))
-        if with_detail and summary.cause.detail:
-            tail = "\n".join(summary.cause.detail.splitlines()[-DETAIL_LINES:])
+    if summary.problem is not None:
+        parts.append(problem_text(summary.problem))
+        if with_detail and summary.problem.detail:
+            tail = "\n".join(summary.problem.detail.splitlines()[-DETAIL_LINES:])
             parts.append(Text(tail, style="dim"))
         parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
     parts.append(state_line(summary))
@@ -83,24 +85,11 @@ def status_view(
     return Group(*parts)
 
 
-def cause_line(summary: JobSummary) -> Text:
-    """Node and cause: what a person should read first."""
-    text = Text("✕ ", style="red")
-    if summary.cause is None:
-        return text.append(summary.state, style="default")
-    where = f"{summary.cause_node}: " if summary.cause_node else ""
-    if summary.cause.rank is not None and "rank" not in summary.cause.summary:
-        where += f"rank {summary.cause.rank}: "
-    text.append(f"{where}{summary.cause.summary}", style="bold default")
-    return text.append(f" Fix: {summary.cause.fix}.", "default") if summary.cause.fix else text
-
-
-def stall_line(stall: Diagnosis, now_s: float | None = None) -> Text:
-    """Who keeps a running job from getting on, and what to do."""
-    since_s = (time.time() if now_s is None else now_s) - stall.since_s
-    text = Text("⚠ ", style="yellow")
-    text.append(f"stalled for {formats.duration(max(0.0, since_s))}: {stall.summary}", "bold")
-    return text.append(f". Fix: {stall.fix}.", style="default")
+def stall_line(stall: Problem, now_s: float | None = None) -> Text:
+    """Why a running job makes no progress, and what to do."""
+    since_s = (time.time() if now_s is None else now_s) - (stall.time_s or 0.0)
+    before = f"stalled for {formats.duration(max(0.0, since_s))}: "
+    return problem_text(stall, mark="⚠", style="yellow", before=before)
 
 
 def restart_line(restart: Restart, now_s: float | None = None) -> Text:
@@ -108,7 +97,7 @@ def restart_line(restart: Restart, now_s: float | None = None) -> Text:
     text = Text("⟳ ", style="cyan")
     in_s = restart.at_s - (time.time() if now_s is None else now_s)
     when = f"begins in {formats.duration(in_s)}" if in_s > 1 else "begins"
-    what = f"waits: {restart.waits_for}" if restart.waits_for else when
+    what = f"waits: {restart.waits_for}" if restart.waits_for is not None else when
     return text.append(f"attempt {restart.number} {what}", style="bold default")
 
 
@@ -155,7 +144,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     if doing is not None:
         facts.append(doing)
     if summary.stall is not None:
-        facts.append(f"stalled: {summary.stall.summary}")
+        facts.append(f"stalled: {summary.stall.headline.rstrip('.')}")
     if summary.restart is not None:
         facts.append(restart_line(summary.restart, now_s).plain)
     return ", ".join(facts)
@@ -289,5 +278,5 @@ def _endings(view: JobView) -> Iterable[Text]:
 
 
 def _rank_option(summary: JobSummary) -> str:
-    rank = summary.cause.rank if summary.cause else None
+    rank = summary.problem.rank if summary.problem else None
     return "" if rank is None else f" --rank {rank}"

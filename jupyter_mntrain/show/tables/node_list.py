@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Gpu, Interface, InterfaceRate, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Surroundings(Record, frozen=True):
     """
 
     is_driver: bool = True
-    discovery_problem: str | None = None
+    discovery_problem: Problem | None = None
     strangers: tuple[str, ...] = ()
 
 
@@ -102,7 +104,7 @@ def nobody(cluster: str, program: str, around: Surroundings) -> Text:
 
 def _around(around: Surroundings) -> Iterable[RenderableType]:
     if around.discovery_problem:
-        yield Text(f"⚠ {around.discovery_problem}.", style="yellow")
+        yield problem_text(around.discovery_problem, mark="⚠", style="yellow")
     if around.strangers:
         yield Text(f"Also announced here: {', '.join(around.strangers)}.", style="dim")
 
@@ -199,18 +201,13 @@ def _leases(info: NodeInfo | None) -> Text:
 def _notes(nodes: Sequence[NodeView], different: Sequence[Divergence]) -> Iterable[RenderableType]:
     yield Text()
     for node in nodes:
-        if node.reason and node.liveness != "up":
-            yield Text(f"{LIVENESS_ICONS[node.liveness]} {_reason(node)}", style="yellow")
-        elif node.reason or node.is_conflict:
-            yield Text(f"⚠ {_reason(node)}", style="yellow")
+        if node.problem is not None:
+            mark = "⚠" if node.liveness == "up" else LIVENESS_ICONS[node.liveness]
+            problem = msgspec.structs.replace(node.problem, node=node.name)
+            yield problem_text(problem, mark=mark, style="yellow")
     yield from _version_lines([node.info for node in nodes if node.info], different)
     if any(node.info for node in nodes):
         yield Text(NOT_ENCRYPTED, style="dim")
-
-
-def _reason(node: NodeView) -> str:
-    reason = node.reason or "another agent has the same node id"
-    return reason if node.name in reason else f"{node.name}: {reason}"
 
 
 def _version_lines(

@@ -86,18 +86,23 @@ class ModelExport:
         """
         if self.directory is None or not self._is_named:
             return  # checkpoints refuse for both
-        problem, fix = None, "make the directory writable, or set another output.directory"
+        problem = None
         if self._world.local_rank == 0:
             try:
                 self.directory.parent.mkdir(parents=True, exist_ok=True)
                 if not os.access(self.directory.parent, os.W_OK | os.X_OK):
                     raise PermissionError(f"{self.directory.parent} is not writable")
             except OSError as error:
-                problem = f"cannot write the model: {error}"
+                problem = RecipeError(
+                    f"cannot write the model: {error}",
+                    fix="make the directory writable, or set another output.directory",
+                ).problem
             if self._is_in_the_way(self.directory):
-                problem = f"output.directory = {self.directory}: the directory is not empty"
-                fix = "set another output.directory, or output.replace = true"
-        agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
+                problem = RecipeError(
+                    f"output.directory = {self.directory}: the directory is not empty",
+                    fix="set another output.directory, or output.replace = true",
+                ).problem
+        agree(self._world, Report(host=self._world.host, problem=problem))
 
     def write(
         self,

@@ -193,9 +193,11 @@ class Checkpointing:
             if not os.access(directory.path, os.W_OK | os.X_OK):
                 raise PermissionError(f"{directory.path} is not writable")
         except OSError as error:
-            problem = f"cannot save checkpoints: {error}"
-        fix = "make the directory writable, or set another checkpoint.directory"
-        agree(self._world, Report(host=self._world.host, problem=problem, fix=fix))
+            problem = RecipeError(
+                f"cannot save checkpoints: {error}",
+                fix="make the directory writable, or set another checkpoint.directory",
+            ).problem
+        agree(self._world, Report(host=self._world.host, problem=problem))
 
     def _refuse_other(self, found: FoundCheckpoint) -> None:
         for name, digest in self._digests.items():

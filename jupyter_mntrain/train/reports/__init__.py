@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self, assert_never
 
 from jupyter_mntrain.model.environment import JOB_VARIABLE
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe, ReportKind
 from jupyter_mntrain.train.reports.background import (
     BEGIN_S,
@@ -101,12 +102,14 @@ def refuse_missing(recipe: Recipe, world: World, has: _Has = is_installed) -> No
         return
     libraries = [_LIBRARIES[kind] for kind in recipe.report.to]
     missing = [one for one in libraries if not has(one)] if world.is_head else []
-    problem = fix = None
+    problem = None
     if missing:
         packages = " ".join(one.replace("_", "-") for one in missing)
-        problem = f"report.to = {list(recipe.report.to)}: {missing[0]} is not installed"
-        fix = f"pip install {packages}, or remove it from report.to"
-    agree(world, Report(host=world.host, problem=problem, fix=fix))
+        problem = RecipeError(
+            f"report.to = {list(recipe.report.to)}: {missing[0]} is not installed",
+            fix=f"pip install {packages}, or remove it from report.to",
+        ).problem
+    agree(world, Report(host=world.host, problem=problem))
 
 
 def open_reports(

@@ -22,8 +22,10 @@ from tornado.web import Application as WebApplication
 from tornado.web import RequestHandler
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import PROTOCOL, Problem, Route, ServiceRecord
+from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.trust.certificates import (
     key_pem,
 )
@@ -160,13 +162,13 @@ class _Handler(RequestHandler):
     def write_error(self, status_code: int, **kwargs: object) -> None:
         error = kwargs.get("exc_info", (None, None))[1]  # type: ignore[index]
         if isinstance(error, MntrainError):
-            self.answer(Problem(code=error.code, message=error.cause, hint=error.fix), 403)
+            self.answer(error.problem, 403)
         elif isinstance(error, (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)):
             self.answer(
-                Problem(code="bad-request", message="unexpected message during joining"), 400
+                Problem(kind=Kind.BAD_REQUEST, cause="unexpected message during joining"), 400
             )
         else:
-            self.answer(Problem(code=f"http-{status_code}", message="no"), status_code)
+            self.answer(Problem(kind=Kind.BAD_REQUEST, cause="refused"), status_code)
 
     def log_exception(self, *args: object) -> None:
         """Strangers may say anything."""
@@ -175,9 +177,9 @@ class _Handler(RequestHandler):
 class _Nothing(_Handler):
     def prepare(self) -> None:
         problem = Problem(
-            code="not-joined",
-            message="this agent is not a member of a cluster yet",
-            hint="it is waiting for the driver that made its token",
+            kind=Kind.NOT_JOINED,
+            cause="this agent is not a member of a cluster yet",
+            fix="it is waiting for the driver that made its token",
         )
         self.answer(problem, 403)
 

@@ -12,7 +12,10 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
 from jupyter_mntrain.verbs.launching.launch import submitter
@@ -104,9 +107,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
 
 def _refuse(args: Namespace) -> None:
     if args.tokens < 1:
-        raise SpecError(
-            f"--tokens {args.tokens}: no text would be generated", fix="give at least 1"
-        )
+        raise SpecError(f"--tokens {args.tokens}: must be at least 1")
     if not 0 <= args.temperature <= 10:
         raise SpecError(f"--temperature {args.temperature:g} is not from 0 to 10", fix="try 0.8")
     if not args.prompt.strip():
@@ -114,11 +115,8 @@ def _refuse(args: Namespace) -> None:
 
 
 def _nothing(context: Context, job: Job, view: JobView) -> Outcome:
-    cause = view.cause
-    text = Text.assemble(("✗ ", "red"), "generation failed: ")
-    text.append(cause.summary if cause is not None else f"{job.id} is {view.state}")
-    if cause is not None and cause.fix:
-        text.append(f"\nFix: {cause.fix}")
+    problem = view.problem or Problem(kind=Kind.ERROR, cause=f"{job.id} is {view.state}")
+    text = problem_text(problem, before="generation failed: ")
     text.append(f"\nIts log: {context.program} logs {job.id}", "dim")
-    data = {"job_id": job.id, "state": view.state, "cause": cause.summary if cause else None}
+    data = {"job_id": job.id, "state": view.state, "problem": msgspec.to_builtins(view.problem)}
     return Outcome(text, data, exit_code=1, job=job)

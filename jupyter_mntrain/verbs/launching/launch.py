@@ -14,10 +14,12 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -79,9 +81,9 @@ class LaunchVerb(Verb):
         context.screen.say(started_line(job, workload))
         infos = [view.info for view in built.cluster.nodes() if view.info]
         told = (slow_link_note(infos, job.view().attempt.placements), memory_note(memory or ()))
-        notes = [note for note in told if note]
+        notes = [note for note in told if note is not None]
         for note in notes:
-            context.screen.say(Text(f"! {note}", style="yellow"))
+            context.screen.say(problem_text(note, mark="⚠", style="yellow"))
         if args.wait:
             return follow(context, args, job)
         if not args.detach and context.screen.in_background:
@@ -162,12 +164,12 @@ def started_line(job: Job, workload: Workload) -> Text:
     return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
 
 
-def started_data(job: Job, notes: Sequence[str] = ()) -> dict[str, object]:
+def started_data(job: Job, notes: Sequence[Problem] = ()) -> dict[str, object]:
     view = job.view()
     nodes = [placement.node for placement in view.attempt.placements]
     data: dict[str, object] = {"job_id": job.id, "state": view.state, "nodes": nodes}
     data["name"] = view.spec.name
-    return data | ({"note": " ".join(notes)} if notes else {})
+    return data | ({"warnings": msgspec.to_builtins(notes)} if notes else {})
 
 
 def submitter(context: Context) -> str:

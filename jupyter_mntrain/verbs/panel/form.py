@@ -13,6 +13,8 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from jupyter_mntrain.plan import arrange, choose_participants, divergences, parse_member
@@ -45,11 +47,25 @@ class Fix(Record, frozen=True):
 
 
 class Check(Record, frozen=True):
-    """One line below a row. An error keeps the job from being launched."""
+    """One line below a row. An error keeps the job from being launched.
+
+    Args:
+        problem: what is wrong; ``None`` where checks passed.
+        passed: how many did.
+        fix: a button for the problem's fix, where one can be offered.
+    """
 
     level: Level
-    text: str
+    problem: Problem | None = None
     fix: Fix | None = None
+    passed: int = 0
+
+    @property
+    def text(self) -> str:
+        """In one sentence; the row names the node."""
+        if self.problem is None:
+            return f"{formats.plural(self.passed, 'check')} passed"
+        return str(self.problem)
 
 
 class FormRow(Record, frozen=True):
@@ -91,7 +107,7 @@ class Form(Record, frozen=True):
         members: as ``--member`` takes them, in rank order.
         head: to be said as ``--head``; ``None`` where the first member is.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
-        blocked: why it cannot be launched; ``None`` if it can.
+        blocked: why it cannot be launched, with the row's name; ``None`` if it can.
         summary: what a launch starts.
     """
 
@@ -103,7 +119,7 @@ class Form(Record, frozen=True):
     microbatches: int | None = None
     placements: tuple[Placement, ...] = ()
     prediction: Prediction | None = None
-    blocked: str | None = None
+    blocked: Problem | None = None
     summary: str = ""
 
     @property
@@ -187,7 +203,7 @@ class _Findings:
 
     def __init__(self, rows: Sequence[FormRow]) -> None:
         self.settings: list[Check] = []
-        self.first_error: str | None = None
+        self.first_error: Problem | None = None
         self._passed: dict[str, int] = {}
         self._of: dict[str, list[Check]] = {row.name: list(row.checks) for row in rows}
         for row in rows:
@@ -206,12 +222,17 @@ class _Findings:
         self, error: MntrainError, fix: Fix | None = None, *, to_settings: bool = False
     ) -> None:
         """An error of a launch, at the row it names."""
-        words = error.cause + (f". Fix: {error.fix}" if error.fix else "") + "."
-        self.put(None if to_settings else error.node, Check(level="error", text=words, fix=fix))
+        check = Check(level="error", problem=error.problem, fix=fix)
+        self.put(None if to_settings else error.node, check)
 
     def put(self, name: str | None, check: Check) -> None:
-        if name is not None and name not in self._of:
-            name, check = None, msgspec.structs.replace(check, text=f"{name}: {check.text}")
+        """Where no row has that name, the settings say it, and name the node."""
+        if name not in self._of:
+            name = None
+        elif check.problem is not None:
+            check = msgspec.structs.replace(
+                check, problem=msgspec.structs.replace(check.problem, node=None)
+            )
         (self._of[name] if name else self.settings).append(check)
         self._note(name, check)
 
@@ -222,13 +243,13 @@ class _Findings:
         found = self._of[row.name]
         passed = self._passed.get(row.name, 0)
         if row.takes_part and passed and not found:
-            return (Check(level="passed", text=f"{formats.plural(passed, 'check')} passed"),)
+            return (Check(level="passed", passed=passed),)
         return tuple(found)
 
     def _note(self, name: str | None, check: Check) -> None:
-        if check.level == "error" and self.first_error is None:
-            reason = check.text.partition(" Fix: ")[0].rstrip(".")
-            self.first_error = f"{name}: {reason}." if name else f"{reason}."
+        if check.level == "error" and self.first_error is None and check.problem is not None:
+            node = name or check.problem.node
+            self.first_error = msgspec.structs.replace(check.problem, node=node)
 
 
 def _is_usable(view: NodeView) -> bool:
@@ -273,15 +294,16 @@ def _is_used(
 def _silent(
     view: NodeView, choices: Choices, name: str, now_s: float, *, is_used: bool
 ) -> tuple[Check, ...]:
-    words = view.reason or "is silent"
+    problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
     if view.liveness == "connecting":
-        words = "has not answered yet"
+        problem = Problem(kind=Kind.SILENT, cause="has not answered yet")
     elif view.liveness == "suspect" and view.last_seen_s is not None:
-        words = f"silent for {formats.duration(now_s - view.last_seen_s)}"
-    words = f"{words[0].upper()}{words[1:]}".rstrip(".")
-    later = "" if "Fix: " in words else " It can be chosen once it answers again."
+        silent = formats.duration(now_s - view.last_seen_s)
+        problem = Problem(kind=Kind.SILENT, cause=f"silent for {silent}")
+    if not problem.fix:
+        problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
     fix = Fix(label="Leave it out", choices=_without(choices, name)) if is_used else None
-    return (Check(level="error" if is_used else "warning", text=f"{words}.{later}", fix=fix),)
+    return (Check(level="error" if is_used else "warning", problem=problem, fix=fix),)
 
 
 def _gone(choices: Choices, there: set[str]) -> list[FormRow]:
@@ -304,8 +326,11 @@ def _gone(choices: Choices, there: set[str]) -> list[FormRow]:
             checks=(
                 Check(
                     level="error",
-                    text="Took part the last time and is not there now. "
-                    "Fix: start its agent, or leave it out.",
+                    problem=Problem(
+                        kind=Kind.SILENT,
+                        cause="took part last time and is not found now",
+                        fix="start its agent, or leave it out",
+                    ),
                     fix=Fix(label="Leave it out", choices=_without(choices, name)),
                 ),
             ),
@@ -331,14 +356,7 @@ def _members(
             choose_participants([parse_member(text)], usable, even_busy=choices.waits)
         except MntrainError as error:
             smaller = _fewer(choices, row, usable)
-            findings.put(
-                row.name,
-                Check(
-                    level="error",
-                    text=error.cause + (f". Fix: {error.fix}." if error.fix else "."),
-                    fix=smaller,
-                ),
-            )
+            findings.put(row.name, Check(level="error", problem=error.problem, fix=smaller))
             continue
         findings.passed(row.name)  # it answers
         findings.passed(row.name)  # its processes have GPUs, or need none
@@ -391,7 +409,7 @@ def _place(
             label="Choose it",
             choices=msgspec.structs.replace(choices, nodes={**choices.nodes, **freed}),
         )
-        findings.put(None, Check(level="warning", text=note, fix=fix))
+        findings.put(None, Check(level="warning", problem=note, fix=fix))
     return participants, placements
 
 
@@ -404,14 +422,16 @@ def _check_versions(
     for info in infos:
         own = [one for one in different if one.node == info.name]
         for one in own:
-            words = (
-                f"{described(one)}. Fix: {mended(one) or 'install the same version on every node'}."
+            problem = Problem(
+                kind=Kind.MIXED_VERSIONS,
+                cause=described(one),
+                fix=mended(one) or "install the same version on every node",
             )
-            check = Check(level="warning", text=words)
+            check = Check(level="warning", problem=problem)
             if one.key in MUST_AGREE and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)
                 fix = Fix(label="Launch anyway", choices=anyway)
-                check = Check(level="error", text=words, fix=fix)
+                check = Check(level="error", problem=problem, fix=fix)
             findings.put(reference(info, usable), check)
         if not own:
             findings.passed(reference(info, usable))
@@ -428,10 +448,11 @@ def _check_port(
     if wanted is None or port is None:
         return
     if isinstance(port, MntrainError):
-        words = f"Port {wanted} could not be checked: {port.cause}."
-        findings.put(head.name, Check(level="warning", text=words))
+        cause = f"port {wanted} could not be checked: {port.cause}"
+        unknown = msgspec.structs.replace(port.problem, cause=cause)
+        findings.put(head.name, Check(level="warning", problem=unknown))
         return
-    if port.reason is None:
+    if port.problem is None:
         findings.passed(head.name)
         return
     nearest = port.next_free
@@ -440,8 +461,10 @@ def _check_port(
         head.name,
         Check(
             level="error",
-            text=f"{port.reason[0].upper()}{port.reason[1:]}. Fix: "
-            + (f"use port {nearest}." if nearest else "leave the port empty for a free one."),
+            problem=msgspec.structs.replace(
+                port.problem,
+                fix=f"use port {nearest}" if nearest else "leave the port empty for a free one",
+            ),
             fix=Fix(label=f"Use {nearest}", choices=other) if other else None,
         ),
     )
@@ -521,15 +544,13 @@ def _capacities(
     return {p.node: interfaces[p.node_id, p.interface].capacity for p in placements}
 
 
-def _nobody(rows: Sequence[FormRow]) -> str:
+def _nobody(rows: Sequence[FormRow]) -> Problem:
     if not rows:
-        return (
-            "No node is answering. Invite one with %mntrain invite, "
-            "or run mntrain agent run on a node that has joined."
-        )
+        fix = "invite one with %mntrain invite, or run mntrain agent run on a node that has joined"
+        return Problem(kind=Kind.NODE, cause="no node is answering", fix=fix)
     if any(row.can_be_used for row in rows):
-        return "No node is selected: choose one or more."
-    return "No node can be used now."
+        return Problem(kind=Kind.BAD_SPEC, cause="no node is selected", fix="choose one or more")
+    return Problem(kind=Kind.NODE, cause="no node can be used now")
 
 
 def _summary(ranks: int, used: Sequence[FormRow], findings: _Findings) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.verbs.panel.form import Check, Form, FormRow
 
@@ -61,5 +62,5 @@ def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     if form.prediction is not None and form.prediction.ranks > 1:
         lines.append(Text(f"Bubble {formats.percent(form.prediction.bubble)}", style="dim"))
     if form.blocked:
-        return [*lines, Text(f"Cannot launch: {form.blocked}", style="red")]
+        return [*lines, problem_text(form.blocked, before="cannot launch: ")]
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

@@ -61,6 +61,5 @@ def _data(job: JobView) -> dict[str, Any]:
         "ranks": job.spec.world_size,
         "step": job_step(job),
         "submitted_s": job.attempt.submitted_s,
-        "cause": msgspec.to_builtins(job.cause),
-        "cause_node": job.cause_node,
+        "problem": msgspec.to_builtins(job.problem),
     }

@@ -15,6 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, RankStack
 from jupyter_mntrain.show.log_follower import LogFollower
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
@@ -97,7 +98,7 @@ class StacksVerb(Verb):
         data = []
         for node, said in job.stacks().items():
             if isinstance(said, MntrainError):
-                lines.append(Text(f"⚠ {node}: {said.cause}", style="yellow"))
+                lines.append(problem_text(said.problem, mark="⚠", style="yellow"))
                 continue
             for stack in said:
                 if args.rank in (None, stack.rank):

@@ -15,12 +15,13 @@ afterEach(cleanup);
 describe('a job', () => {
   it('without progress says whom it waits for, with the evidence', () => {
     const stall = {
-      summary: 'rank 1 on muthur is in load (data.py:12)',
+      kind: 'busy',
+      cause: 'busy in load (data.py:12)',
       fix: 'look there',
-      since_s: 1000,
+      time_s: 1000,
       node: 'muthur',
       rank: 1
-    };
+    } as const;
     const stacks = [
       { rank: 1, doing: 'busy', where: 'load (data.py:12)', text: 'File …' },
       { rank: 0, doing: 'waiting for others' }
@@ -31,7 +32,9 @@ describe('a job', () => {
     });
     const { props } = context({ jobs: [stalled] });
     render(<Jobs {...props} />);
-    expect(screen.getByText(/rank 1 on muthur is in load/)).toBeTruthy();
+    expect(
+      screen.getByText('muthur: rank 1: busy in load (data.py:12)')
+    ).toBeTruthy();
     cleanup();
     render(<StallCard job={stalled} trans={trans} />);
     expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
@@ -45,19 +48,29 @@ describe('a job', () => {
   });
 
   it('that failed once says when it is tried again, or what it waits for', () => {
-    const cause = { summary: 'killed by SIGKILL', time_s: 100 };
-    const failed = { state: 'pending', cause, cause_node: 'muthur' } as const;
+    const problem = {
+      kind: 'killed',
+      cause: 'killed by SIGKILL',
+      node: 'muthur',
+      time_s: 100
+    } as const;
+    const failed = { state: 'pending', problem } as const;
     const restart = { number: 2, at_s: 0 };
     const planned = context({ jobs: [job({ ...failed, restart })] });
     render(<Jobs {...planned.props} />);
     expect(screen.getByText(/attempt 2 starts at/)).toBeTruthy();
     expect(screen.getByRole('button', { name: 'Stop' })).toBeTruthy();
     cleanup();
-    const waits = { ...restart, waits_for: 'muthur does not answer' };
+    const waits_for = {
+      kind: 'silent',
+      cause: 'does not answer',
+      node: 'muthur'
+    } as const;
+    const waits = { ...restart, waits_for };
     const waiting = job({ ...failed, restart: waits });
     render(<Jobs {...context({ jobs: [waiting] }).props} />);
     expect(
-      screen.getByText('attempt 2 is waiting: muthur does not answer')
+      screen.getByText('attempt 2 is waiting: muthur: does not answer')
     ).toBeTruthy();
     cleanup();
     render(<FailureCard job={waiting} trans={trans} />);
@@ -69,9 +82,10 @@ describe('a job', () => {
 
 describe('a queued job', () => {
   it('says what it waits for', () => {
-    const restart = { number: 1, at_s: 0, waits_for: 'GPU 0 is promised' };
+    const waits_for = { kind: 'gpu-taken', cause: 'GPU 0 is leased' } as const;
+    const restart = { number: 1, at_s: 0, waits_for };
     const queued = job({ state: 'pending', attempt: 0, restart });
     render(<Jobs {...context({ jobs: [queued] }).props} />);
-    expect(screen.getByText('queued: GPU 0 is promised')).toBeTruthy();
+    expect(screen.getByText('queued: GPU 0 is leased')).toBeTruthy();
   });
 });

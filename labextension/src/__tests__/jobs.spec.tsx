@@ -26,8 +26,12 @@ describe('a job', () => {
   it('that failed names node and cause', () => {
     const failed = job({
       state: 'failed',
-      cause: { summary: 'CUDA out of memory', time_s: 5 },
-      cause_node: 'muthur'
+      problem: {
+        kind: 'gpu-out-of-memory',
+        cause: 'CUDA out of memory',
+        node: 'muthur',
+        time_s: 5
+      }
     });
     const { props } = context({ jobs: [failed] });
     render(<Jobs {...props} />);

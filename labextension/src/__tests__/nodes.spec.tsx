@@ -27,7 +27,11 @@ describe('a node', () => {
   it('says why it is silent', () => {
     const lost = node('wopr', {
       liveness: 'lost',
-      reason: 'connection refused. Fix: start it.'
+      problem: {
+        kind: 'connection-refused',
+        cause: 'connection refused',
+        fix: 'start it'
+      }
     });
     const { props } = context({ nodes: [lost] });
     render(<Nodes {...props} />);

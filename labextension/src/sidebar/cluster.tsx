@@ -4,6 +4,7 @@ import * as React from 'react';
 
 import { NODES } from '../cells';
 import { Icon } from '../icons';
+import { problemText } from '../problem';
 import { CommandIDs, type IClusterModel } from '../tokens';
 import { OVER } from '../words';
 import { Jobs } from './jobs';
@@ -114,7 +115,8 @@ function State({ model, trans }: IContext): JSX.Element {
       )}
       {status?.discovery_problem && (
         <p className="s">
-          <Icon name="warning" size={12} /> {status.discovery_problem}
+          <Icon name="warning" size={12} />{' '}
+          {problemText(status.discovery_problem, trans)}
         </p>
       )}
       {strangers.length > 0 && (

@@ -7,7 +7,7 @@ import { cellForJob } from '../cells';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { Measured } from '../measured';
-import { failureOf, ProblemLines, stallOf } from '../problem';
+import { ProblemLines } from '../problem';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
@@ -27,7 +27,7 @@ type IJobProps = IContext & { job: JobEntry };
 export function Job(props: IJobProps): JSX.Element {
   const { job, trans, drag } = props;
   const [hasMenu, setMenu] = React.useState(false);
-  const problem = failureOf(job) ?? stallOf(job);
+  const problem = job.problem ?? job.stall;
   return (
     <li
       className="mnt-job"

@@ -6,6 +6,7 @@ import { copy } from '../clipboard';
 import { cellForNodes } from '../cells';
 import * as formats from '../formats';
 import { Icon } from '../icons';
+import { problemText } from '../problem';
 import type { Divergence, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import { stateWord } from '../words';
@@ -46,7 +47,9 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
           setOpen={setMenu}
         />
       </div>
-      {view.reason && <p className="mnt-indent">{view.reason}</p>}
+      {view.problem && (
+        <p className="mnt-indent">{problemText(view.problem, trans)}</p>
+      )}
       {isOpen && view.info && (
         <div className={`mnt-indent${state === 'up' ? '' : ' mnt-old'}`}>
           <Hardware {...props} />

@@ -108,7 +108,7 @@ export function Empty(props: IContext): JSX.Element {
 /** All nodes are silent. */
 export function AllSilent(props: IContext): JSX.Element {
   const { model, trans } = props;
-  const tried = model.nodes.every(node => node.view.reason);
+  const tried = model.nodes.every(node => node.view.problem);
   if (!tried) {
     return <p className="mnt-indent m">{trans.__('Connecting…')}</p>;
   }

@@ -13,6 +13,7 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.agent.attempt.processes import environment_of, processes_of
 from jupyter_mntrain.model.api import LeaseRequest, StopRequest
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
 from tests.agent.live import free_port, launch, start_request
@@ -71,7 +72,7 @@ def test_starting_twice_starts_once_and_stopping_needs_no_second_try(new_agent):
     for _ in range(2):
         agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
     part = agent.ended(job_id).part
-    assert (part.state, part.stop_reason, part.cause) == ("canceled", "enough", None)
+    assert (part.state, part.stop_reason, part.problem) == ("canceled", "enough", None)
     assert processes(agent, job_id) == {}
 
 
@@ -118,7 +119,7 @@ def test_ranks_that_torchrun_leaves_behind_are_ended(new_agent):
     os.kill(torchrun, signal.SIGKILL)
     part = agent.ended(job_id).part
     assert part.state == "failed"
-    assert "torchrun was killed by SIGKILL" in part.cause.summary
+    assert part.problem.kind in {Kind.KILLED, Kind.OUT_OF_MEMORY}
     assert processes(agent, job_id) == {}
 
 
@@ -235,7 +236,7 @@ def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
     os.kill(keeper["pid"], signal.SIGKILL)
     part = agent.ended(job_id).part
     assert (part.state, part.exit_code, part.leftovers) == ("failed", None, ())
-    assert "keeper was killed" in part.cause.summary
+    assert part.problem.kind is Kind.KEEPER_LOST
     assert processes(agent, job_id) == {}
 
 
@@ -243,6 +244,7 @@ def test_a_script_that_fails_at_import_is_named_with_its_line(new_agent):
     agent = new_agent()
     job_id = launch([agent], "import json\nimport not_there\n")
     part = agent.ended(job_id).part
-    assert part.cause.summary == (
-        "rank 0: ModuleNotFoundError: No module named 'not_there' (script.py, line 2)"
+    assert part.problem.cause == (
+        "ModuleNotFoundError: No module named 'not_there' (script.py, line 2)"
     )
+    assert (part.problem.kind, part.problem.rank) == (Kind.NO_MODULE, 0)

@@ -5,7 +5,10 @@ import json
 import pytest
 
 from jupyter_mntrain.agent.failure.cause import explain
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.telemetry.problem_file import hand_over
 
 RANKS = [Rank(2), Rank(3)]
 FAILED = (
@@ -39,23 +42,22 @@ def test_an_error_file_gives_message_place_and_time(attempt):
     directory = attempt(FAILED.format(code=1, local=1), {1: content})
     downs, cause = explain(directory, RANKS, 1, now_s=5.0)
     assert [(d.rank, d.exit_code) for d in downs] == [(3, 1)]
-    assert cause.summary == "rank 3: RuntimeError: CUDA out of memory (train.py, line 41)"
+    assert cause.cause == "RuntimeError: CUDA out of memory (train.py, line 41)"
+    assert (cause.kind, cause.rank) == (Kind.GPU_OUT_OF_MEMORY, 3)
     assert cause.time_s == 1_700_000_000
     assert cause.detail == stack
 
 
 @pytest.mark.parametrize(
-    ("has_run_out", "says"),
-    [
-        (None, "by a person, a program, or the kernel's OOM killer"),
-        (True, "by the kernel: the machine ran out of memory"),
-        (False, "the kernel's OOM killer was not involved"),
-    ],
+    ("has_run_out", "kind"),
+    [(None, Kind.KILLED), (True, Kind.OUT_OF_MEMORY), (False, Kind.KILLED)],
 )
-def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_out, says):
+def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_out, kind):
     directory = attempt(FAILED.format(code=-9, local=0))
     _, cause = explain(directory, RANKS, 1, now_s=5.0, has_run_out=has_run_out)
-    assert cause.summary == f"rank 2: killed by SIGKILL, {says}"
+    assert (cause.kind, cause.rank) == (kind, 2)
+    assert "SIGKILL" in cause.cause
+    assert cause.fix
 
 
 def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(attempt):
@@ -67,25 +69,46 @@ def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(atte
         "[node2 rank 3] unrelated Error-free line\n"
     ) + FAILED.format(code=1, local=0)
     downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
-    assert cause.summary == (
-        "rank 2: ModuleNotFoundError: No module named 'foo' (train.py, line 3)"
-    )
-    assert downs[0].error == "ModuleNotFoundError: No module named 'foo' (train.py, line 3)"
+    assert cause.cause == "ModuleNotFoundError: No module named 'foo' (train.py, line 3)"
+    assert (cause.kind, cause.rank) == (Kind.NO_MODULE, 2)
+    assert downs[0].problem == cause
 
 
-def test_one_clean_line_of_our_trainer_is_the_cause(attempt):
-    log = "[n rank 2] model.path = '/x': there is no such directory. Fix: check it.\n"
+def test_what_a_rank_handed_over_is_taken_as_it_is(attempt):
+    log = "[n rank 2] mntrain: anything at all. Fix: nothing.\n" + FAILED.format(code=2, local=0)
+    stack = {"py_callstack": "  File x", "timestamp": "1"}
+    message = {"message": "RecipeError: anything at all", "extraInfo": stack}
+    directory = attempt(log, {0: {"message": message}})
+    told = RecipeError("there is no such directory", fix="check it", node="n7").problem
+    folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
+    hand_over(told, {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json")})
+    downs, cause = explain(directory, RANKS, 2, now_s=5.0)
+    assert (cause.kind, cause.node, cause.rank) == (Kind.BAD_RECIPE, "n7", 2)
+    assert (cause.cause, cause.fix, cause.detail) == (told.cause, told.fix, "")
+    assert cause.time_s is not None
+    assert downs[0].problem == cause
+
+
+def test_a_broken_hand_over_is_left_aside(attempt):
+    directory = attempt(FAILED.format(code=2, local=0), {0: {"message": "ValueError: no"}})
+    folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
+    (folder / "problem.json").write_text('{"kind": 7}')
+    assert explain(directory, RANKS, 2, now_s=5.0)[1].cause == "ValueError: no"
+
+
+def test_a_newer_kind_is_read_as_an_error(attempt):
+    directory = attempt(FAILED.format(code=2, local=0), {0: {"message": "ValueError: no"}})
+    folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
+    (folder / "problem.json").write_text('{"kind": "of-tomorrow", "cause": "new"}')
+    found = explain(directory, RANKS, 2, now_s=5.0)[1]
+    assert (found.kind, found.cause) == (Kind.ERROR, "new")
+
+
+def test_one_clean_line_of_a_script_is_the_cause(attempt):
+    log = "[n rank 2] train.py: error: unrecognized arguments: --lrr\n"
     _, cause = explain(attempt(log + FAILED.format(code=2, local=0)), RANKS, 1, now_s=5.0)
-    assert cause.summary == "rank 2: model.path = '/x': there is no such directory. Fix: check it."
-
-
-def test_our_own_message_is_not_dressed_up_as_a_python_error(attempt):
-    stack = '  File "/x/train/world.py", line 92, in agree\nRecipeError: n: bad. Fix: mend it.'
-    content = {"message": {"message": "RecipeError: n: bad. Fix: mend it.",
-                           "extraInfo": {"py_callstack": stack, "timestamp": "1"}}}  # fmt: skip
-    downs, cause = explain(attempt(FAILED.format(code=2, local=0), {0: content}), RANKS, 2, 5.0)
-    assert (downs[0].error, cause.detail) == ("n: bad. Fix: mend it.", "")
-    assert cause.summary == "rank 2: n: bad. Fix: mend it."
+    assert cause.cause == "train.py: error: unrecognized arguments: --lrr"
+    assert cause.kind is Kind.EXIT_CODE
 
 
 def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
@@ -97,14 +120,13 @@ def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
     downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
     assert {d.rank for d in downs} == {2, 3}
     assert cause.rank == 3
-    assert "SIGKILL" in cause.summary
-    assert not cause.is_symptom
+    assert (cause.kind, cause.is_symptom) == (Kind.KILLED, False)
 
 
 def test_only_symptoms_are_marked_so_that_another_node_is_blamed(attempt):
     log = "[n rank 2] RuntimeError: Connection reset by peer\n" + FAILED.format(code=1, local=0)
     _, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
-    assert cause.is_symptom
+    assert (cause.kind, cause.is_symptom) == (Kind.CONNECTION_LOST, True)
 
 
 def test_torchrun_s_own_end_is_told_when_no_rank_failed(attempt):
@@ -115,9 +137,8 @@ def test_torchrun_s_own_end_is_told_when_no_rank_failed(attempt):
     )
     downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
     assert downs == []
-    assert "1/2 clients joined" in cause.summary
-    assert "SIGTERM" in explain(attempt(""), RANKS, -15, now_s=5.0)[1].summary
+    assert "1/2 clients joined" in cause.cause
+    assert cause.kind is Kind.TIMED_OUT
+    assert explain(attempt(""), RANKS, -15, now_s=5.0)[1].kind is Kind.TERMINATED
     heading = "[mntrain] job j-00000001 attempt 1: rank 0 on node1 (lo 127.0.0.1)\n"
-    assert explain(attempt(heading), RANKS, 1, now_s=5.0)[1].summary == (
-        "torchrun ended with exit code 1"
-    )
+    assert explain(attempt(heading), RANKS, 1, now_s=5.0)[1].kind is Kind.EXIT_CODE

@@ -14,9 +14,12 @@ import pytest
 
 from jupyter_mntrain.agent.failure.stacks import StackRequest, answers
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.job import Diagnosis, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.records.job import PartStatus, RankStack, Stall
 from tests.waiting import until
+from tests.wording import says
 
 SCRIPT = Path(__file__).parents[1] / "programs" / "hanging.py"
 
@@ -30,6 +33,8 @@ class Hang(NamedTuple):
     sites: tuple[str | None, str | None]
     says: str
     fix: str
+    kind: Kind = Kind.ALL_WAIT
+    rank: int | None = None
 
 
 HANGS = [
@@ -43,7 +48,9 @@ HANGS = [
         "gather",
         ("gather", None),
         "rank 0 on n0 gathers from all ranks (all_gather)",
-        "an unusually long step",
+        "stuck there, or in an unusually long step",
+        Kind.BUSY,
+        1,
     ),
     Hang(
         "objects",
@@ -61,7 +68,9 @@ HANGS = [
         "pipeline",
         (None, "pipeline"),
         "rank 1 on n1 waits for what a neighboring stage sends",
-        "an unusually long step",
+        "stuck there, or in an unusually long step",
+        Kind.BUSY,
+        0,
     ),
     Hang(
         "receive",
@@ -85,7 +94,9 @@ HANGS = [
         "rendezvous",
         ("rendezvous", None),
         "rank 0 on n0 waits for the others to join (init_process_group)",
-        "an unusually long step",
+        "stuck there, or in an unusually long step",
+        Kind.BUSY,
+        1,
     ),
 ]
 
@@ -123,7 +134,7 @@ def stacks(directory: Path) -> list[RankStack]:
     )
 
 
-def diagnosis(found: list[RankStack]) -> Diagnosis | None:
+def diagnosis(found: list[RankStack]) -> Problem | None:
     return diagnose(
         [
             PartStatus(
@@ -146,5 +157,6 @@ def test_where_ranks_hang_is_known_and_explained(hanging: Path, hang: Hang) -> N
     )
     found = diagnosis(stacks(directory))
     assert found is not None
-    assert hang.says in found.summary
-    assert hang.fix in found.fix
+    assert (found.kind, found.rank) == (hang.kind, hang.rank)
+    assert says(hang.says, found.cause)
+    assert says(hang.fix, found.fix)

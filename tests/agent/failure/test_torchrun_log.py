@@ -11,7 +11,9 @@ import pytest
 
 from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.torchrun_log import rank_failures
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
+from tests.wording import says
 
 LOGS = Path(__file__).parents[1] / "logs"
 RANKS = [Rank(0), Rank(1)]
@@ -27,29 +29,25 @@ def explained(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "summary"),
+    ("name", "kind", "rank", "cause"),
     [
         (
             "import_error",
-            "rank 0: ModuleNotFoundError: No module named 'foo_missing' (imp.py, line 3)",
+            Kind.NO_MODULE,
+            0,
+            "ModuleNotFoundError: No module named 'foo_missing' (imp.py, line 3)",
         ),
-        (
-            "killed_rank",
-            "rank 1: killed by SIGKILL, by a person, a program, or the kernel's OOM killer",
-        ),
-        ("user_error", "rank 0: recipe.toml: no field 'lrr'. Fix: did you mean 'lr'?."),
-        ("closed_connection", "rank 1: RuntimeError: boom in rank 1 (dist.py, line 5)"),
-        ("abort", "rank 0: killed by SIGABRT"),
-        (
-            "no_script",
-            "rank 0: there is no script nothere.py; send it along or give its whole path",
-        ),
+        ("killed_rank", Kind.KILLED, 1, "killed by SIGKILL"),
+        ("user_error", Kind.EXIT_CODE, 0, "recipe.toml: no field 'lrr'"),
+        ("closed_connection", Kind.EXCEPTION, 1, "RuntimeError: boom in rank 1 (dist.py, line 5)"),
+        ("abort", Kind.CRASHED, 0, "SIGABRT"),
+        ("no_script", Kind.NO_FILE, 0, "nothere.py"),
     ],
 )
-def test_the_first_line_names_the_rank_and_the_reason(explained, name, summary):
-    _, cause = explained(name)
-    assert cause.summary == summary
-    assert not cause.is_symptom
+def test_the_problem_names_the_rank_and_the_reason(explained, name, kind, rank, cause):
+    _, problem = explained(name)
+    assert (problem.kind, problem.rank, problem.is_symptom) == (kind, rank, False)
+    assert says(cause, problem.cause)
 
 
 def test_ranks_that_torchrun_ended_because_of_another_are_not_blamed(explained):
@@ -87,24 +85,23 @@ def test_a_spoilt_error_file_does_not_keep_a_job_from_ending(tmp_path):
         assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].rank == 1
 
 
-def test_the_first_line_of_a_long_message_is_the_summary(tmp_path):
+def test_the_first_line_of_a_long_message_is_the_cause(tmp_path):
     folder = tmp_path / "ranks" / "none_x" / "attempt_0" / "1"
     folder.mkdir(parents=True)
     message = {"message": "ValueError: bad\nmuch more", "extraInfo": {"py_callstack": "ValueError"}}
     (folder / "error.json").write_text(json.dumps({"message": message}))
     shutil.copy(LOGS / "killed_rank.log", tmp_path / "log")
-    assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].summary == "rank 1: ValueError: bad"
+    assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].cause == "ValueError: bad"
 
 
 def test_c_plus_plus_tells_why_it_aborted(tmp_path):
     log = (LOGS / "abort.log").read_text()
     log = log.replace("about to abort", "  what():  CUDA error: an illegal access", 1)
     (tmp_path / "log").write_text(log)
-    summaries = {down.rank: down.error for down in explain(tmp_path, RANKS, 1, now_s=5.0)[0]}
-    assert summaries == {
-        0: "killed by SIGABRT",
-        1: "killed by SIGABRT: CUDA error: an illegal access",
-    }
+    downs, _ = explain(tmp_path, RANKS, 1, now_s=5.0)
+    assert {down.rank: down.problem.kind for down in downs} == {0: Kind.CRASHED, 1: Kind.CRASHED}
+    assert not downs[0].problem.cause.endswith("access")
+    assert downs[1].problem.cause.endswith(": CUDA error: an illegal access")
 
 
 def test_a_torchrun_that_somebody_ended_blames_nobody_else(tmp_path):
@@ -112,5 +109,4 @@ def test_a_torchrun_that_somebody_ended_blames_nobody_else(tmp_path):
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
     )
     _, cause = explain(tmp_path, RANKS, 1, now_s=5.0)
-    assert cause.summary == "torchrun was ended by a signal from outside"
-    assert not cause.is_symptom
+    assert (cause.kind, cause.rank, cause.is_symptom) == (Kind.TERMINATED, None, False)

@@ -17,8 +17,9 @@ from jupyter_mntrain.agent.gang.peer_client import Answer
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.launch.torchrun import RENDEZVOUS_TIMEOUT_S
-from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, Problem, StartRequest
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank, new_job_id
 from jupyter_mntrain.model.lifecycle.queueing import KEPT_AFTER_S, kept_for, order
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
@@ -237,7 +238,7 @@ class Simulation:
             else:
                 node.start(msgspec.json.decode(body or b"", type=StartRequest))
         except MntrainError as error:
-            return Answer(409, msgspec.json.encode(Problem(code="refused", message=error.cause)))
+            return Answer(409, msgspec.json.encode(error.problem))
         return Answer(200, b"{}")
 
     async def _delay(self) -> None:
@@ -318,7 +319,11 @@ def test_three_jobs_that_want_the_same_run_one_after_the_other(agents: list[Live
         states = [state(agents, job_id) for job_id in jobs]
         seen.update(states)
         waits = [agents[0].record(job_id).restart for job_id in jobs]
-        seen.update("a reason" for one in waits if one and "is leased to job" in one.waits_for)
+        seen.update(
+            "a reason"
+            for one in waits
+            if one and one.waits_for and one.waits_for.kind is Kind.GPU_TAKEN
+        )
         return all(one in TERMINAL for one in states)
 
     until(are_over, "all three to end", 120)

@@ -16,6 +16,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.processes import end_all
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
@@ -35,6 +36,7 @@ from jupyter_mntrain.model.records.job import (
     PartStatus,
     Placement,
     RankStatus,
+    Restart,
 )
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
@@ -287,8 +289,8 @@ def test_after_the_last_attempt_it_has_failed(agents: list[LiveAgent]) -> None:
     until(lambda: told(agents, job_id).state == "failed", "both attempts to fail")
     now = told(agents, job_id)
     assert now.attempt.number == 2
-    assert now.cause is not None
-    assert "SIGABRT" in now.cause.summary
+    assert now.problem is not None
+    assert now.problem.kind is Kind.CRASHED
 
 
 @pytest.mark.slow
@@ -324,11 +326,11 @@ def test_all_parts_of_all_attempts_tell_their_times_by_one_clock(agents: list[Li
         lines = agent.get(f"/v1/jobs/{job}/journal").content.splitlines()
         times = [json.loads(line)["body"]["time_s"] for line in lines]
         times += [known.part.started_s, known.part.ended_s]
-        times += [known.part.cause.time_s] if known.part.cause else []
+        times += [known.part.problem.time_s] if known.part.problem else []
         assert len(times) > 8
         # torch tells a failure's time without its fraction.
         assert all(begun_s - 1 < time_s <= now_s for time_s in times)
-    assert told(agents, job).cause is not None
+    assert told(agents, job).problem is not None
 
 
 @pytest.mark.slow
@@ -343,6 +345,11 @@ def test_a_rank_that_is_frozen_costs_an_attempt_if_the_job_says_so(
     until(lambda: told(agents, job_id).state == "succeeded", "its success")
 
 
+def kind_and_node(plan: Restart | None) -> tuple[Kind, str | None] | None:
+    """Of what an attempt waits for."""
+    return plan and plan.waits_for and (plan.waits_for.kind, plan.waits_for.node)
+
+
 @pytest.mark.slow
 def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
     with two_agents("127.94.0", tmp_path, "test") as agents:
@@ -354,7 +361,7 @@ def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
         plan = agents[0].record(job_id).restart
         assert plan is not None
         until(
-            lambda: "node2 does not answer" in (agents[0].record(job_id).restart or plan).waits_for,
+            lambda: kind_and_node(agents[0].record(job_id).restart) == (Kind.SILENT, "node2"),
             "the reason",
         )
         assert agents[0].info().leases == ()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.gpus import GpuReader
-from jupyter_mntrain.model.ids import NodeId, new_job_id
-from jupyter_mntrain.model.records.job import Attempt, Cause, JobRecord, JobSpec, PartStatus
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import NodeId, Rank, new_job_id
+from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec, PartStatus
 from jupyter_mntrain.trust.credentials import blind_context
 
 
 def part(node: str, state, *, cause: str | None = None, is_symptom=False, reason=None):
-    blame = None if cause is None else Cause(summary=cause, time_s=1.0, is_symptom=is_symptom)
-    return PartStatus(node_id=NodeId(node), node=node, state=state, cause=blame, stop_reason=reason)
+    kind = Kind.CONNECTION_LOST if is_symptom else Kind.EXCEPTION
+    blame = None if cause is None else Problem(kind=kind, cause=cause, time_s=1.0, rank=Rank(1))
+    made = PartStatus(node_id=NodeId(node), node=node, state=state, problem=blame)
+    return msgspec.structs.replace(made, stop_reason=reason)
 
 
 def test_nothing_ends_what_goes_on_or_ended_well():
@@ -24,17 +29,17 @@ def test_nothing_ends_what_goes_on_or_ended_well():
 
 
 def test_a_failure_is_told_with_its_node_and_cause():
-    parts = [part("node1", "running"), part("node2", "failed", cause="rank 1: killed by SIGKILL")]
-    assert reason_to_end(parts) == "node2 failed: rank 1: killed by SIGKILL"
+    parts = [part("node1", "running"), part("node2", "failed", cause="killed by SIGKILL")]
+    assert reason_to_end(parts) == "node2: rank 1 failed: killed by SIGKILL"
     assert reason_to_end([part("node3", "failed")]) == "node3 failed"
 
 
 def test_a_cause_is_told_before_its_symptoms():
     parts = [
-        part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True),
-        part("node2", "failed", cause="rank 1: ValueError: no"),
+        part("node1", "failed", cause="Connection closed by peer", is_symptom=True),
+        part("node2", "failed", cause="ValueError: no"),
     ]
-    assert reason_to_end(parts) == "node2 failed: rank 1: ValueError: no"
+    assert reason_to_end(parts) == "node2: rank 1 failed: ValueError: no"
 
 
 def test_a_reason_is_handed_on_as_it_was_given():
@@ -55,8 +60,8 @@ async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_t
     watch = GangWatch(
         LocalJob(tmp_path, record, GpuReader()), PeerClient(blind_context()), clock=lambda: now[0]
     )
-    closed = part("node1", "failed", cause="rank 0: Connection closed by peer", is_symptom=True)
-    killed = part("node2", "failed", cause="rank 1: killed by SIGKILL")
+    closed = part("node1", "failed", cause="Connection closed by peer", is_symptom=True)
+    killed = part("node2", "failed", cause="killed by SIGKILL")
     assert watch.waits_for_a_cause([closed])
     assert not watch.waits_for_a_cause([closed, killed])
     now[0] += SYMPTOM_PATIENCE_S

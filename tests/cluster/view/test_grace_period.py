@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from jupyter_mntrain.cluster.view.grace_period import CONNECT_S, SETTLE_S, GracePeriod
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node_view import NodeView
 
 STEP_S = 0.1
@@ -44,6 +46,10 @@ class StillTime:
     @property
     def waited_s(self) -> float:
         return self.now - 100.0
+
+
+SLOW = Problem(kind=Kind.NO_ANSWER, cause="no answer")
+REFUSED = Problem(kind=Kind.CONNECTION_REFUSED, cause="refused")
 
 
 def node(liveness: str = "connecting", **fields) -> NodeView:
@@ -95,11 +101,11 @@ def test_a_node_that_never_gets_on_is_not_waited_for_without_end(time):
 @pytest.mark.parametrize(
     ("view", "waits"),
     [
-        (node(silence="timed out"), True),
-        (node(silence="timed out", found_by="typed"), True),
-        (node(silence="timed out", found_by="remembered"), False),
+        (node(problem=SLOW), True),
+        (node(problem=SLOW, found_by="typed"), True),
+        (node(problem=SLOW, found_by="remembered"), False),
         (node(found_by="remembered"), True),
-        (node(silence="refused"), False),
+        (node(problem=REFUSED), False),
         (node("suspect"), False),
     ],
 )

@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.cluster.view.sightings import merge
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node_view import NodeView
 from tests.plan.nodes import node
+
+SILENT = Problem(kind=Kind.NO_ANSWER, cause="no answer")
 
 
 def seen(address: str, name: str | None = "a", **fields: Any) -> NodeView:
     view = {
         key: fields.pop(key)
-        for key in ("liveness", "found_by", "reason", "last_seen_s")
+        for key in ("liveness", "found_by", "problem", "last_seen_s")
         if key in fields
     }
     info = node(name, agent=fields.pop("agent", address), **fields) if name else None
@@ -29,13 +33,13 @@ def test_one_node_by_three_addresses_is_one_view() -> None:
     sightings = [
         seen("10.0.1.1:8765"),
         seen("10.0.2.1:8765", found_by="typed"),
-        seen("192.168.0.1:8765", liveness="lost", reason="refused"),
+        seen("192.168.0.1:8765", liveness="lost", problem=SILENT),
     ]
     for order in permutations(sightings):
         (view,) = merge(order)
         assert view.address == "10.0.2.1:8765", "typed before found"
         assert view.liveness == "up"
-        assert view.reason is None
+        assert view.problem is None
 
 
 def test_a_live_address_wins_whoever_found_it() -> None:
@@ -53,7 +57,7 @@ def test_a_silent_address_of_a_known_node_is_not_a_node_of_its_own() -> None:
     known = seen("10.0.1.1:8765")
     info = msgspec.structs.replace(known.info, addresses=("10.0.1.1:8765", "10.0.2.1:8765"))
     known = msgspec.structs.replace(known, info=info)
-    silent = seen("10.0.2.1:8765", None, liveness="lost", reason="no answer")
+    silent = seen("10.0.2.1:8765", None, liveness="lost", problem=SILENT)
     assert merge([known, silent]) == (known,)
 
 
@@ -66,9 +70,10 @@ def test_a_copied_node_id_on_another_machine_is_a_conflict_that_names_both() -> 
     )
     assert [view.name for view in views] == ["a", "b"]
     assert all(view.is_conflict and view.liveness == "up" for view in views)
-    assert "box2 (10.0.0.2:8765)" in (views[0].reason or "")
-    assert "box1 (10.0.0.1:8765)" in (views[1].reason or "")
-    assert all("Fix: " in (view.reason or "") for view in views)
+    assert all(view.problem and view.problem.kind is Kind.NODE_ID_TWICE for view in views)
+    assert "box2 (10.0.0.2:8765)" in str(views[0].problem)
+    assert "box1 (10.0.0.1:8765)" in str(views[1].problem)
+    assert all(view.problem and view.problem.fix for view in views)
 
 
 def test_the_same_host_name_with_two_boot_ids_alive_is_a_conflict_too() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Doing,
@@ -16,6 +17,7 @@ from jupyter_mntrain.model.records.job import (
     Stall,
     Trouble,
 )
+from tests.wording import says
 
 
 def part(
@@ -34,45 +36,36 @@ WAITS: Doing = "waiting for others"
 
 
 @pytest.mark.parametrize(
-    ("parts", "node", "rank", "says", "fix"),
+    ("parts", "node", "rank", "kind", "names", "fix"),
     [
-        ([part(0, WAITS), part(1, "stopped")], "n1", 10, "rank 10 on n1 was stopped", "kill -CONT"),
+        ([part(0, WAITS), part(1, "stopped")], "n1", 10, Kind.STOPPED, "", "kill -CONT 100"),
         (
             [part(0, WAITS), part(1, "busy", where="load (data.py:12)")],
             "n1",
             10,
-            "rank 10 on n1 is in load (data.py:12), and the others wait for it",
-            "that rank's stack",
+            Kind.BUSY,
+            "load (data.py:12)",
+            "",
         ),
-        ([part(0, "busy", "stopped"), part(1, WAITS)], "n0", 1, "stopped", "kill -CONT 101"),
-        ([part(0, WAITS), part(1, "in the kernel")], "n1", 10, "hangs in the kernel", "dmesg"),
-        ([part(0, WAITS), part(1, state="unknown")], "n1", None, "n1 does not answer", "nodes"),
-        (
-            [part(0, WAITS), part(1, WAITS)],
-            None,
-            None,
-            "through between n0 and n1",
-            "measure the links",
-        ),
-        ([part(0, WAITS, WAITS)], None, None, "all ranks wait for each other", "has a receive"),
-        ([part(0, WAITS), part(1, "not known")], None, None, "not all of them report", "Recorder"),
-        (
-            [part(0, "busy"), part(1, "busy")],
-            "n0",
-            0,
-            "ranks 0 and 10 are busy",
-            "that rank's stack",
-        ),
+        ([part(0, "busy", "stopped"), part(1, WAITS)], "n0", 1, Kind.STOPPED, "", "kill -CONT 101"),
+        ([part(0, WAITS), part(1, "in the kernel")], "n1", 10, Kind.IN_KERNEL, "", "dmesg"),
+        ([part(0, WAITS), part(1, state="unknown")], "n1", None, Kind.NODE_LOST, "", ""),
+        ([part(0, WAITS), part(1, WAITS)], None, None, Kind.ALL_WAIT, "n0 and n1", ""),
+        ([part(0, WAITS, WAITS)], None, None, Kind.ALL_WAIT, "", ""),
+        ([part(0, WAITS), part(1, "not known")], None, None, Kind.NO_PROGRESS, "", ""),
+        ([part(0, "busy"), part(1, "busy")], "n0", 0, Kind.BUSY, "rank 10", ""),
     ],
 )
 def test_the_diagnosis(
-    parts: list[PartStatus], node: str | None, rank: int | None, says: str, fix: str
+    parts: list[PartStatus], node: str | None, rank: int | None, kind: Kind, names: str, fix: str
 ) -> None:
     found = diagnose(parts)
     assert found is not None
-    assert (found.node, found.rank) == (node, rank)
-    assert says in found.summary
-    assert fix in found.fix
+    assert (found.node, found.rank, found.kind) == (node, rank, kind)
+    assert says(names, found.cause)
+    assert says(fix, found.fix)
+    assert found.fix
+    assert not found.fix.endswith(".")
 
 
 def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
@@ -80,45 +73,49 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "node", "says", "fix"),
+    ("first", "second", "node", "kind", "names", "fix"),
     [
-        ((), (trouble("down"),), "n1", "eth1 on n1 is down", "cable"),
+        ((), (trouble("down"),), "n1", Kind.LINK_DOWN, "eth1", "ip link set eth1 up"),
         (
             (trouble("no connection", "n1"),),
             (trouble("no connection", "n0"),),
             "n1",
-            "no data gets through between n0 and n1 over eth1: connecting gets no answer",
-            "switch",
+            Kind.LINK_BLOCKED,
+            "connections to and from n0 over eth1 get no answer",
+            "the switch",
         ),
         (
             (trouble("no connection", "n1"),),
             (),
             "n1",
-            "n0 cannot connect to n1 over eth1, though n1 can connect to n0: a firewall on n1",
+            Kind.LINK_BLOCKED,
+            "n0 cannot connect to it over eth1, though it can connect to n0",
             "let n0 connect to n1",
         ),
         (
             (trouble("stuck", "n1"),),
             (trouble("stuck", "n0"),),
             "n0",
-            "connections between n0 and n1 open, but large packets",
-            "mtu 1500",
+            Kind.MTU_TOO_LARGE,
+            "connections to n1 open",
+            "ip link set eth1 mtu 1500",
         ),
-        ((), (), None, "; data gets through between them", "has a receive"),
+        ((), (), None, Kind.ALL_WAIT, "the links between them work", "has a receive"),
     ],
 )
 def test_links_that_were_tried_say_which_of_them_is_broken(
     first: tuple[LinkTrouble, ...],
     second: tuple[LinkTrouble, ...],
     node: str | None,
-    says: str,
+    kind: Kind,
+    names: str,
     fix: str,
 ) -> None:
     found = diagnose([tried(part(0, WAITS), first), tried(part(1, WAITS), second)])
     assert found is not None
-    assert found.node == node
-    assert says in found.summary
-    assert fix in found.fix
+    assert (found.node, found.kind) == (node, kind)
+    assert says(names, found.cause)
+    assert says(fix, found.fix)
 
 
 def tried(one: PartStatus, links: tuple[LinkTrouble, ...]) -> PartStatus:
@@ -145,4 +142,4 @@ def test_a_job_of_which_a_part_gets_on_is_not_stalled(parts: list[PartStatus]) -
 def test_it_has_stalled_since_the_first_of_its_parts_did() -> None:
     found = diagnose([part(0, WAITS, since_s=7.0), part(1, WAITS, since_s=6.0)])
     assert found is not None
-    assert found.since_s == 6.0
+    assert found.time_s == 6.0

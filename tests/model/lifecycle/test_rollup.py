@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import (
     blame,
-    first_cause,
     job_state,
+    part_to_blame,
     roll_up,
     unknown_part,
 )
@@ -21,7 +23,6 @@ from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     Attempt,
-    Cause,
     JobRecord,
     JobSpec,
     JobState,
@@ -115,7 +116,7 @@ def placement(node_rank: int) -> Placement:
 
 
 def record(
-    node_rank: int, state: JobState, *, number: int = 1, cause: Cause | None = None
+    node_rank: int, state: JobState, *, number: int = 1, problem: Problem | None = None
 ) -> JobRecord:
     places = tuple(placement(n) for n in range(3))
     own = places[node_rank]
@@ -130,7 +131,7 @@ def record(
             master_port=29400,
             submitted_s=100.0 + number,
         ),
-        part=msgspec.structs.replace(part, state=state, cause=cause),
+        part=msgspec.structs.replace(part, state=state, problem=problem),
     )
 
 
@@ -150,52 +151,60 @@ def test_parts_of_an_older_attempt_do_not_count() -> None:
     assert view.state == "running"
 
 
-def cause(time_s: float, *, is_symptom: bool = False) -> Cause:
-    return Cause(summary=f"at {time_s}", time_s=time_s, is_symptom=is_symptom)
+def problem(time_s: float, *, is_symptom: bool = False) -> Problem:
+    kind = Kind.CONNECTION_LOST if is_symptom else Kind.EXCEPTION
+    return Problem(kind=kind, cause=f"at {time_s}", time_s=time_s)
 
 
 def test_the_blame_goes_to_the_earliest_cause_and_never_to_a_symptom_before_it() -> None:
     view = roll_up(
         [
-            record(0, "failed", cause=cause(1.0, is_symptom=True)),
-            record(1, "failed", cause=cause(3.0)),
-            record(2, "failed", cause=cause(2.0)),
+            record(0, "failed", problem=problem(1.0, is_symptom=True)),
+            record(1, "failed", problem=problem(3.0)),
+            record(2, "failed", problem=problem(2.0)),
         ]
     )
-    assert (view.cause_node, view.cause) == ("node2", cause(2.0))
+    assert view.problem == msgspec.structs.replace(problem(2.0), node="node2")
 
 
 def test_a_symptom_is_better_than_nothing() -> None:
-    symptom = record(0, "failed", cause=cause(1.0, is_symptom=True))
+    symptom = record(0, "failed", problem=problem(1.0, is_symptom=True))
     view = roll_up([symptom, record(1, "canceled"), record(2, "canceled")])
-    assert view.cause_node == "node0"
+    assert view.problem is not None
+    assert (view.problem.node, view.problem.is_symptom) == ("node0", True)
 
 
 def test_without_a_cause_nobody_is_blamed() -> None:
     parts: list[PartStatus] = [record(0, "succeeded").part]
-    assert first_cause(parts) is None
-    assert roll_up([record(0, "running")]).cause_node is None
+    assert part_to_blame(parts) is None
+    assert roll_up([record(0, "running")]).problem is None
 
 
 def lost(number: int, **changes: object) -> PartStatus:
     """A part that failed only because somebody hung up."""
-    cause = Cause(summary="Connection closed by peer", time_s=10.0, is_symptom=True)
+    cause = problem(10.0, is_symptom=True)
     made = new_part(NodeId(f"{number:032x}"), f"node{number}", range(number, number + 1))
-    return msgspec.structs.replace(made, **({"state": "failed", "cause": cause} | changes))
+    return msgspec.structs.replace(made, **({"state": "failed", "problem": cause} | changes))
 
 
 def test_whom_the_others_lost_is_the_cause_and_not_that_they_lost_it() -> None:
-    early = lost(1, state="stopping", cause=None)
+    early = lost(1, state="stopping", problem=None)
     done = msgspec.structs.replace(early.ranks[0], done_s=9.0)
-    cause, node = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
-    assert cause is not None
-    assert (node, cause.rank) == ("node1", 1)
-    assert "rank 1 exited successfully" in cause.summary
+    found = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
+    assert found is not None
+    assert (found.kind, found.node, found.rank) == (Kind.ENDED_EARLY, "node1", 1)
     late = msgspec.structs.replace(early, ranks=(msgspec.structs.replace(done, done_s=11.0),))
-    cause, node = blame([lost(0), late])
-    assert cause is not None
-    assert (node, cause.summary) == ("node0", "Connection closed by peer")
-    cause, node = blame([lost(0), lost(1, state="unknown", cause=None)])
-    assert cause is not None
-    assert node == "node1"
-    assert "node1 does not answer" in cause.summary
+    found = blame([lost(0), late])
+    assert found is not None
+    assert (found.kind, found.node, found.time_s) == (Kind.CONNECTION_LOST, "node0", 10.0)
+    found = blame([lost(0), lost(1, state="unknown", problem=None)])
+    assert found is not None
+    assert (found.kind, found.node, found.rank) == (Kind.NODE_LOST, "node1", None)
+    assert found.fix
+
+
+def test_a_part_that_names_another_node_is_believed() -> None:
+    told = msgspec.structs.replace(problem(1.0), node="node7")
+    view = roll_up([record(0, "failed", problem=told)])
+    assert view.problem is not None
+    assert view.problem.node == "node7"

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import (
     EndWished,
@@ -27,7 +29,6 @@ from jupyter_mntrain.model.lifecycle.state import (
 )
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
-    Cause,
     JobState,
     PartStatus,
     RankStatus,
@@ -45,7 +46,8 @@ STATES: tuple[JobState, ...] = (
     "unknown",
 )
 FORWARD = {"unknown": 0, "pending": 0, "starting": 1, "running": 2, "stopping": 3}
-CAUSE = Cause(summary="it broke", time_s=5.0)
+PROBLEM = Problem(kind=Kind.EXCEPTION, cause="it broke", time_s=5.0)
+OOM = Problem(kind=Kind.GPU_OUT_OF_MEMORY, cause="out of memory")
 EVENTS: tuple[PartEvent, ...] = (
     Launched(time_s=1.0),
     RankUp(rank=Rank(0), pid=11),
@@ -55,16 +57,16 @@ EVENTS: tuple[PartEvent, ...] = (
     RankStepped(rank=Rank(1), step=1),
     RankDown(rank=Rank(0), exit_code=0),
     RankDown(rank=Rank(1), exit_code=0),
-    RankDown(rank=Rank(1), exit_code=-9, error="killed"),
+    RankDown(rank=Rank(1), exit_code=-9, problem=PROBLEM),
     StopAsked(reason="by user"),
     StopAsked(reason="again"),
-    StopAsked(reason="it stalled", cause=CAUSE),
+    StopAsked(reason="it stalled", problem=PROBLEM),
     EndWished(reason="enough, after saving"),
     RankDone(rank=Rank(0), time_s=3.0),
     SavedEvent(step=2),
     SavedEvent(step=4),
     Exited(time_s=9.0, exit_code=0),
-    Exited(time_s=9.0, exit_code=1, cause=CAUSE),
+    Exited(time_s=9.0, exit_code=1, problem=PROBLEM),
     Exited(time_s=9.0, exit_code=None),
     Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
     LinksTried(links=()),
@@ -143,21 +145,21 @@ def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping
     tried = apply(part, LinksTried(links=())).stall
     assert tried is not None
     assert tried.links == ()
-    ended = apply(part, Exited(time_s=9.0, exit_code=1, cause=CAUSE))
+    ended = apply(part, Exited(time_s=9.0, exit_code=1, problem=PROBLEM))
     assert ended.stall == part.stall, "what it was at when it ended is worth knowing"
     assert after(StopAsked(reason="by user"), stalled).stall is None
 
 
 def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> None:
     running = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11))
-    aborted = apply(running, StopAsked(reason="it stalled", cause=CAUSE))
+    aborted = apply(running, StopAsked(reason="it stalled", problem=PROBLEM))
     assert aborted.state == "stopping"
     ended = apply(aborted, Exited(time_s=9.0, exit_code=-9))
-    assert (ended.state, ended.cause) == ("failed", CAUSE)
+    assert (ended.state, ended.problem) == ("failed", PROBLEM)
     by_user = apply(aborted, StopAsked(reason="by user"))
     ended = apply(by_user, Exited(time_s=9.0, exit_code=-9))
-    assert (ended.state, ended.cause, ended.stop_reason) == ("canceled", None, "by user")
-    late = apply(by_user, StopAsked(reason="it stalled", cause=CAUSE))
+    assert (ended.state, ended.problem, ended.stop_reason) == ("canceled", None, "by user")
+    late = apply(by_user, StopAsked(reason="it stalled", problem=PROBLEM))
     assert late == by_user, "whom a person ended has not failed"
 
 
@@ -178,12 +180,12 @@ def test_a_rank_that_failed_is_never_part_of_a_success() -> None:
 def test_a_rank_whose_end_nobody_saw_was_cut_off_by_the_failure_not_guilty_of_it() -> None:
     part = after(
         RankUp(rank=Rank(0), pid=11),
-        RankDown(rank=Rank(1), exit_code=1, error="OOM"),
-        Exited(time_s=9.0, exit_code=1, cause=CAUSE),
+        RankDown(rank=Rank(1), exit_code=1, problem=OOM),
+        Exited(time_s=9.0, exit_code=1, problem=PROBLEM),
     )
-    assert (part.state, part.cause) == ("failed", CAUSE)
+    assert (part.state, part.problem) == ("failed", PROBLEM)
     assert rank(part, 0).state == "canceled"
-    assert (rank(part, 1).state, rank(part, 1).error) == ("failed", "OOM")
+    assert (rank(part, 1).state, rank(part, 1).problem) == ("failed", OOM)
 
 
 def test_an_unknown_exit_code_is_not_success() -> None:
@@ -199,9 +201,9 @@ def test_what_was_stopped_is_canceled_whatever_its_exit_code_and_has_no_cause(
         StopAsked(reason="by user"),
         StopAsked(reason="again"),
         RankDown(rank=Rank(0), exit_code=-15),
-        Exited(time_s=9.0, exit_code=exit_code, cause=CAUSE),
+        Exited(time_s=9.0, exit_code=exit_code, problem=PROBLEM),
     )
-    assert (part.state, part.stop_reason, part.cause) == ("canceled", "by user", None)
+    assert (part.state, part.stop_reason, part.problem) == ("canceled", "by user", None)
     assert {status.state for status in part.ranks} == {"canceled"}
 
 

@@ -14,6 +14,7 @@ import pytest
 import jupyter_mntrain.model
 from jupyter_mntrain.model import api, errors, ids
 from jupyter_mntrain.model._record import Record, UserRecord
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records import metrics
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -52,6 +53,8 @@ def example(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         fields = msgspec.structs.fields(kind)
         return kind(**{field.name: example(field.type) for field in fields})
+    if kind is Kind:
+        return Kind.BUSY
     return {str: "text \u2028 ünï", int: 7, float: 1.5, bool: True}[kind]
 
 
@@ -138,12 +141,12 @@ def test_an_error_is_one_line_of_node_cause_and_fix() -> None:
     error = errors.RefusedError("GPU 0 is busy with pid 7", fix="end it", node="node1")
     assert str(error) == "node1: GPU 0 is busy with pid 7. Fix: end it."
     assert str(errors.SpecError("nothing to run")) == "nothing to run."
-    assert errors.NodeError("silent", reason="timed out").reason == "timed out"
+    assert errors.NodeError("silent", kind=Kind.NO_ANSWER).kind is Kind.NO_ANSWER
 
 
-def test_every_error_has_a_code_and_an_exit_code_of_its_own_or_its_family() -> None:
+def test_every_error_has_a_kind_and_an_exit_code_of_its_own_or_its_family() -> None:
     kinds = errors.MntrainError.__subclasses__()
-    assert len({kind.code for kind in kinds}) == len(kinds)
+    assert len({kind.default for kind in kinds}) == len(kinds)
     assert all(kind.exit_code > 1 for kind in kinds)
 
 

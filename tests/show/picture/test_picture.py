@@ -156,8 +156,10 @@ def test_a_long_cause_is_wrapped_not_cut():
 
     from tests.verbs.samples import LOST_LINK
 
-    cause = msgspec.structs.replace(LOST_LINK, summary="FileNotFoundError: " + "/data/long" * 25)
-    sample = sample_job({"a": 1, "b": 1}, state="failed", cause=cause, cause_node="b")
+    problem = msgspec.structs.replace(
+        LOST_LINK, cause="FileNotFoundError: " + "/data/long" * 25, node="b"
+    )
+    sample = sample_job({"a": 1, "b": 1}, state="failed", problem=problem)
     picture = Picture(program="x")
     picture.draw(sample.series, sample.history.view, now_s=sample.now_s)
     width = picture.painter.figure.bbox.x1

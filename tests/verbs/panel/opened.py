@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.panel import Form, FormRow, Panel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from tests.verbs.stand_in import StandInCluster, make_context
@@ -40,6 +41,12 @@ def choose(panel: Panel, **fields: Any) -> Form:
 
 def row(form: Form, name: str) -> FormRow:
     return next(one for one in form.rows if one.name == name)
+
+
+def kinds(form: Form) -> dict[str, list[Kind]]:
+    """Of what is wrong at each row."""
+    found = {one.name: [c.problem.kind for c in one.checks if c.problem] for one in form.rows}
+    return {name: some for name, some in found.items() if some}
 
 
 def words(form: Form) -> str:

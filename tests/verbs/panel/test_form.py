@@ -8,10 +8,12 @@ import msgspec
 
 from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.cluster.progress import SILENT
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
-from tests.verbs.panel.opened import choose, open_panel, row, words
+from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
 from tests.verbs.stand_in import StandInCluster, node, silent
+from tests.wording import says
 
 
 def test_nothing_chosen_is_what_a_launch_without_members_takes(panel: Panel) -> None:
@@ -33,18 +35,18 @@ def test_nodes_without_gpus_are_left_out_where_others_have_some(here: Path) -> N
 
 
 def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -> None:
-    lost = silent("10.0.0.9:8765", "connection refused. Fix: start its agent.")
+    lost = silent("10.0.0.9:8765", "connection refused", fix="start its agent")
     cluster = StandInCluster([node("a", 1), node("b", 2, liveness="suspect"), lost])
     panel = open_panel(cluster, here, "small.toml")
     form = panel.form()
     assert [one.can_be_used for one in form.rows] == [True, False, False]
-    assert "Silent for 1" in words(form)
-    assert "It can be chosen once it answers again." in words(form)
-    assert "Connection refused. Fix: start its agent." in words(form)
+    assert kinds(form) == {"b": [Kind.SILENT], "10.0.0.9:8765": [Kind.NO_ANSWER]}
+    assert says("silent for 1", words(form))
+    assert says("connection refused. Fix: start its agent.", words(form))
     assert form.blocked is None
     form = choose(panel, nodes={"b": NodeChoice(is_used=True)})
     assert form.blocked is not None
-    assert form.blocked.startswith("b: Silent for")
+    assert (form.blocked.kind, form.blocked.node) == (Kind.SILENT, "b")
     fix = row(form, "b").checks[0].fix
     assert fix is not None
     panel.choices = fix.choices
@@ -53,17 +55,19 @@ def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -
 
 def test_a_node_of_the_last_time_that_is_gone_is_not_forgotten_in_silence(panel: Panel) -> None:
     form = choose(panel, nodes={"joshua": NodeChoice(is_used=True)})
-    assert form.blocked == "joshua: Took part the last time and is not there now."
+    assert form.blocked is not None
+    assert (form.blocked.kind, form.blocked.node) == (Kind.SILENT, "joshua")
     assert row(form, "joshua").checks[0].fix is not None
 
 
 def test_what_cannot_be_had_stands_at_its_row_with_a_button(panel: Panel) -> None:
     form = choose(panel, nodes={"wopr": NodeChoice(gpus="3"), "muthur": NodeChoice(gpus="x")})
     (wopr,) = row(form, "wopr").checks
-    assert wopr.text == "has 2 GPUs, 3 requested. Fix: ask for wopr:2 at most."
+    assert kinds(form) == {"wopr": [Kind.BAD_SPEC], "muthur": [Kind.BAD_SPEC]}
+    assert says("has 2 GPUs, 3 requested. Fix: ask for wopr:2 at most.", wopr.text)
     assert wopr.fix is not None
     assert wopr.fix.label == "Use 2 idle GPUs"
-    assert "neither a number nor GPU ids" in row(form, "muthur").checks[0].text
+    assert says("neither a number nor GPU ids", row(form, "muthur").checks[0].text)
     assert form.blocked is not None
     panel.choices = msgspec.structs.replace(
         wopr.fix.choices, nodes=wopr.fix.choices.nodes | {"muthur": NodeChoice()}
@@ -74,9 +78,9 @@ def test_what_cannot_be_had_stands_at_its_row_with_a_button(panel: Panel) -> Non
 def test_interfaces_that_do_not_meet_block_the_launch(panel: Panel) -> None:
     form = choose(panel, nodes={"wopr": NodeChoice(interface="lo")})
     assert form.blocked is not None
-    assert "no network is shared" in form.blocked
+    assert says("no network is shared", form.blocked.cause)
     form = choose(panel, nodes={"wopr": NodeChoice(interface="eth9")})
-    assert "has no interface 'eth9'" in words(form)
+    assert "'eth9'" in words(form)
     assert ("eth9, not available now", "eth9") in row(form, "wopr").interfaces
 
 
@@ -87,10 +91,10 @@ def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
     panel = open_panel(StandInCluster(nodes), here, "small.toml")
     (check,) = row(panel.form(), "c").checks
     assert check.level == "error"
-    assert check.text == (
-        "torch 2.12.0, the others have 2.13.0. Fix: pip install torch==2.13.0 on c."
-    )
-    assert panel.form().blocked == "c: torch 2.12.0, the others have 2.13.0."
+    assert says("torch 2.12.0, the others have 2.13.0. Fix: pip install torch==2.13.0", check.text)
+    blocked = panel.form().blocked
+    assert blocked is not None
+    assert (blocked.kind, blocked.node) == (Kind.MIXED_VERSIONS, "c")
     assert check.fix is not None
     assert check.fix.label == "Launch anyway"
     panel.choices = check.fix.choices
@@ -105,7 +109,7 @@ def test_busy_gpus_are_no_error_for_a_job_that_may_wait(here: Path) -> None:
     cluster = StandInCluster([busy(node("a", 1, gpus=1)), node("b", 2, gpus=1)])
     panel = open_panel(cluster, here, "small.toml")
     panel.choices = Choices(nodes={name: NodeChoice(is_used=True, gpus="1") for name in "ab"})
-    assert "GPU 0 busy with kim (pid 7)" in (panel.form().blocked or "")
+    assert "kim (pid 7)" in str(panel.form().blocked)
     panel.choices = msgspec.structs.replace(panel.choices, waits=True)
     form = panel.form()
     assert form.blocked is None
@@ -128,14 +132,16 @@ def busy(view: NodeView) -> NodeView:
 
 def test_a_recipe_that_does_not_fit_so_many_ranks_blocks(panel: Panel) -> None:
     form = choose(panel, microbatches=2, schedule="1f1b")
-    assert form.blocked == "pipeline.microbatches = 2: fewer than the 3 pipeline stages."
-    assert "Fix: use 3 or more" in form.settings[0].text
+    assert form.blocked is not None
+    assert form.blocked.kind is Kind.BAD_RECIPE
+    assert form.blocked == form.settings[0].problem
+    assert says("use 3 or more", form.blocked.fix)
     form = choose(panel, microbatches=None, changes="train.step=4")
-    assert "did you mean steps" in form.settings[0].text
+    assert says("did you mean steps", form.settings[0].text)
     form = choose(panel, changes="'open")
-    assert form.settings[0].text == '"\'open": no closing quotation. Fix: close the quote.'
+    assert says('"\'open": no closing quotation. Fix: close the quote.', form.settings[0].text)
     form = choose(panel, changes="", environment="NOVALUE")
-    assert "'NOVALUE' is not of the form NAME=VALUE" in form.settings[0].text
+    assert "'NOVALUE'" in form.settings[0].text
 
 
 def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
@@ -147,7 +153,8 @@ def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
     assert panel.look(form)
     assert two.looked_at == [("muthur", 29500, "eno1")]
     form = panel.form()
-    assert form.blocked == "muthur: Port 29500 on 10.0.0.1 is taken by jupyter (pid 7)."
+    assert form.blocked is not None
+    assert (form.blocked.kind, form.blocked.node) == (Kind.PORT_TAKEN, "muthur")
     assert not panel.look(form)  # asked a moment ago
     assert len(two.looked_at) == 1
     fix = row(form, "muthur").checks[0].fix
@@ -157,13 +164,17 @@ def test_a_port_is_looked_at_on_the_head_and_a_free_one_offered(
     assert panel.look(panel.form())
     assert panel.form().blocked is None
     for text in ("0", "99999", "ssh", "-1"):
-        assert f"{text!r} is not a port" in words(choose(panel, port=text))
+        assert repr(text) in words(choose(panel, port=text))
         panel.look(panel.form())
     assert len(two.looked_at) == 2
 
 
 def test_nobody_there_and_nobody_chosen_say_what_to_do(here: Path, panel: Panel) -> None:
     nobody = open_panel(StandInCluster(), here, "small.toml").form()
-    assert nobody.blocked.startswith("No node is answering. Invite one with %mntrain invite")
+    assert nobody.blocked is not None
+    assert nobody.blocked.kind is Kind.NODE
+    assert says("invite one with %mntrain invite", nobody.blocked.fix)
     form = choose(panel, others_take_part=False)
-    assert form.blocked == "No node is selected: choose one or more."
+    assert form.blocked is not None
+    assert form.blocked.kind is Kind.BAD_SPEC
+    assert form.blocked.fix

@@ -7,7 +7,6 @@ import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import {
   causeLine,
-  failureOf,
   type IProblem,
   partFailure,
   ProblemLines
@@ -21,7 +20,7 @@ interface IProps {
 }
 
 export function FailureCard({ job, trans }: IProps): JSX.Element | null {
-  const problem = failureOf(job);
+  const { problem } = job;
   if (!problem) {
     return null;
   }
@@ -72,7 +71,7 @@ function Leftovers({ job, trans }: IProps): JSX.Element {
 
 /** What other nodes say of the same failure: causes alone, for the card has the fix. */
 function Consequences({ job, trans }: IProps): JSX.Element | null {
-  const cause = failureOf(job)?.cause;
+  const cause = job.problem?.cause;
   const others = job.parts
     .map(partFailure)
     .filter((one): one is IProblem => one !== null && one.cause !== cause);

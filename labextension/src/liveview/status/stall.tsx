@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
-import { ProblemLines, stallOf } from '../../problem';
+import { ProblemLines } from '../../problem';
 import type { JobEntry } from '../../schema';
 
 export function StallCard(props: {
@@ -13,7 +13,7 @@ export function StallCard(props: {
   trans: TranslationBundle;
 }): JSX.Element | null {
   const { job, trans } = props;
-  const stall = stallOf(job);
+  const { stall } = job;
   if (!stall) {
     return null;
   }

@@ -1,0 +1,203 @@
+"""Kinds of problems: the stable keys by which code, tests and users of ``--json`` tell them apart.
+
+Words may change in any release; a kind is kept. Nothing may search a cause or a fix instead.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What sort of problem it is; ``ERROR`` where nobody needs to tell it from others."""
+
+    ERROR = "error"
+    """No kind of its own; also what a kind of a newer version is read as."""
+
+    # What was asked for.
+
+    BAD_SPEC = "bad-spec"
+    """What was asked for is wrong in itself."""
+    BAD_RECIPE = "bad-recipe"
+    """A recipe's field is misspelled, missing or out of range, or its data cannot be used."""
+    MISSING_LIBRARY = "missing-library"
+    """A library that was asked for is not installed."""
+    NO_SUCH_NODE = "no-such-node"
+    """No node has that name, id or address."""
+    NO_SUCH_JOB = "no-such-job"
+    """No reachable node knows the job."""
+    NOT_TRUSTED = "not-trusted"
+    """A certificate, a token or a proof is not what it should be."""
+    NOT_ALLOWED = "not-allowed"
+    """The caller's certificate, or Jupyter's authorizer, does not permit it."""
+    TOO_MANY = "too-many"
+    """A limit of open streams, jobs or connections is reached."""
+    BAD_REQUEST = "bad-request"
+    """A request that is not valid: a defect of the program that sent it."""
+    NO_SUCH_ROUTE = "no-such-route"
+    """The other side does not know the path or the method."""
+    TOO_LARGE = "too-large"
+    """A request has more bytes than are accepted."""
+    BROKEN = "broken"
+    """The other side failed itself; its log says more."""
+
+    # What a node refused.
+
+    NODE = "node"
+    """A node cannot do what was asked, or is unknown."""
+    REFUSED = "refused"
+    """A participant refused a lease or a start."""
+    NO_GPU = "no-gpu"
+    """The node has no such GPU."""
+    GPU_TAKEN = "gpu-taken"
+    """A GPU is leased to another job, or another program uses it."""
+    PORT_TAKEN = "port-taken"
+    """The port is leased to another job, or another program listens on it."""
+    NO_LEASE = "no-lease"
+    """The lease has expired or was never granted."""
+    OUT_OF_TURN = "out-of-turn"
+    """The job was stopped meanwhile, or is at another attempt."""
+
+    # Why a node could not be talked to; see SILENCES.
+
+    CONNECTION_REFUSED = "connection-refused"
+    """Nothing listens at the address."""
+    NO_ANSWER = "no-answer"
+    """No answer in time; the request may have been acted on."""
+    UNREACHABLE = "unreachable"
+    """No route, or no machine of that name."""
+    BROKEN_OFF = "broken-off"
+    """The connection closed before the answer; the request may have been acted on."""
+    NOT_AN_AGENT = "not-an-agent"
+    """Another program answers at the address."""
+    NOT_JOINED = "not-joined"
+    """The agent belongs to no cluster yet."""
+    WRONG_CLUSTER = "wrong-cluster"
+    """The agent belongs to a cluster with another name."""
+    OTHER_AUTHORITY = "other-authority"
+    """The agent belongs to a cluster with this name and another certificate authority."""
+    REVOKED = "revoked"
+    """The node's certificate, or this driver's, was revoked."""
+    EXPIRED = "expired"
+    """The node's certificate, or this driver's, has expired."""
+    CLOCK_OFF = "clock-off"
+    """A certificate is not valid yet: one of the two clocks is wrong."""
+    WRONG_NODE = "wrong-node"
+    """Another node answers at the address."""
+    OTHER_PROTOCOL = "other-protocol"
+    """The agent speaks an older or newer protocol."""
+
+    # Other reasons why a node cannot take part.
+
+    SILENT = "silent"
+    """A node has said nothing for too long, and nothing more is known."""
+    AGENT_STOPPED = "agent-stopped"
+    """The agent said that it was shutting down."""
+    NO_MULTICAST = "no-multicast"
+    """This machine cannot find nodes: it does not hear multicast, or may not browse."""
+    NODE_ID_TWICE = "node-id-twice"
+    """Two machines claim the same node id."""
+
+    MIXED_VERSIONS = "mixed-versions"
+    """A node has another version of torch or the like than the others."""
+
+    # Warnings about a launch that may go ahead.
+
+    SLOW_LINK = "slow-link"
+    """The ranks use a slower network than the nodes have."""
+    TIGHT_MEMORY = "tight-memory"
+    """A rank will need more memory than its GPU has."""
+
+    # Why an attempt failed.
+
+    EXCEPTION = "exception"
+    """A rank ended with an exception of its own code."""
+    EXIT_CODE = "exit-code"
+    """A process ended with an exit code and left no exception."""
+    ENDED_EARLY = "ended-early"
+    """A rank ended well while others still needed it."""
+    CONNECTION_LOST = "connection-lost"
+    """A rank lost its connection to another one: a symptom, see SYMPTOMS."""
+    TIMED_OUT = "timed-out"
+    """A rank waited too long for another one: a symptom, see SYMPTOMS."""
+    GPU_OUT_OF_MEMORY = "gpu-out-of-memory"
+    """An allocation on a GPU failed."""
+    OUT_OF_MEMORY = "out-of-memory"
+    """The machine ran out of memory: the kernel killed a process, or an allocation failed."""
+    KILLED = "killed"
+    """A process ended by SIGKILL, and the kernel's memory is not known to be why."""
+    TERMINATED = "terminated"
+    """A process was told to end by a signal that was not ours."""
+    CRASHED = "crashed"
+    """A process ended by a signal of a crash: SIGSEGV, SIGABRT and the like."""
+    DISK_FULL = "disk-full"
+    """No space was left on a disk."""
+    NO_MODULE = "no-module"
+    """A Python module is not installed on the node."""
+    NO_FILE = "no-file"
+    """A file is not on the node."""
+    NO_PERMISSION = "no-permission"
+    """The agent's user may not read or write a file."""
+    NO_INTERFACE = "no-interface"
+    """A network interface does not exist, is down, or has no address."""
+    NO_GPU_KERNEL = "no-gpu-kernel"
+    """The installed torch was not built for the GPU."""
+    OLD_DRIVER = "old-driver"
+    """The NVIDIA driver is older than torch needs."""
+    KEEPER_LOST = "keeper-lost"
+    """The attempt's keeper was killed, or the agent before it started torchrun."""
+    MACHINE_RESTARTED = "machine-restarted"
+    """The machine was rebooted while the job ran."""
+    NOT_STARTED = "not-started"
+    """torchrun itself could not be started."""
+    NODE_LOST = "node-lost"
+    """A participant does not answer, and the others wait for it or lost their connection."""
+
+    # Why a running job makes no progress.
+
+    STOPPED = "stopped"
+    """A rank is stopped by a signal."""
+    IN_KERNEL = "in-kernel"
+    """A rank is stuck in a system call: a disk, a network file system or a driver."""
+    BUSY = "busy"
+    """A rank is in its own code while the others wait for it."""
+    ALL_WAIT = "all-wait"
+    """All ranks wait for each other."""
+    NO_PROGRESS = "no-progress"
+    """No rank makes progress, and not all of them say what they are doing."""
+    LINK_DOWN = "link-down"
+    """The interface that the ranks use is down."""
+    LINK_BLOCKED = "link-blocked"
+    """Two nodes cannot connect to each other, in one direction or both."""
+    MTU_TOO_LARGE = "mtu-too-large"
+    """Small packets arrive and large ones do not."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Kind:  # noqa: ARG003 - a newer agent's kind
+        return cls.ERROR
+
+
+SILENCES: frozenset[Kind] = frozenset(
+    {
+        Kind.CONNECTION_REFUSED,
+        Kind.NO_ANSWER,
+        Kind.UNREACHABLE,
+        Kind.BROKEN_OFF,
+        Kind.NOT_AN_AGENT,
+        Kind.NOT_JOINED,
+        Kind.WRONG_CLUSTER,
+        Kind.OTHER_AUTHORITY,
+        Kind.REVOKED,
+        Kind.EXPIRED,
+        Kind.CLOCK_OFF,
+        Kind.WRONG_NODE,
+        Kind.OTHER_PROTOCOL,
+    }
+)
+"""Why a node could not be talked to, as opposed to what it said itself."""
+
+MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF})
+"""The agent may have acted on the request. Requests are idempotent: asking again is right."""
+
+SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})
+"""What a rank says that lost its peer: the cause is elsewhere."""

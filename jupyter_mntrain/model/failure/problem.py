@@ -1,0 +1,51 @@
+"""A problem as data: made where a thing is known, put into words only where it is shown."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
+from jupyter_mntrain.model.ids import Rank
+
+
+class Problem(Record, frozen=True):
+    """What is wrong, where, and what to do about it.
+
+    ``cause`` and ``fix`` are for people, without a full stop, and name neither the node nor the
+    rank that the fields name. Code decides by ``kind``.
+
+    Args:
+        fix: what to do next; empty if nothing is known to help.
+        node: display name of the node it is about.
+        rank: the one it is about.
+        detail: the evidence: a traceback, or the last lines of a log.
+        time_s: Unix time at which it happened, where that is known.
+    """
+
+    kind: Kind
+    cause: str
+    fix: str = ""
+    node: str | None = None
+    rank: Rank | None = None
+    detail: str = ""
+    time_s: float | None = None
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether another rank is to blame."""
+        return self.kind in SYMPTOMS
+
+    @property
+    def place(self) -> str:
+        """Like ``node2: rank 1``; empty if it is about no node and no rank."""
+        rank = None if self.rank is None else f"rank {self.rank}"
+        return ": ".join(part for part in (self.node, rank) if part)
+
+    @property
+    def headline(self) -> str:
+        """Place and cause, as a sentence."""
+        told = f"{self.place}: {self.cause}" if self.place else self.cause
+        return told if told.endswith((".", "!", "?")) else f"{told}."
+
+    def __str__(self) -> str:
+        """One line for logs and tracebacks, like ``node: cause. Fix: fix``."""
+        return f"{self.headline} Fix: {self.fix}." if self.fix else self.headline

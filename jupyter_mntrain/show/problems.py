@@ -1,0 +1,25 @@
+"""Problems in a terminal, a notebook's text and a picture: the one place that words them there."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from jupyter_mntrain.model.failure.problem import Problem
+
+
+def problem_text(
+    problem: Problem, *, mark: str = "✕", style: str = "red", before: str = ""
+) -> Text:
+    """A mark, place and cause in bold, and the fix.
+
+    Args:
+        before: put before the place, as ``stalled for 12 s: ``.
+    """
+    text = Text(f"{mark} ", style=style)
+    text.append(f"{before}{problem.headline}", style="bold default")
+    return text.append(f" Fix: {problem.fix}.", style="default") if problem.fix else text
+
+
+def problem_line(problem: Problem) -> str:
+    """The same without a mark and colors, for pictures."""
+    return problem_text(problem).plain.partition(" ")[2]

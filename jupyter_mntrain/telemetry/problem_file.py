@@ -1,0 +1,34 @@
+"""A rank's problem, handed to its agent as data: a file beside torchelastic's own error file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.files import write_atomically
+
+PROBLEM_FILE = "problem.json"
+
+
+def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> None:
+    """Keep why this rank is about to end. Outside torchrun, and on a full disk, nothing is kept."""
+    error_file = environment.get("TORCHELASTIC_ERROR_FILE")
+    if not error_file:
+        return
+    timed = msgspec.structs.replace(problem, time_s=problem.time_s or time.time())
+    with contextlib.suppress(OSError):
+        write_atomically(Path(error_file).with_name(PROBLEM_FILE), msgspec.json.encode(timed))
+
+
+def handed_over(directory: Path) -> Problem | None:
+    """What a rank left in its directory; ``None`` if nothing, or it is not readable."""
+    try:
+        return msgspec.json.decode((directory / PROBLEM_FILE).read_bytes(), type=Problem)
+    except (OSError, msgspec.MsgspecError):
+        return None

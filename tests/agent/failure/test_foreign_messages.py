@@ -1,0 +1,58 @@
+"""Messages of torch, NCCL, CUDA, Python and Linux: the kind and the fix of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.agent.attempt.directory import KeeperIdentity, has_oom_since, oom_kills
+from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.agent.failure.foreign_messages import PATTERNS, kind_of
+from jupyter_mntrain.model.failure.kinds import Kind
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", Kind.GPU_OUT_OF_MEMORY),
+        ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Kind.OUT_OF_MEMORY),
+        ("OSError: [Errno 28] No space left on device", Kind.DISK_FULL),
+        ("ModuleNotFoundError: No module named 'datasets'", Kind.NO_MODULE),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/d'", Kind.NO_FILE),
+        ("PermissionError: [Errno 13] Permission denied: '/d'", Kind.NO_PERMISSION),
+        ("RuntimeError: Unable to find address for: eth9", Kind.NO_INTERFACE),
+        ("CUDA error: no kernel image is available for execution", Kind.NO_GPU_KERNEL),
+        ("CUDA driver version is insufficient for CUDA runtime", Kind.OLD_DRIVER),
+        ("The server socket has failed to bind: EADDRINUSE", Kind.PORT_TAKEN),
+        ("RuntimeError: Connection closed by peer [10.0.0.2]", Kind.CONNECTION_LOST),
+        ("Timed out waiting 1800000ms for recv operation", Kind.TIMED_OUT),
+        ("ValueError: the label is no number", None),
+    ],
+)
+def test_the_kind(message: str, kind: Kind | None) -> None:
+    found = kind_of(message)
+    assert (found and found[0]) == kind
+    assert found is None or (found[1] and "{" not in found[1] and not found[1].endswith("."))
+
+
+def test_a_fix_names_what_the_message_names() -> None:
+    found = kind_of("ModuleNotFoundError: No module named 'datasets'")
+    assert found is not None
+    assert "datasets" in found[1]
+
+
+def test_every_kind_that_a_message_may_mean_has_a_fix() -> None:
+    assert {kind for _, kind in PATTERNS} <= set(FIXES)
+
+
+def test_whether_the_kernel_ran_out_of_memory_since_it_began() -> None:
+    now = oom_kills()
+    if now is None:
+        pytest.skip("this kernel does not count them")
+
+    def began(kills: int | None) -> KeeperIdentity:
+        return KeeperIdentity(pid=1, start_time=1, boot_id="b", oom_kills=kills)
+
+    assert has_oom_since(began(now - 1)) is True
+    assert has_oom_since(began(now)) is False
+    assert has_oom_since(began(None)) is None
+    assert has_oom_since(None) is None
