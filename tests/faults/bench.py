@@ -104,9 +104,8 @@ class Bench:
         )
 
     def agent(self, host: Host) -> int:
-        """Of the command that runs it, the process that is it."""
-        found = [p for p in host.pids() if "agent" in _words(p) and self.mntrain in _words(p)]
-        return max(found)
+        """What ``mntrain agent`` becomes."""
+        return max(pid for pid in host.pids() if "-m jupyter_mntrain.agent " in _words(pid))
 
     def restart_agent(self, host: Host, **environment: str) -> HostProcess:
         return start(
