@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
@@ -39,54 +40,24 @@ def summarize(
         now_s: Unix time.
         peak_flops_per_s: of all devices together.
     """
-    view, table = history.view, job.table
-    step = int(table.last("step") or 0)
-    total = next(
-        (r.start.total_steps for r in ranks.values() if r.start and r.start.total_steps), 0
-    )
-    step_s, flops_per_s = table.recent("step_s"), table.recent("flops_per_s")
+    view = history.view
     link_summaries = tuple(one for link in links.values() for one in _links(link, ranks))
-    used = [one.utilization for one in link_summaries if one.utilization is not None]
-    rates = [one.bytes_per_s for one in link_summaries if one.bytes_per_s is not None]
-    mfu = None
-    if job.is_whole and flops_per_s is not None and peak_flops_per_s:
-        mfu = flops_per_s / peak_flops_per_s
-    bubble = table.recent("bubble") if job.is_whole else None
-    remaining_s = max(0, total - step) * step_s if total and step_s else None
-    tokens_per_s = table.recent("tokens_per_s")
+    figures = _figures(job, link_summaries, peak_flops_per_s)
     return JobSummary(
         job_id=view.job_id,
         name=view.spec.name,
         state=view.state,
-        step=step,
-        total_steps=total or None,
-        step_s=short(step_s),
+        **_steps(view, ranks, job),
         elapsed_s=elapsed_s(view, now_s),
-        remaining_s=short(remaining_s) if view.state not in TERMINAL else None,
-        tokens_per_s=short(tokens_per_s),
-        mfu=short(mfu),
-        bubble=short(bubble),
+        **figures,
         schedule_bubble=short(schedule_bubble),
         loss=None if job.last_loss is None else carried(job.last_loss),
         first_loss=None if job.first_loss is None else carried(job.first_loss),
         evaluation_loss=None if evaluation_loss is None else carried(evaluation_loss),
         slowest_rank=_slowest(ranks),
-        busiest_link=max(used, default=None),
-        busiest_bytes_per_s=max(rates, default=None),
         not_finite=job.not_finite,
         first_not_finite_step=job.first_not_finite_step,
-        missing=_missing(
-            job,
-            ranks,
-            view,
-            link_summaries,
-            step_s=step_s,
-            tokens_per_s=tokens_per_s,
-            mfu=mfu,
-            bubble=bubble,
-            loss=job.last_loss,
-            busiest_link=max(rates, default=None),
-        ),
+        missing=_missing(job, ranks, view, link_summaries, **figures, loss=job.last_loss),
         ranks=_rank_summaries(view, ranks),
         links=link_summaries,
         sample=sample,
@@ -97,6 +68,53 @@ def summarize(
         restart=view.restart,
         saved_step=view.saved_step,
     )
+
+
+class _Steps(TypedDict):
+    step: int
+    total_steps: int | None
+    remaining_s: float | None
+
+
+def _steps(view: JobView, ranks: Ranks, job: JobRows) -> _Steps:
+    step, step_s = int(job.table.last("step") or 0), job.table.recent("step_s")
+    totals = (known.start.total_steps for known in ranks.values() if known.start)
+    total = next((one for one in totals if one), None)
+    is_known = total is not None and step_s is not None and view.state not in TERMINAL
+    return {
+        "step": step,
+        "total_steps": total,
+        "remaining_s": short(max(0, (total or 0) - step) * (step_s or 0.0)) if is_known else None,
+    }
+
+
+class _Figures(TypedDict):
+    step_s: float | None
+    tokens_per_s: float | None
+    mfu: float | None
+    bubble: float | None
+    busiest_link: float | None
+    busiest_bytes_per_s: float | None
+
+
+def _figures(
+    job: JobRows, links: tuple[LinkSummary, ...], peak_flops_per_s: float | None
+) -> _Figures:
+    """The medians over the recent steps."""
+    flops_per_s = job.table.recent("flops_per_s")
+    mfu = None
+    if job.is_whole and flops_per_s is not None and peak_flops_per_s:
+        mfu = flops_per_s / peak_flops_per_s
+    used = [one.utilization for one in links if one.utilization is not None]
+    rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
+    return {
+        "step_s": short(job.table.recent("step_s")),
+        "tokens_per_s": short(job.table.recent("tokens_per_s")),
+        "mfu": short(mfu),
+        "bubble": short(job.table.recent("bubble")) if job.is_whole else None,
+        "busiest_link": max(used, default=None),
+        "busiest_bytes_per_s": max(rates, default=None),
+    }
 
 
 def elapsed_s(view: JobView, now_s: float) -> float | None:
@@ -180,6 +198,6 @@ def _missing(
         reasons |= dict.fromkeys(("step_s", "tokens_per_s", "bubble"), warm_up)
         reasons |= {} if unknown else {"mfu": warm_up}
     told = {name: why for name, why in reasons.items() if figures[name] is None}
-    if links and figures["busiest_link"] is None:
+    if links and figures["busiest_bytes_per_s"] is None:
         told["busiest_link"] = next((one.missing for one in links if one.missing), "no sample yet")
     return told
