@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.columns import CHUNK, MOST_OLDER, Table, page_columns
-from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
 from jupyter_mntrain.metrics.history import HistoryBuilder
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import MOST_TEXTS, TEXT_CHARACTERS, SeriesBuilder
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import (
     JournalLine,
     LinkSample,
     RankEvaluation,
-    RankProgress,
     RankStart,
     RankText,
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from jupyter_mntrain.model.records.node_view import NodeView
-from tests.cluster.samples import JOB, ONE_AND_TWO, history, place, step, taken, view
+from tests.cluster.samples import JOB, history, place, step, taken, view
 
 
 def start(rank: int, **fields: Any) -> RankStart:
@@ -302,75 +296,3 @@ def test_numbers_of_a_job_that_has_written_nothing_are_not_known() -> None:
     job = view("starting", "starting")
     numbers = taken(history(job, {}), 1.0).summary
     assert (numbers.step, numbers.tokens_per_s, numbers.remaining_s) == (0, None, None)
-
-
-# Tables
-
-
-def test_a_table_stays_bounded_and_tells_all_of_a_long_job_equally_finely() -> None:
-    table = Table(("time_s", "value"))
-    steps = 40_000
-    for number in range(1, steps):
-        table.append(number, {"time_s": float(number), "value": float(number)})
-        assert len(table) <= MOST_OLDER + 2 * CHUNK
-    times = [value or 0.0 for value in table.whole(10**6)["time_s"]]
-    gaps = [b - a for a, b in pairwise(times)]
-    assert times[-1] == steps - 1
-    assert set(gaps[-CHUNK:]) == {1.0}
-    assert set(gaps[:CHUNK]) == {32.0}
-    assert (
-        table.since(table.joined_up_to)["time_s"]
-        == times[-len(gaps) :][times.index(table.joined_up_to) :]
-    )
-
-
-@pytest.mark.parametrize("rows", [1, 599, 600, 601, 1500])
-def test_thinning_keeps_the_mean_and_the_end(rows: int) -> None:
-    table = Table(("time_s", "step", "value"))
-    for number in range(1, rows + 1):
-        table.append(number, {"time_s": number, "step": number, "value": 2.0})
-    whole = table.whole(600)
-    assert len(whole["time_s"]) <= 600
-    assert whole["step"][-1] == rows
-    assert set(whole["value"]) == {2.0}
-
-
-def test_a_column_nobody_fills_costs_nothing() -> None:
-    table = Table(("time_s", "value"))
-    table.append(1, {"time_s": 1.0})
-    assert page_columns(table.whole(10)) == {"time_s": (1.0,), "value": ()}
-
-
-def test_steps_are_exact_whatever_their_number() -> None:
-    table = Table(("time_s", "step"))
-    table.append(1, {"time_s": 1790000000.123, "step": 1234567})
-    assert page_columns(table.since(0)) == {"time_s": (1790000000.123,), "step": (1234567.0,)}
-
-
-# Entries
-
-
-def test_a_job_entry_holds_neither_environment_nor_files() -> None:
-    job: JobView = view(
-        "running", "running", spec={"environment": {"TOKEN": "hush"}, "files": {"a.py": "hush"}}
-    )
-    assert "hush" not in repr(job_entry(job, submitted_by="ada"))
-
-
-def test_a_rank_that_loads_says_how_far_it_is() -> None:
-    job = view("starting", "starting", places=ONE_AND_TWO)
-    told = RankProgress(time_s=1.0, rank=Rank(1), what="loading the model", done=2, total=8)
-    entry = job_entry(job, history=history(job, {"node2": [told]}))
-    assert [(one.rank, one.activity, one.progress) for one in entry.ranks] == [
-        (0, None, None),
-        (1, "loading the model", 0.25),
-        (2, None, None),
-    ]
-
-
-def test_nodes_that_never_answered_have_keys_too() -> None:
-    views = [
-        NodeView(address="10.0.0.1:8765", found_by="typed", liveness="connecting"),
-        NodeView(address="10.0.0.2:8765", found_by="typed", liveness="lost"),
-    ]
-    assert [entry.key for entry in node_entries(views)] == ["10.0.0.1:8765", "10.0.0.2:8765"]

@@ -1,0 +1,36 @@
+"""Page entries of jobs and nodes."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.metrics import RankProgress
+from jupyter_mntrain.model.records.node_view import NodeView
+from tests.cluster.samples import ONE_AND_TWO, history, view
+
+
+def test_a_job_entry_holds_neither_environment_nor_files() -> None:
+    job: JobView = view(
+        "running", "running", spec={"environment": {"TOKEN": "hush"}, "files": {"a.py": "hush"}}
+    )
+    assert "hush" not in repr(job_entry(job, submitted_by="ada"))
+
+
+def test_a_rank_that_loads_says_how_far_it_is() -> None:
+    job = view("starting", "starting", places=ONE_AND_TWO)
+    told = RankProgress(time_s=1.0, rank=Rank(1), what="loading the model", done=2, total=8)
+    entry = job_entry(job, history=history(job, {"node2": [told]}))
+    assert [(one.rank, one.activity, one.progress) for one in entry.ranks] == [
+        (0, None, None),
+        (1, "loading the model", 0.25),
+        (2, None, None),
+    ]
+
+
+def test_nodes_that_never_answered_have_keys_too() -> None:
+    views = [
+        NodeView(address="10.0.0.1:8765", found_by="typed", liveness="connecting"),
+        NodeView(address="10.0.0.2:8765", found_by="typed", liveness="lost"),
+    ]
+    assert [entry.key for entry in node_entries(views)] == ["10.0.0.1:8765", "10.0.0.2:8765"]
