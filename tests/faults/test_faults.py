@@ -9,21 +9,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
-import psutil
 import pytest
 
-from tests.faults.bench import OVER, Bench
+from tests.faults.bench import Bench
+from tests.faults.limits import LOST_WITHIN_S, PATIENCE_S
 from tests.faults.table import Outcome, report
 from tests.netlab import DATA, MANAGEMENT, Host
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
-
-PATIENCE_S = 180.0
-"""For a machine that is busy with other work; each row says itself after how long it is late."""
-
-LOST_WITHIN_S = 12.0
-"""An agent that says nothing is lost after five seconds."""
 
 PORT = 29555
 Undo = Callable[[], object]
@@ -252,100 +246,6 @@ def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
         assert bench.latest["state"] == "running"
 
 
-# What must not harm a job at all
-
-
-def test_an_agent_that_is_frozen_is_lost_in_seconds_and_found_again(bench: Bench) -> None:
-    with bench.left_running():
-        agent = bench.agent(bench.second)
-        since_s = time.time()
-        bench.signal(agent, signal.SIGSTOP)
-        try:
-            took_s, seen = bench.first_time(
-                since_s, lambda o: o.get("name") == "node2" and o["liveness"] == "lost", PATIENCE_S
-            )
-            assert bench.latest["state"] not in OVER
-        finally:
-            bench.signal(agent, signal.SIGCONT)
-        report(
-            Outcome(
-                "an agent gets SIGSTOP; the job keeps running",
-                took_s,
-                f"node2: {seen['reason']}",
-                "",
-                "no agent",
-            ),
-            LOST_WITHIN_S,
-        )
-        until(lambda: bench.latest["parts"].get("node2") == "running", "its part to be known")
-
-
-def test_a_driver_that_is_killed_harms_nothing(bench: Bench) -> None:
-    with bench.left_running():
-        bench.driver.run(
-            ["timeout", "-s", "KILL", "4", bench.mntrain, "--cluster", "lab", "attach", bench.job]
-        )
-        before = bench.steps(bench.second)
-        until(lambda: bench.steps(bench.second) > before, "the job to go on")
-        assert bench.latest["state"] == "running"
-
-
-def test_a_management_network_that_is_cut_harms_nothing(bench: Bench) -> None:
-    with bench.left_running():
-        bench.second.set_link(MANAGEMENT, is_up=False)
-        try:
-            before = bench.steps(bench.first)
-            until(lambda: bench.steps(bench.first) > before + 20, "the job to go on")
-            until(lambda: bench.node(bench.second).get("liveness") == "up", "the other way to it")
-            assert bench.latest["state"] not in OVER
-        finally:
-            bench.second.set_link(MANAGEMENT, is_up=True)
-
-
-@pytest.mark.parametrize("which", ["first", "second"])
-def test_an_agent_that_is_killed_leaves_the_job_alone_and_takes_it_up_again(
-    bench: Bench, which: str
-) -> None:
-    host: Host = getattr(bench, which)
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        since_s = time.time()
-        bench.signal(bench.agent(host), signal.SIGKILL)
-        took_s, seen = bench.first_time(
-            since_s, lambda o: o.get("name") == host.name and o["liveness"] == "lost", PATIENCE_S
-        )
-        role = "the head's agent" if which == "first" else "another node's agent"
-        report(
-            Outcome(
-                f"{role} gets SIGKILL; the job keeps running",
-                took_s,
-                f"{host.name}: {seen['reason']}",
-                "",
-                "no agent",
-            ),
-            LOST_WITHIN_S,
-        )
-        before = bench.steps(host)
-        until(lambda: bench.steps(host) > before, "the job to go on without it")
-        bench.restart_agent(host)
-        until(lambda: bench.node(host).get("liveness") == "up", "it to be back")
-        until(lambda: bench.latest["parts"].get(host.name) == "running", "its part to be known")
-        bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "canceled", "the end")
-        bench.nothing_is_left()
-
-
-def test_a_torchrun_that_is_frozen_harms_nothing_and_can_be_stopped(bench: Bench) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        bench.signal(bench.torchrun(bench.second), signal.SIGSTOP)
-        before = bench.steps(bench.first)
-        until(lambda: bench.steps(bench.first) > before, "the job to go on")
-        bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "canceled", "the end")
-        bench.nothing_is_left()
-
-
 # What keeps a job from its first step
 
 
@@ -402,51 +302,6 @@ def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls
         report(Outcome(row.fault, took_s, seen["stall"], seen["fix"], row.alone), row.within_s)
 
 
-# What is stopped is gone
-
-
-@pytest.mark.parametrize(
-    ("what", "code"),
-    [
-        ("ignores SIGTERM", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"),
-        (
-            "left a process in a session of its own",
-            "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True, env={})",
-        ),
-    ],
-)
-def test_whatever_a_rank_does_a_stop_ends_it(bench: Bench, what: str, code: str) -> None:
-    with bench.cleaned_up():
-        bench.launch_and_step()
-        sleepers = lambda: [p for p in bench.second.pids() if _name(p) == "sleep"]  # noqa: E731
-        bench.inject(bench.second, code)
-        until(lambda: not (bench.second.home / "fault.py").exists(), f"it to have done: {what}")
-        before = bench.steps(bench.second)
-        until(lambda: bench.steps(bench.second) > before, "the next step")
-        bench.run("stop", bench.job)
-        until(lambda: bench.latest["state"] == "canceled", "the end", 15)
-        bench.nothing_is_left()
-        assert not sleepers()
-
-
-# Wrong from the start: refused before anything runs
-
-
-@pytest.mark.parametrize(
-    ("members", "says"),
-    [
-        (("node1:1:eth1", "node2:1:eth9"), r"node2: has no interface 'eth9'"),
-        (("node1:1:docker0", "node2:1:docker0"), r"has the address 172.17.0.1, and so has node1's"),
-        (("node1:1:lo", "node2:1:lo"), r"'lo' is not connected to other machines"),
-    ],
-)
-def test_a_wrong_interface_is_refused(bench: Bench, members: tuple[str, ...], says: str) -> None:
-    words = [word for member in members for word in ("--member", member)]
-    said = bench.launch(*words, code=2)
-    assert re.search(says, said["error"])
-    assert "Fix:" in said["error"]
-
-
 # The last: it costs the host everything
 
 
@@ -487,10 +342,3 @@ def test_a_node_that_loses_power_is_lost_in_seconds_and_named(bench: Bench) -> N
         until(lambda: bench.latest.get("state") == "failed", "it to be known that it is over")
         assert bench.latest["node"] == "node2"
         bench.nothing_is_left()
-
-
-def _name(pid: int) -> str:
-    try:
-        return str(psutil.Process(pid).name())
-    except psutil.Error:
-        return ""
