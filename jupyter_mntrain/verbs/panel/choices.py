@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.plan.spec_check import MAX_PORT
@@ -69,6 +71,11 @@ class Choices(Record, frozen=True):
     def uses(self, name: str) -> bool:
         chosen = self.node(name).is_used
         return self.others_take_part if chosen is None else chosen
+
+    def without(self, name: str) -> Choices:
+        """The same, and this node does not take part."""
+        left = msgspec.structs.replace(self.node(name), is_used=False)
+        return msgspec.structs.replace(self, nodes=self.nodes | {name: left})
 
 
 def member_text(name: str, choice: NodeChoice) -> str:

@@ -11,7 +11,9 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
-from jupyter_mntrain.verbs.panel.form import Check, Form, FormRow
+from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.form import Form
+from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.panel.panel import Panel

@@ -1,0 +1,41 @@
+"""Panel check: one finding below a row, and the button that applies its fix."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.verbs.panel.choices import Choices
+
+Level = Literal["passed", "warning", "error"]
+
+
+class Fix(Record, frozen=True):
+    """A button that mends it: the choices as they are then."""
+
+    label: str
+    choices: Choices
+
+
+class Check(Record, frozen=True):
+    """One line below a row. An error keeps the job from being launched.
+
+    Args:
+        problem: what is wrong; ``None`` where checks passed.
+        passed: how many did.
+        fix: a button for the problem's fix, where one can be offered.
+    """
+
+    level: Level
+    problem: Problem | None = None
+    fix: Fix | None = None
+    passed: int = 0
+
+    @property
+    def text(self) -> str:
+        """In one sentence; the row names the node."""
+        if self.problem is None:
+            return f"{formats.plural(self.passed, 'check')} passed"
+        return str(self.problem)

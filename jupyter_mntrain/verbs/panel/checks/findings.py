@@ -1,0 +1,66 @@
+"""Findings: checks as they are made, sorted by the row they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.node_row import FormRow
+
+
+class Findings:
+    """Checks as they are made, by the row they concern."""
+
+    def __init__(self, rows: Sequence[FormRow]) -> None:
+        self.settings: list[Check] = []
+        self.first_error: Problem | None = None
+        self._passed: dict[str, int] = {}
+        self._of: dict[str, list[Check]] = {row.name: list(row.checks) for row in rows}
+        for row in rows:
+            for check in row.checks:
+                self._note(row.name, check)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Names of the rows that have one, once for each."""
+        return [n for n, checks in self._of.items() for c in checks if c.level == "warning"]
+
+    def passed(self, name: str) -> None:
+        self._passed[name] = self._passed.get(name, 0) + 1
+
+    def add(
+        self, error: MntrainError, fix: Fix | None = None, *, to_settings: bool = False
+    ) -> None:
+        """An error of a launch, at the row it names."""
+        check = Check(level="error", problem=error.problem, fix=fix)
+        self.put(None if to_settings else error.node, check)
+
+    def put(self, name: str | None, check: Check) -> None:
+        """Where no row has that name, the settings say it, and name the node."""
+        if name not in self._of:
+            name = None
+        elif check.problem is not None:
+            check = msgspec.structs.replace(
+                check, problem=msgspec.structs.replace(check.problem, node=None)
+            )
+        (self._of[name] if name else self.settings).append(check)
+        self._note(name, check)
+
+    def rows(self, rows: Sequence[FormRow]) -> tuple[FormRow, ...]:
+        return tuple(msgspec.structs.replace(row, checks=self._checks(row)) for row in rows)
+
+    def _checks(self, row: FormRow) -> tuple[Check, ...]:
+        found = self._of[row.name]
+        passed = self._passed.get(row.name, 0)
+        if row.takes_part and passed and not found:
+            return (Check(level="passed", passed=passed),)
+        return tuple(found)
+
+    def _note(self, name: str | None, check: Check) -> None:
+        if check.level == "error" and self.first_error is None and check.problem is not None:
+            node = name or check.problem.node
+            self.first_error = msgspec.structs.replace(check.problem, node=node)

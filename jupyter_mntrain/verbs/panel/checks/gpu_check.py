@@ -1,0 +1,50 @@
+"""GPU check: whether a row's GPUs or processes are available."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan import choose_participants, parse_member
+from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.plan.members import idle_gpus
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.findings import Findings
+from jupyter_mntrain.verbs.panel.choices import Choices, member_text
+from jupyter_mntrain.verbs.panel.node_row import FormRow
+
+
+def check_members(
+    used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
+) -> list[tuple[FormRow, str]]:
+    """Rows with their ``--member``, those of them that can be had."""
+    members = []
+    for row in used:
+        try:
+            text = member_text(row.name, choices.node(row.name))
+            choose_participants([parse_member(text)], usable, even_busy=choices.waits)
+        except MntrainError as error:
+            smaller = _fewer(choices, row, usable)
+            findings.put(row.name, Check(level="error", problem=error.problem, fix=smaller))
+            continue
+        findings.passed(row.name)  # it answers
+        findings.passed(row.name)  # its processes have GPUs, or need none
+        members.append((row, text))
+    return members
+
+
+def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | None:
+    info = next((one for one in usable if reference(one, usable) == row.name), None)
+    idle = len(idle_gpus(info)) if info else 0
+    if not info or not info.inventory.gpus:
+        return None
+    if not idle:
+        return Fix(label="Leave it out", choices=choices.without(row.name))
+    choice = msgspec.structs.replace(choices.node(row.name), gpus="")
+    nodes = choices.nodes | {row.name: choice}
+    label = f"Use {formats.plural(idle, 'idle GPU')}"
+    return Fix(label=label, choices=msgspec.structs.replace(choices, nodes=nodes))

@@ -1,0 +1,54 @@
+"""Network check: whether the chosen interfaces meet, and whether a faster one exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan import arrange, choose_participants, parse_member
+from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.findings import Findings
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.workload.slow_links import slow_link_note
+
+
+def check_network(
+    members: Sequence[tuple[FormRow, str]],
+    head: FormRow | None,
+    choices: Choices,
+    usable: Sequence[NodeInfo],
+    findings: Findings,
+) -> tuple[tuple[Participant, ...], tuple[Placement, ...]]:
+    if not members:
+        return (), ()
+    try:
+        wanted = [parse_member(text) for _, text in members]
+        participants = choose_participants(wanted, usable, even_busy=choices.waits)
+        first = [one for one in participants if head and one.node == head.name]
+        participants = (*first, *(one for one in participants if one not in first))
+    except MntrainError as error:
+        findings.add(error)
+        return (), ()
+    by_name = {reference(info, usable): info for info in usable}
+    try:
+        placements = arrange(participants, [by_name[one.node] for one in participants])
+    except MntrainError as error:
+        findings.add(error)
+        return participants, ()
+    for row, _ in members:
+        findings.passed(row.name)  # its interface is up and reaches the others
+    if note := slow_link_note(usable, placements):
+        freed = {row.name: choices.node(row.name) for row, _ in members}
+        freed = {n: msgspec.structs.replace(one, interface=None) for n, one in freed.items()}
+        fix = Fix(
+            label="Choose it",
+            choices=msgspec.structs.replace(choices, nodes={**choices.nodes, **freed}),
+        )
+        findings.put(None, Check(level="warning", problem=note, fix=fix))
+    return participants, placements

@@ -1,0 +1,42 @@
+"""Version check: rows whose versions differ from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan import divergences
+from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.plan.versions import MUST_AGREE, described, mended
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.findings import Findings
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.node_row import FormRow
+
+
+def check_versions(
+    used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
+) -> None:
+    names = {row.name for row in used}
+    infos = [info for info in usable if reference(info, usable) in names]
+    different = divergences(infos)
+    for info in infos:
+        own = [one for one in different if one.node == info.name]
+        for one in own:
+            problem = Problem(
+                kind=Kind.MIXED_VERSIONS,
+                cause=described(one),
+                fix=mended(one) or "install the same version on every node",
+            )
+            check = Check(level="warning", problem=problem)
+            if one.key in MUST_AGREE and not choices.mixed_versions:
+                anyway = msgspec.structs.replace(choices, mixed_versions=True)
+                fix = Fix(label="Launch anyway", choices=anyway)
+                check = Check(level="error", problem=problem, fix=fix)
+            findings.put(reference(info, usable), check)
+        if not own:
+            findings.passed(reference(info, usable))

@@ -1,0 +1,187 @@
+"""Panel row of one node: state, GPUs and interfaces to choose from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.plan.members import idle_gpus
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.interface_options import interface_options
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import NodeView
+
+
+class FormRow(Record, frozen=True):
+    """One node.
+
+    Args:
+        state: in a word, where it is not plainly up.
+        gpu_default: what an empty field means.
+        gpu_hint: how much there is to choose from.
+        gpu_options: texts that the GPUs' field takes.
+        interfaces: (label, name); the first is the automatic choice, ``None``.
+    """
+
+    name: str
+    liveness: str
+    state: str
+    hardware: str
+    can_be_used: bool
+    is_used: bool
+    is_head: bool
+    gpus: str
+    gpu_default: str
+    gpu_hint: str
+    gpu_options: tuple[str, ...]
+    interface: str | None
+    interfaces: tuple[tuple[str, str | None], ...]
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def takes_part(self) -> bool:
+        return self.is_used and self.can_be_used
+
+
+def fresh(view: NodeView) -> NodeInfo:
+    """What the node said of itself, with its GPUs as of the last beat."""
+    info = view.info
+    if info is None:
+        raise ValueError(f"{view.address} has not answered yet")
+    if not view.beat or not view.beat.gpus:
+        return info
+    inventory = msgspec.structs.replace(info.inventory, gpus=view.beat.gpus)
+    return msgspec.structs.replace(info, inventory=inventory)
+
+
+def is_usable(view: NodeView) -> bool:
+    return view.liveness == "up" and not view.is_conflict
+
+
+def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> FormRow:
+    info = fresh(view) if view.info else None
+    name = reference(info, usable) if info and is_usable(view) else view.name
+    choice = choices.node(name)
+    can_be_used = info is not None and is_usable(view)
+    is_used = _is_used(name, choices, info, usable) if can_be_used else choice.is_used is True
+    return FormRow(
+        name=name,
+        liveness=view.liveness,
+        state="" if can_be_used else view.liveness,
+        hardware=_hardware(info) if info else "",
+        can_be_used=can_be_used,
+        is_used=is_used,
+        is_head=False,
+        gpus=choice.gpus,
+        gpu_default="all idle" if info and info.inventory.gpus else "1",
+        gpu_hint=_gpu_hint(info) if info else "",
+        gpu_options=_gpu_options(info) if info else (),
+        interface=choice.interface,
+        interfaces=(("auto", None), *(interface_options(info, choice) if info else ())),
+        checks=() if can_be_used else _silent(view, choices, name, now_s, is_used=is_used),
+    )
+
+
+def _is_used(
+    name: str, choices: Choices, info: NodeInfo | None, usable: Sequence[NodeInfo]
+) -> bool:
+    """Of whom nothing is said: as a launch does that names nobody."""
+    if choices.node(name).is_used is not None or not choices.others_take_part:
+        return choices.uses(name)
+    if any(one.inventory.gpus for one in usable):
+        return info is not None and bool(idle_gpus(info))
+    return True
+
+
+def _silent(
+    view: NodeView, choices: Choices, name: str, now_s: float, *, is_used: bool
+) -> tuple[Check, ...]:
+    problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
+    if view.liveness == "connecting":
+        problem = Problem(kind=Kind.SILENT, cause="has not answered yet")
+    elif view.liveness == "suspect" and view.last_seen_s is not None:
+        silent = formats.duration(now_s - view.last_seen_s)
+        problem = Problem(kind=Kind.SILENT, cause=f"silent for {silent}")
+    if not problem.fix:
+        problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
+    fix = Fix(label="Leave it out", choices=choices.without(name)) if is_used else None
+    return (Check(level="error" if is_used else "warning", problem=problem, fix=fix),)
+
+
+def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
+    """Nodes that were chosen the last time and that nobody has heard of now."""
+    return [
+        FormRow(
+            name=name,
+            liveness="lost",
+            state="not found",
+            hardware="",
+            can_be_used=False,
+            is_used=True,
+            is_head=False,
+            gpus=choice.gpus,
+            gpu_default="",
+            gpu_hint="",
+            gpu_options=(),
+            interface=None,
+            interfaces=(("auto", None),),
+            checks=(
+                Check(
+                    level="error",
+                    problem=Problem(
+                        kind=Kind.SILENT,
+                        cause="took part last time and is not found now",
+                        fix="start its agent, or leave it out",
+                    ),
+                    fix=Fix(label="Leave it out", choices=choices.without(name)),
+                ),
+            ),
+        )
+        for name, choice in choices.nodes.items()
+        if choice.is_used and name not in there
+    ]
+
+
+def _hardware(info: NodeInfo) -> str:
+    names = list(dict.fromkeys(gpu.name for gpu in info.inventory.gpus))
+    return ", ".join(names) or f"{formats.plural(info.inventory.cpu_count, 'core')}, no GPU"
+
+
+def _gpu_hint(info: NodeInfo) -> str:
+    every = info.inventory.gpus
+    return f"{len(idle_gpus(info))} of {len(every)} idle" if every else "processes"
+
+
+def _gpu_options(info: NodeInfo) -> tuple[str, ...]:
+    idle = idle_gpus(info)
+    if not info.inventory.gpus:
+        return ("1", "2")
+    counts = [str(number) for number in range(len(idle), 0, -1)]
+    one_by_one = [f"gpu{gpu.index}" for gpu in idle] if len(info.inventory.gpus) > 1 else []
+    return (*counts, *one_by_one)
+
+
+def name_automatic(rows: Sequence[FormRow], placements: Sequence[Placement]) -> list[FormRow]:
+    """The automatic choice says what it is."""
+    chosen = {name: p.interface for p in placements for name in (p.node, p.node_id)}
+    named = []
+    for row in rows:
+        interface = chosen.get(row.name)
+        label = next((text for text, name in row.interfaces if name == interface), None)
+        if interface is None or label is None or row.interface is not None:
+            named.append(row)
+            continue
+        auto: tuple[str, str | None] = (f"auto: {label}", None)
+        named.append(msgspec.structs.replace(row, interfaces=(auto, *row.interfaces[1:])))
+    return named
