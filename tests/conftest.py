@@ -5,9 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
+
+from tests.scrambling import scrambled_words
+
+# Before anything imports the package.
+if "--scramble-words" in sys.argv or os.environ.get(scrambled_words.VARIABLE) == "1":
+    scrambled_words.install()
 
 from tests.trusted import install_drivers
 
@@ -18,6 +25,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "scramble every cause and fix; tests of wording are skipped"
+    parser.addoption("--scramble-words", action="store_true", help=text)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(scrambled_words.VARIABLE) == "1":
+        for item in items:
+            if item.get_closest_marker("wording"):
+                item.add_marker(pytest.mark.skip(reason="a test of wording"))
 
 
 @pytest.fixture

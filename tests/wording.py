@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-SCRAMBLE_VARIABLE = "MNTRAIN_SCRAMBLE_WORDS"
+from tests.scrambling.scrambled_words import VARIABLE
 
 
 def is_scrambled() -> bool:
     """Whether every sentence of ours is scrambled, in this process and those it starts."""
-    return os.environ.get(SCRAMBLE_VARIABLE) == "1"
+    return os.environ.get(VARIABLE) == "1"
 
 
 def says(words: str, text: str) -> bool:
@@ -19,4 +19,4 @@ def says(words: str, text: str) -> bool:
 
 def wording(pattern: str) -> str:
     """For ``pytest.raises(match=…)``: a pattern of words of ours."""
-    return "" if is_scrambled() else pattern
+    return "." if is_scrambled() else pattern

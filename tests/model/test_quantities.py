@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
+from tests.wording import wording
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ def test_durations(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "30", "m", "-3s", "3 weeks", "1h30m", "²s"])
 def test_what_is_not_a_duration_says_how_to_write_one(text):
-    with pytest.raises(ValueError, match="write it like 90s, 30m, 2h or 7d"):
+    with pytest.raises(ValueError, match=wording("write it like 90s, 30m, 2h or 7d")):
         parse_duration(text)
 
 
@@ -31,5 +32,5 @@ def test_sizes_go_there_and_back(text, size):
 
 @pytest.mark.parametrize("text", ["", "64", "KiB", "64 KB", "-1 MiB"])
 def test_what_is_not_a_size_says_how_to_write_one(text):
-    with pytest.raises(ValueError, match="write it like 64 KiB"):
+    with pytest.raises(ValueError, match=wording("write it like 64 KiB")):
         parse_size(text)

@@ -65,6 +65,7 @@ def test_pauses_are_a_list_in_the_file_and_commas_in_the_environment(own_file):
     assert found.by_key["connection.retry_pauses_s"].value == (0.5, 1.0)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("text", "said"),
     [

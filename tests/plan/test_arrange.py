@@ -10,6 +10,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan import arrange, check_spec, find_participants
 from tests.plan.nodes import gpu, nic, node
+from tests.wording import says, wording
 
 
 def spec(**fields: Any) -> JobSpec:
@@ -61,29 +62,29 @@ def test_what_can_work(good: JobSpec) -> None:
 def test_what_cannot(bad: JobSpec, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         check_spec(bad)
-    assert said in str(caught.value)
+    assert says(said, str(caught.value))
     assert caught.value.fix
     assert "\n" not in str(caught.value)
 
 
 def test_a_gpu_that_is_not_there() -> None:
     nodes = [node("a", gpus=(gpu(0), gpu(1))), node("b")]
-    with pytest.raises(SpecError, match="a: has GPUs 0, 1, not GPU 5"):
+    with pytest.raises(SpecError, match=wording("a: has GPUs 0, 1, not GPU 5")):
         arrange([Participant(node="a", gpus=(5,))], nodes[:1])
-    with pytest.raises(SpecError, match="b: has no GPU, not GPU 0"):
+    with pytest.raises(SpecError, match=wording("b: has no GPU, not GPU 0")):
         arrange([Participant(node="b", gpus=(0,))], nodes[1:])
 
 
 def test_one_node_under_two_names_takes_part_twice() -> None:
     nodes = [node("a")]
-    with pytest.raises(SpecError, match="takes part 2 times"):
+    with pytest.raises(SpecError, match=wording("takes part 2 times")):
         find_participants([Participant(node="a"), Participant(node="id-of-a")], nodes)
 
 
 def test_two_nodes_of_one_name_cannot_be_in_one_job() -> None:
     """Logs, plots and links go by name."""
     twins = [node("a", node_id="1" * 32), node("a", node_id="2" * 32)]
-    with pytest.raises(SpecError, match="--name"):
+    with pytest.raises(SpecError, match=wording("--name")):
         find_participants([Participant(node="1" * 32), Participant(node="2" * 32)], twins)
 
 

@@ -13,6 +13,8 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
 from tests.plan.nodes import gpu, node
+from tests.wording import says, wording
+from tests.wording import says as reads
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 
@@ -104,7 +106,7 @@ def test_two_agents_of_one_machine_share_its_gpus_out() -> None:
 def test_named_agents_of_one_machine_do_not_get_the_same_gpu_twice() -> None:
     cards = (gpu(0),)
     nodes = [node("a", gpus=cards, gpu_prefix="m"), node("b", gpus=cards, gpu_prefix="m")]
-    with pytest.raises(SpecError, match=r"b: .*taken by an earlier member"):
+    with pytest.raises(SpecError, match=wording(r"b: .*taken by an earlier member")):
         choose_participants([Member(node="a", nproc=1), Member(node="b", nproc=1)], nodes)
 
 
@@ -125,11 +127,13 @@ def refusal(members: list[Member], *nodes: object) -> str:
     return str(caught.value)
 
 
+@pytest.mark.wording
 def test_more_gpus_than_there_are() -> None:
     text = refusal([Member(node="a", nproc=3)], node("a", gpus=(gpu(0), gpu(1))))
     assert text == "a: has 2 GPUs, 3 requested. Fix: ask for a:2 at most."
 
 
+@pytest.mark.wording
 def test_more_gpus_than_are_idle_names_who_has_them() -> None:
     cards = (
         gpu(
@@ -150,7 +154,7 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
         "GPU 1 leased to j-00000001",
         "GPU 3 3.0 GiB",
     ):
-        assert reason in text
+        assert says(reason, text)
     assert text.endswith("Fix: ask for a:1.")
 
 
@@ -171,25 +175,25 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
 )
 def test_a_gpu_that_cannot_be_had_is_named(asked: str, says: str) -> None:
     cards = (gpu(0, processes=(GpuProcess(pid=41),)), gpu(1), gpu(2))
-    assert says in refusal([parse_member(asked)], node("a", gpus=cards), node("b"))
+    assert reads(says, refusal([parse_member(asked)], node("a", gpus=cards), node("b")))
 
 
 def test_no_idle_gpu_anywhere() -> None:
     text = refusal([], node("a", gpus=(gpu(0, processes=(GpuProcess(pid=41),)),)), node("b"))
-    assert "a: GPU 0 busy with pid 41" in text
+    assert says("a: GPU 0 busy with pid 41", text)
 
 
 def test_an_unknown_node_is_answered_with_the_likely_one() -> None:
     nodes = (node("workstation"), node("laptop"))
-    assert "did you mean workstation" in refusal([Member(node="workstaton", nproc=1)], *nodes)
-    assert "use one of laptop, workstation" in refusal([Member(node="xyz", nproc=1)], *nodes)
-    assert "mntrain agent run" in refusal([Member(node="x", nproc=1)])
-    assert "mntrain agent run" in refusal([])
+    assert says("did you mean workstation", refusal([Member(node="workstaton", nproc=1)], *nodes))
+    assert says("use one of laptop, workstation", refusal([Member(node="xyz", nproc=1)], *nodes))
+    assert says("mntrain agent run", refusal([Member(node="x", nproc=1)]))
+    assert says("mntrain agent run", refusal([]))
 
 
 def test_a_node_named_twice_also_by_its_id() -> None:
     members = [Member(node="a", nproc=1), Member(node="id-of-a", nproc=1)]
-    assert "named twice" in refusal(members, node("a"))
+    assert says("named twice", refusal(members, node("a")))
 
 
 def test_two_nodes_of_one_name_are_told_apart_by_id() -> None:
@@ -215,5 +219,5 @@ def test_a_job_that_waits_takes_what_is_busy_now() -> None:
     assert one.gpus == (0, 1)
     (everything,) = choose_participants([], [busy], even_busy=True)
     assert everything.gpus == (0, 1)
-    with pytest.raises(SpecError, match="has 2 GPUs, 3 requested"):
+    with pytest.raises(SpecError, match=wording("has 2 GPUs, 3 requested")):
         choose_participants([Member(node="a", nproc=3)], [busy], even_busy=True)

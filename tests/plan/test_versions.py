@@ -58,6 +58,7 @@ def test_python_differs_by_its_minor_version_only() -> None:
     )
 
 
+@pytest.mark.wording
 def test_a_launch_refuses_what_must_agree_and_names_node_versions_and_fix() -> None:
     nodes = [with_versions(n, torch=v) for n, v in zip("abc", ("2.13", "2.9", "2.13"), strict=True)]
     with pytest.raises(SpecError) as refused:

@@ -6,6 +6,7 @@ import pytest
 
 from jupyter_mntrain.cluster.agents.address import host_of, parse_address
 from jupyter_mntrain.model.errors import SpecError
+from tests.wording import wording
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_addresses(text: str, address: str) -> None:
     ],
 )
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(SpecError, match="HOST:PORT"):
+    with pytest.raises(SpecError, match=wording("HOST:PORT")):
         parse_address(text)
 
 

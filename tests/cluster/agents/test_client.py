@@ -67,13 +67,14 @@ async def test_an_agent_is_found_by_a_name_too(dialler: Dialler, agent_here: Mak
     assert info.name == "node1"
 
 
+@pytest.mark.wording
 async def test_nobody_listens(dialler: Dialler, agent_here: MakeAgent) -> None:
     agent = await agent_here()
     await agent.die()
     error = await failure(AgentClient(dialler, agent.where, node="node1"))
     assert error.kind is Kind.CONNECTION_REFUSED
     assert str(error).startswith(f"node1: connection refused: nothing listens on {agent.where}")
-    assert "mntrain agent run" in str(error)
+    assert says("mntrain agent run", str(error))
 
 
 async def test_a_machine_that_drops_packets(
@@ -95,7 +96,7 @@ async def test_a_machine_that_drops_packets(
             for one in crowd:
                 one.close()
     assert error.kind is Kind.NO_ANSWER
-    assert "firewall" in str(error)
+    assert says("firewall", str(error))
 
 
 async def test_an_agent_that_takes_the_request_and_says_nothing(
@@ -215,6 +216,7 @@ async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
     assert error.kind is Kind.WRONG_NODE
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("protocol", "says"),
     [(99, r"protocol 99, newer than our .*here"), (1, r"1, older.*there")],
@@ -291,7 +293,9 @@ async def test_a_refusal_is_the_agents_own_problem(
     agent.faults["job"].append(fault)
     with pytest.raises(kind) as caught:
         await AgentClient(dialler, agent.where, node="node1").job(JOB)
-    assert str(caught.value) == "node1: GPU 0 is promised. Fix: come back tomorrow."
+    problem = caught.value.problem
+    assert (problem.node, problem.cause) == ("node1", "GPU 0 is promised")
+    assert problem.fix == "come back tomorrow"
     assert caught.value.kind is fault.kind
 
 

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.cluster.conftest import until
 from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse, Slow
 from tests.cluster.heard import Heard
+from tests.wording import says, wording
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]
@@ -119,6 +120,7 @@ async def test_launching_again_with_the_same_id_changes_nothing(lab: Lab) -> Non
     assert [agent.count("start") for agent in lab.agents] == [1, 1, 1]
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("route", ["lease", "start"])
 async def test_one_refusal_and_nobody_has_anything(lab: Lab, route: str) -> None:
     lab.agents[1].faults[route].append(Refuse(cause="GPU 0 is promised to j-00000009"))
@@ -255,13 +257,13 @@ async def test_what_the_nodes_do_not_have_is_refused_before_anything_is_leased(
 ) -> None:
     with pytest.raises(SpecError) as caught:
         await lab.launcher.launch(lab.spec(participants=participants), JOB)
-    assert said in str(caught.value)
+    assert says(said, str(caught.value))
     assert caught.value.fix
     assert [agent.count("lease") for agent in lab.agents] == [0, 0, 0]
 
 
 async def test_a_script_that_is_not_sent_is_refused_before_anybody_is_asked(lab: Lab) -> None:
-    with pytest.raises(SpecError, match="not sent with the job"):
+    with pytest.raises(SpecError, match=wording("not sent with the job")):
         await lab.launcher.launch(lab.spec(entry=("train.py",)), JOB)
     assert [agent.count("node") for agent in lab.agents] == [0, 0, 0]
 
@@ -271,7 +273,7 @@ async def test_a_node_that_is_gone_is_named_with_its_reason(lab: Lab) -> None:
     with pytest.raises(NodeError) as caught:
         await lab.launcher.launch(lab.spec(), JOB)
     assert caught.value.node == "node2"
-    assert "refused" in str(caught.value)
+    assert says("refused", str(caught.value))
     assert caught.value.fix
     assert [agent.count("lease") for agent in lab.agents] == [0, 0, 0]
 
@@ -283,7 +285,7 @@ async def test_two_machines_with_one_id_take_part_in_nothing(
     lab.live.watch(copy.where, "typed")
     await until(lambda: any(view.is_conflict for view in lab.live.nodes))
     for name in ("node2", "copy"):
-        with pytest.raises(NodeError, match="same node id") as caught:
+        with pytest.raises(NodeError, match=wording("same node id")) as caught:
             await lab.launcher.launch(lab.spec("node1", name), JOB)
         assert caught.value.fix
     lab.assert_nothing_is_left()

@@ -137,6 +137,7 @@ def test_names_that_are_none(name: str) -> None:
     assert not ids.is_cluster_name(name)
 
 
+@pytest.mark.wording
 def test_an_error_is_one_line_of_node_cause_and_fix() -> None:
     error = errors.RefusedError("GPU 0 is busy with pid 7", fix="end it", node="node1")
     assert str(error) == "node1: GPU 0 is busy with pid 7. Fix: end it."

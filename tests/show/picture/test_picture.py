@@ -143,6 +143,7 @@ def test_running_shows_every_chart_and_its_last_values():
     assert "payload of the ranks" in said
 
 
+@pytest.mark.wording
 def test_failed_says_node_and_cause_above_everything_else():
     picture, _ = drawn("failed")
     texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])

@@ -17,6 +17,7 @@ from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
 from tests.verbs.panel.opened import choose, open_panel
 from tests.verbs.stand_in import StandInCluster, make_context, node
+from tests.wording import says, wording
 
 # Launching
 
@@ -100,11 +101,11 @@ def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, h
     assert next(iter(memory.all())) == f"r{MOST_RECIPES + 2}"
     memory.path.write_text("{")
     panel = open_panel(two, here, "small.toml")
-    assert "cannot read the panel's last choices" in panel.note
+    assert says("cannot read the panel's last choices", panel.note)
     assert panel.form().blocked is None
     job = panel.launch(panel.form(), SILENT)
     assert job.id
-    assert "could not be stored" in panel.note
+    assert says("could not be stored", panel.note)
 
 
 # The verb
@@ -132,7 +133,7 @@ def test_the_command_names_the_cluster_that_was_named(do, here) -> None:
 
 
 def test_what_is_neither_file_nor_preset_is_said(do, here) -> None:
-    with pytest.raises(SpecError, match=r"did you mean small\.toml"):
+    with pytest.raises(SpecError, match=wording(r"did you mean small\.toml")):
         do("panel", "smal.toml", directory=here)
-    with pytest.raises(SpecError, match="did you mean llama-8m"):
+    with pytest.raises(SpecError, match=wording("did you mean llama-8m")):
         do("panel", "lama-8m", directory=here)

@@ -1,0 +1,8 @@
+"""Every Python that a test starts reads this first, because its folder is on ``PYTHONPATH``."""
+
+import os
+
+import scrambled_words
+
+if os.environ.get(scrambled_words.VARIABLE) == "1":
+    scrambled_words.install()
