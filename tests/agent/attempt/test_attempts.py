@@ -132,7 +132,7 @@ def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
     assert other.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
     part = head.ended(job_id).part
     assert part.state == "canceled"
-    assert part.stop_reason.startswith("node2 failed: rank 1: killed by SIGKILL")
+    assert part.stop_reason.startswith("node2: rank 1 failed: killed by SIGKILL")
     assert processes(head, job_id) == {}
 
 
@@ -143,7 +143,7 @@ def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
         running(agent, job_id)
     head.kill()
     os.kill(third.record(job_id).part.ranks[0].pid, signal.SIGKILL)
-    assert second.ended(job_id).part.stop_reason.startswith("node3 failed: rank 2: killed")
+    assert second.ended(job_id).part.stop_reason.startswith("node3: rank 2 failed: killed")
 
 
 def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):
@@ -219,8 +219,8 @@ def test_an_upgraded_agent_takes_up_the_jobs_of_the_version_before(new_agent, tm
     agent.start()
     assert agent.info().inventory.versions.mntrain == jupyter_mntrain.__version__
     assert processes(agent, job_id).keys() == alive.keys()
-    before = agent.record(job_id).part.ranks[0].step
-    until(lambda: agent.record(job_id).part.ranks[0].step > before, "its steps to be seen")
+    before = agent.record(job_id).part.ranks[0].step or 0
+    until(lambda: (agent.record(job_id).part.ranks[0].step or 0) > before, "its steps to be seen")
     numbers = [line.seq for line in journal(agent, job_id)]
     assert numbers == list(range(1, len(numbers) + 1)), "nothing is lost or doubled"
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
