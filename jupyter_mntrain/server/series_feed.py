@@ -65,7 +65,13 @@ class JobFeed:
             self._send(send)
 
     def watch(self, send: Send, stream: str, since: int) -> None:
-        """Send rows from now on, and those after ``since`` of ``stream`` at once."""
+        """Send rows from now on, and those after ``since`` of ``stream`` at once.
+
+        Raises:
+            JobNotFoundError: every node has forgotten the job.
+        """
+        if self.numbers is None:
+            self.look()
         self._watchers[send] = (stream, since)
         self._send(send, is_first=True)
 
