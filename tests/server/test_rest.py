@@ -298,14 +298,14 @@ def test_a_wrong_verb_is_refused(served: Served) -> None:
 
 def test_a_refusal_of_a_node_is_passed_on(served: Served) -> None:
     agent = served.agents[0]
-    served.do(agent.faults["lease"].append, Refuse(message="the GPUs are taken"))
+    served.do(agent.faults["lease"].append, Refuse(cause="the GPUs are taken"))
     problem = refused(served.server.ask("POST", "/jobs", {"spec": JOB_FILE}), 409, "refused")
     assert "the GPUs are taken" in problem["cause"]
 
 
 def test_an_address_where_nobody_answers_is_a_bad_gateway(served: Served) -> None:
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
-    problem = refused(served.server.ask("POST", "/nodes", {"address": address}), 502, "node")
+    problem = refused(served.server.ask("POST", "/nodes", {"address": address}), 502, "connection-refused")
     assert problem["fix"]
 
 
@@ -320,7 +320,7 @@ def test_a_job_on_silent_nodes_cannot_be_stopped(
     wait_for(lambda: server.ask("GET", f"/jobs/{job_id}").status_code == 200)
     for agent in agents:
         elsewhere.do(agent.die)
-    refused(server.ask("POST", f"/jobs/{job_id}/stop"), 502, "node")
+    refused(server.ask("POST", f"/jobs/{job_id}/stop"), 502, "connection-refused")
 
 
 def test_the_cluster_is_opened_by_the_first_who_asks(
