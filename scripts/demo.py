@@ -172,7 +172,7 @@ def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -
         summary = job.summary()
         # A pipe has no width: rows must not wrap there.
         width = None if sys.stdout.isatty() else 140
-        Console(width=width).print(status_view(summary, history))
+        Console(width=width).print(status_view(summary, history.view))
     print(f"\nthe executed notebook with its plots: {target}")
     if arguments.json:
         arguments.json.write_text(json.dumps(figures(summary, target), indent=2) + "\n")

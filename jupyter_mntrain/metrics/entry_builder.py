@@ -55,7 +55,7 @@ def job_entry(
         placements=view.attempt.placements,
         parts=view.parts,
         ranks=tuple(_rank(part, status, history) for part in view.parts for status in part.ranks),
-        numbers=numbers or JobNumbers(),
+        numbers=numbers or JobNumbers(step=0),
         submitted_by=submitted_by,
         problem=view.problem,
         stall=view.stall,

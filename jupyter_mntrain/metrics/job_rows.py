@@ -36,7 +36,7 @@ class JobRows:
         expected = history.view.spec.world_size
         writing = [one for one in history.ranks.values() if one.steps or one.start]
         self.is_whole = len(writing) == expected
-        if len(history.ranks) < expected and most < SILENT_AFTER_STEPS:
+        if len(writing) < expected and most < SILENT_AFTER_STEPS:
             return seq
         ready = min((len(one.steps) for one in writing), default=0)
         for index in range(self._taken, ready):

@@ -44,7 +44,7 @@ class JobNumbers(Record, frozen=True):
         missing: why a figure is not known, by its name.
     """
 
-    step: int = 0
+    step: int
     total_steps: int | None = None
     step_s: float | None = None
     elapsed_s: float | None = None

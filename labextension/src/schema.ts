@@ -606,7 +606,7 @@ export interface RankNumbers {
  * via the `definition` "JobNumbers".
  */
 export interface JobNumbers {
-  step?: number;
+  step: number;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;
@@ -753,7 +753,7 @@ export interface JobSeries {
  * via the `definition` "JobSummary".
  */
 export interface JobSummary {
-  step?: number;
+  step: number;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;

@@ -39,7 +39,7 @@ def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
     known = {one.get("job") for one in bench.seen()}
     start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")
     with bench.cleaned_up():
-        _, seen = bench.first_time(0, lambda o: o.get("job", None) not in known, PATIENCE_S)
+        _, seen = bench.first_time(0, lambda o: o.get("job") not in {None, *known}, PATIENCE_S)
         bench.job = seen["job"]
         until(lambda: bench.has_stepped(bench.first), "the first steps", 120)
         kernels = [pid for pid in bench.driver.pids() if "ipykernel_launcher" in words(pid)]

@@ -305,7 +305,9 @@ def test_a_refusal_of_a_node_is_passed_on(served: Served) -> None:
 
 def test_an_address_where_nobody_answers_is_a_bad_gateway(served: Served) -> None:
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
-    problem = refused(served.server.ask("POST", "/nodes", {"address": address}), 502, "connection-refused")
+    problem = refused(
+        served.server.ask("POST", "/nodes", {"address": address}), 502, "connection-refused"
+    )
     assert problem["fix"]
 
 

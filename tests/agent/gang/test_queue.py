@@ -322,7 +322,7 @@ def test_three_jobs_that_want_the_same_run_one_after_the_other(agents: list[Live
         seen.update(
             "a reason"
             for one in waits
-            if one and one.waits_for and one.waits_for.kind is Kind.GPU_TAKEN
+            if one and one.waits_for and one.waits_for.kind is Kind.PORT_TAKEN
         )
         return all(one in TERMINAL for one in states)
 

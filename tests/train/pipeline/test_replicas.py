@@ -88,7 +88,7 @@ def test_a_run_goes_on_with_other_replicas_and_shards(
         known = known[: turn - 1] + losses(read(metrics, 0))
         assert known == pytest.approx(unbroken, abs=2e-5)
         if turn > 1:
-            assert f"going on after step {turn - 1}" in ended[0].out
+            assert f"resuming after step {turn - 1}" in ended[0].out
         for folder in (tmp_path / "saved").glob("step-*"):
             if int(folder.name.removeprefix("step-")) > turn:
                 for path in folder.iterdir():
