@@ -136,7 +136,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
 }) => {
   const view = await launchFromCell(page, 'hangs.ipynb', HANGING);
   const card = view.getByRole('alert');
-  await expect(card).toContainText('is in shuffle_shards (cell.py:', {
+  await expect(card).toContainText('busy in shuffle_shards (cell.py:', {
     timeout: 90_000
   });
   await expect(card).toContainText('Fix:');
@@ -145,7 +145,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
   await shot(page, 'live-stalled-light');
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
   const sidebar = await openSidebar(page);
-  await expect(sidebar.getByText(/is in shuffle_shards/)).toBeVisible();
+  await expect(sidebar.getByText(/busy in shuffle_shards/)).toBeVisible();
   await page.theme.setDarkTheme();
   await shot(page, 'live-stalled-dark');
 });
