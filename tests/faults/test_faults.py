@@ -119,8 +119,7 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
         )
         assert seen["cause_node"] == row.node
         fix = seen["cause_fix"] or "see the cause"
-        said = seen["cause"]
-        report(Outcome(row.fault, took_s, said, fix, row.alone), row.within_s)
+        report(Outcome(row.fault, took_s, seen["cause"], fix, row.alone), row.within_s)
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         assert bench.latest["cause_kind"] == row.kind
         assert bench.latest["cause_node"] == row.node, (
