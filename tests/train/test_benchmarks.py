@@ -24,7 +24,7 @@ def test_without_a_card_it_says_in_one_line_that_it_needs_one() -> None:
     done = gpu()
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "needs a CUDA device" in done.stderr
+    assert "finds no CUDA device" in done.stderr
     assert not done.stdout
 
 
