@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "jupyter_mntrain"
 GENERATED = {"labextension/src/schema.ts"}
 LONG_STILL = {
-    "jupyter_mntrain/agent/jobs/local_job.py",
     "jupyter_mntrain/cluster/launch/launcher.py",
     "jupyter_mntrain/trust/certificates.py",
     "tests/agent/gang/test_queue.py",

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import KeeperStatus
-from jupyter_mntrain.agent.jobs.local_job import RELEASE_PATIENCE_S, LocalJob
+from jupyter_mntrain.agent.jobs.attempt_end import RELEASE_PATIENCE_S
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.gpus import GpuReader, _process
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (

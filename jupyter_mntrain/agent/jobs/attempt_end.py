@@ -1,0 +1,112 @@
+"""Attempt end: waits until nothing of an attempt is left, then says how it ended."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, KeeperStatus, has_oom_since
+from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, signal_all
+from jupyter_mntrain.agent.failure.cause import explain
+from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.agent.failure.foreign_messages import kind_of
+from jupyter_mntrain.agent.machine.gpus import GpuReader
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.lifecycle.state import Exited, RankDown
+from jupyter_mntrain.model.records.job import Leftover, PartStatus
+
+RELEASE_PATIENCE_S = tunables.seconds("agent.release_patience_s")
+
+
+class AttemptEnd:
+    """Concludes an attempt whose keeper has finished or was killed.
+
+    Args:
+        gpus: asked whether the memory of its ranks is free again.
+    """
+
+    def __init__(self, attempt: AttemptDirectory, gpus: GpuReader) -> None:
+        self._attempt = attempt
+        self._gpus = gpus
+        self._sweep_until_s: float | None = None
+        self._release_until_s: float | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._attempt.status() is not None or not self._attempt.keeper_is_alive()
+
+    def look(self, part: PartStatus, now_s: float) -> tuple[RankDown | Exited, ...]:
+        """The events that end the part; none while processes or GPU memory are still held.
+
+        Args:
+            now_s: monotonic seconds.
+        """
+        status = self._attempt.status()
+        if status is None and not self._sweep(now_s):
+            return ()
+        held = self._gpus.held_by([rank.pid for rank in part.ranks if rank.pid])
+        self._release_until_s = self._release_until_s or now_s + RELEASE_PATIENCE_S
+        if held and now_s < self._release_until_s:
+            return ()
+        ended_s = status.ended_s if status else self._attempt.clock()
+        downs, problem = self._explain(part, status, ended_s)
+        exited = Exited(
+            time_s=ended_s,
+            exit_code=status.exit_code if status else None,
+            problem=problem,
+            leftovers=(*(status.leftovers if status else self._leftovers()), *held),
+        )
+        return *downs, exited
+
+    def _sweep(self, now_s: float) -> bool:
+        """Kill what a killed keeper left behind. True once that is done, or will not succeed."""
+        alive = self._attempt.processes()
+        signal_all(alive, signal.SIGKILL)
+        self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
+        return not alive or now_s >= self._sweep_until_s
+
+    def _leftovers(self) -> tuple[Leftover, ...]:
+        alive = [describe(pid) for pid in sorted(self._attempt.processes())]
+        return msgspec.convert(alive, tuple[Leftover, ...])
+
+    def _explain(
+        self, part: PartStatus, status: KeeperStatus | None, ended_s: float
+    ) -> tuple[list[RankDown], Problem | None]:
+        if part.state == "stopping" or (status and not status.error and status.exit_code == 0):
+            return [], None
+        if status is None:
+            return [], self._without_keeper(ended_s)
+        if status.error is not None:
+            fix = (kind_of(status.error) or ("", ""))[1]
+            cause = f"torchrun did not start: {status.error}"
+            return [], Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
+        # torch tells its times by the machine's own clock.
+        ahead_s = self._attempt.clock() - time.time()
+        downs, problem = explain(
+            self._attempt.path,
+            [rank.rank for rank in part.ranks],
+            status.exit_code,
+            ended_s - ahead_s,
+            has_run_out=has_oom_since(self._attempt.identity),
+        )
+        time_s = (problem.time_s or ended_s) + ahead_s
+        if status.disk_was_full and problem.kind is not Kind.DISK_FULL:
+            # Whatever it had to say of its end could not be written.
+            cause = f"the disk of {self._attempt.path} is full"
+            problem = msgspec.structs.replace(
+                problem, kind=Kind.DISK_FULL, cause=cause, fix=FIXES[Kind.DISK_FULL]
+            )
+        return downs, msgspec.structs.replace(problem, time_s=time_s)
+
+    def _without_keeper(self, time_s: float) -> Problem:
+        kind, cause = Kind.KEEPER_LOST, "the attempt's keeper was killed: its processes were ended"
+        if self._attempt.identity is None:
+            cause = "the agent was killed before it could start torchrun"
+        elif self._attempt.is_of_another_boot():
+            kind = Kind.MACHINE_RESTARTED
+            cause = "the machine was restarted while the job was running"
+        return Problem(kind=kind, cause=cause, fix=FIXES[kind], time_s=time_s)

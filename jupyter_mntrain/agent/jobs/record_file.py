@@ -1,0 +1,68 @@
+"""Record file: a job's newest record, on disk, and what of it readers have not been told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.records.job import JobRecord
+
+NAME = "record.json"
+STEP_PUBLISH_INTERVAL_S = tunables.seconds("agent.step_publish_interval_s")
+
+
+class RecordFile:
+    """Holds the record; writes state changes at once, and progress together with the next one."""
+
+    def __init__(self, directory: Path, record: JobRecord) -> None:
+        self._path = directory / NAME
+        self.record = record
+        self.is_written = True
+        self.has_news = True
+        self._next_news_s = 0.0
+
+    def update(self, *, is_progress: bool = False, **changes: Any) -> None:
+        """Change fields. Progress alone is not worth a write, and is told at intervals."""
+        if all(getattr(self.record, name) == value for name, value in changes.items()):
+            return
+        self.record = msgspec.structs.replace(self.record, **changes)
+        self.has_news = True
+        if not is_progress:
+            self.is_written, self._next_news_s = False, 0.0
+
+    def write(self) -> None:
+        """Raises:
+        OSError: the disk is full; :meth:`write_changes` tries again.
+        """
+        write_atomically(self._path, msgspec.json.encode(self.record))
+        self.is_written = True
+
+    def write_changes(self) -> None:
+        """Write what :meth:`write` has not written yet."""
+        if not self.is_written:
+            self.write()
+
+    def take_news(self, now_s: float) -> bool:
+        """True if readers should be told now.
+
+        Args:
+            now_s: monotonic seconds.
+        """
+        if not self.has_news or now_s < self._next_news_s:
+            return False
+        self.has_news = False
+        self._next_news_s = now_s + STEP_PUBLISH_INTERVAL_S
+        return True
+
+
+def read_record(directory: Path) -> JobRecord:
+    """The record that a job's directory holds.
+
+    Raises:
+        OSError, msgspec.MsgspecError: it is missing or damaged.
+    """
+    return msgspec.json.decode((directory / NAME).read_bytes(), type=JobRecord)
