@@ -58,6 +58,7 @@ export type Kind =
   | "not-started"
   | "not-trusted"
   | "old-driver"
+  | "one-way-link"
   | "other-authority"
   | "other-protocol"
   | "out-of-memory"
@@ -102,7 +103,7 @@ export interface Everything {
   Leftover?: Leftover;
   Stall?: Stall;
   RankStack?: RankStack;
-  LinkTrouble?: LinkTrouble;
+  LinkTry?: LinkTry;
   RankNumbers?: RankNumbers;
   JobNumbers?: JobNumbers;
   Restart?: Restart;
@@ -508,7 +509,7 @@ export interface Leftover {
  *         since_s: Unix time of the last progress.
  *         limit_s: how long was waited before it was called a stall.
  *         step: the last step that was finished here.
- *         links: what is wrong with the links to the other participants; ``None`` = not tried yet.
+ *         links: a try for each other participant whose agent answered; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Stall".
@@ -518,7 +519,7 @@ export interface Stall {
   limit_s: number;
   step: number | null;
   stacks: RankStack[];
-  links?: LinkTrouble[] | null;
+  links?: LinkTry[] | null;
 }
 /**
  * What a rank was at when its part stalled.
@@ -553,18 +554,19 @@ export interface RankStack {
   text?: string;
 }
 /**
- * What came of trying a link of a part that stalled.
+ * Link try: what came of connecting to another participant of a part that stalled.
  *
  *     Args:
  *         interface: of this node, that its ranks talk over.
+ *         trouble: ``None`` if data got through.
  *         peer: the other node; empty where our own interface is down.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "LinkTrouble".
+ * via the `definition` "LinkTry".
  */
-export interface LinkTrouble {
+export interface LinkTry {
   interface: string;
-  trouble: "down" | "no connection" | "refused" | "stuck";
+  trouble: ("down" | "no connection" | "refused" | "stuck") | null;
   peer?: string;
 }
 /**

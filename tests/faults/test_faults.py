@@ -275,7 +275,7 @@ STARTS = [
     Stalls(
         "a node's firewall admits only the rendezvous port",
         one_way_firewall,
-        "link-blocked",
+        "one-way-link",
         r"let node2 connect to node1",
         100,
         "hangs in init_process_group or at the first send",

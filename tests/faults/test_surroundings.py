@@ -20,6 +20,7 @@ from tests.faults.limits import PATIENCE_S
 from tests.faults.table import Outcome, measured, report
 from tests.netlab import Host
 from tests.waiting import until
+from tests.wording import says
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
@@ -308,9 +309,17 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
 def test_the_slow_network_is_taken_if_it_is_named_and_that_is_told(bench: Bench) -> None:
     with bench.cleaned_up():
         said = bench.launch("--member", "node1:1:eth0", "--member", "node2:1:eth0")
-        assert "The ranks talk over eth0 (100" in said["note"]
-        assert "eth1, which all of these nodes have, carries 1" in said["note"]
-        note, _, fix = said["note"].partition(" Fix: ")
+        (warning,) = said["warnings"]
+        assert warning["kind"] == "slow-link"
+        assert says("the ranks use eth0 (100", warning["cause"])
+        assert says("these nodes also share eth1 (1", warning["cause"])
+        assert says("omit the interface to use eth1", warning["fix"])
         measured.append(
-            Outcome("the slow management network is chosen", 0.0, note, fix, "a slow job")
+            Outcome(
+                "the slow management network is chosen",
+                0.0,
+                warning["cause"],
+                warning["fix"],
+                "a slow job",
+            )
         )

@@ -18,7 +18,7 @@ from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.probe import unacknowledged
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeTicket, Route
-from jupyter_mntrain.model.records.job import LinkTrouble, Placement, Trouble
+from jupyter_mntrain.model.records.job import LinkTry, Placement, Trouble
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 
@@ -26,31 +26,28 @@ TRIED_BYTES = tunables.size("failure.link_trial_bytes")
 LOOK_EVERY_S = 0.05
 
 
-async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTrouble, ...]:
-    """What is wrong with the links to the other participants. Takes a few seconds at most.
+async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTry, ...]:
+    """Try the links to the other participants. Takes a few seconds at most.
 
     A peer whose agent does not answer is not tried: that it is silent is said elsewhere.
     """
     own = job.placement
     interface = next((one for one in read_interfaces({}) if one.name == own.interface), None)
     if interface is None or not interface.is_up:
-        return (LinkTrouble(interface=own.interface, trouble="down"),)
+        return (LinkTry(interface=own.interface, trouble="down"),)
     others = [place for place in job.record.attempt.placements if place.node_id != own.node_id]
     found = await asyncio.gather(*(_try_link(own, place, peers) for place in others))
-    return tuple(
-        LinkTrouble(interface=own.interface, trouble=trouble, peer=place.node)
-        for place, trouble in zip(others, found, strict=True)
-        if trouble is not None
-    )
+    return tuple(one for one in found if one is not None)
 
 
-async def _try_link(own: Placement, other: Placement, peers: PeerClient) -> Trouble | None:
+async def _try_link(own: Placement, other: Placement, peers: PeerClient) -> LinkTry | None:
     body = msgspec.json.encode(ProbeListen(address=other.address))
     answer = await peers.tell(other, "POST", Route.PROBE_LISTEN, body)
     if answer is None or not answer.is_success:
         return None
     ticket = msgspec.json.decode(answer.body, type=ProbeTicket)
-    return await asyncio.to_thread(send_some, own.address, other.address, ticket)
+    trouble = await asyncio.to_thread(send_some, own.address, other.address, ticket)
+    return LinkTry(interface=own.interface, trouble=trouble, peer=other.node)
 
 
 def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:

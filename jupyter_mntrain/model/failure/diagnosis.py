@@ -7,13 +7,16 @@ nothing, as long as there is one that does not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
-from jupyter_mntrain.model.records.job import LinkTrouble, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.records.job import LinkTry, PartStatus, RankStack, Stall
 
 Seen = tuple[PartStatus, Stall, RankStack]
+
+_WORST_FIRST = ("down", "stuck", "no connection", "refused")
 
 
 def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
@@ -111,7 +114,8 @@ def _all_wait(seen: Sequence[Seen], since_s: float) -> Problem:
     nodes = sorted({part.node for part, _, _ in known})
     agree = len({(one.site, one.where) for one in waiting}) == 1
     if agree and len(nodes) > 1:
-        if all(stall.links is not None for _, stall, _ in seen):
+        tried = _tries(seen)
+        if all(pair in tried for pair in permutations(nodes, 2)):
             cause += "; the links between them work"
         else:
             cause += f"; the links between {_listed(nodes)} may be broken"
@@ -125,11 +129,12 @@ def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
 
 def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
     """By what the nodes found out when they tried to reach each other."""
-    troubles = {part.node: stall.links or () for part, stall, _ in seen}
-    flat = [(node, one) for node, links in troubles.items() for one in links]
-    down = next(((node, one) for node, one in flat if one.trouble == "down"), None)
-    if down is not None:
-        node, one = down
+    tried = _tries(seen)
+    bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
+    if not bad:
+        return None
+    node, one = min(bad, key=lambda pair: _WORST_FIRST.index(pair[1].trouble))
+    if one.trouble == "down":
         return Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{one.interface}, the interface the ranks use, is down",
@@ -138,9 +143,6 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
             time_s=since_s,
             node=node,
         )
-    if not flat:
-        return None
-    node, one = min(flat, key=lambda pair: pair[1].trouble != "stuck")
     if one.trouble == "stuck":
         return Problem(
             kind=Kind.MTU_TOO_LARGE,
@@ -150,23 +152,35 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
             time_s=since_s,
             node=node,
         )
-    is_mutual = any(n == one.peer and other.peer == node for n, other in flat)
-    return _blocked(node, one, since_s, is_mutual=is_mutual)
+    return _blocked(node, one, tried.get((one.peer, node)), since_s)
 
 
-def _blocked(node: str, link: LinkTrouble, since_s: float, *, is_mutual: bool) -> Problem:
-    """A connection that does not open, in both directions or in one."""
-    if is_mutual:
-        how = "are refused" if link.trouble == "refused" else "get no answer"
+def _blocked(node: str, link: LinkTry, back: LinkTry | None, since_s: float) -> Problem:
+    """A connection that does not open.
+
+    Args:
+        back: the other direction; ``None`` if it was not tried, or not yet.
+    """
+    kind = Kind.LINK_BLOCKED
+    fix = "check the switch and the firewalls between them, then measure the links"
+    how = "are refused" if link.trouble == "refused" else "get no answer"
+    if back is None:
+        cause = f"connections from {node} over {link.interface} {how}"
+    elif back.trouble is not None:
         cause = f"connections to and from {node} over {link.interface} {how}"
-        fix = "check the switch and the firewalls between them, then measure the links"
     else:
+        kind = Kind.ONE_WAY_LINK
         cause = (
             f"{node} cannot connect to it over {link.interface}, though it can connect to {node}: "
             "a firewall on it, or between them"
         )
         fix = f"let {node} connect to {link.peer} on all high ports"
-    return Problem(kind=Kind.LINK_BLOCKED, cause=cause, fix=fix, time_s=since_s, node=link.peer)
+    return Problem(kind=kind, cause=cause, fix=fix, time_s=since_s, node=link.peer)
+
+
+def _tries(seen: Sequence[Seen]) -> dict[tuple[str, str], LinkTry]:
+    """By the node that tried, and the one that it tried to reach."""
+    return {(part.node, one.peer): one for part, stall, _ in seen for one in stall.links or ()}
 
 
 def _at(stack: RankStack) -> str:

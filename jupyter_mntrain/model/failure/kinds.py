@@ -168,7 +168,9 @@ class Kind(StrEnum):
     LINK_DOWN = "link-down"
     """The interface that the ranks use is down."""
     LINK_BLOCKED = "link-blocked"
-    """Two nodes cannot connect to each other, in one direction or both."""
+    """A node cannot connect to another one, nor, as far as is known, the other way round."""
+    ONE_WAY_LINK = "one-way-link"
+    """A node cannot connect to another one, which can connect to it."""
     MTU_TOO_LARGE = "mtu-too-large"
     """Small packets arrive and large ones do not."""
 

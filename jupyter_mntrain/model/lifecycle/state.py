@@ -16,7 +16,7 @@ from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobState,
     Leftover,
-    LinkTrouble,
+    LinkTry,
     PartStatus,
     RankStatus,
     Stall,
@@ -88,7 +88,7 @@ class Stalled(Record, frozen=True, tag=True):
 class LinksTried(Record, frozen=True, tag=True):
     """The links of a part that stalled were tried."""
 
-    links: tuple[LinkTrouble, ...]
+    links: tuple[LinkTry, ...]
 
 
 class Resumed(Record, frozen=True, tag=True):

@@ -171,16 +171,17 @@ Trouble = Literal["down", "no connection", "refused", "stuck"]
 refuses it; it opens, and large packets do not get through."""
 
 
-class LinkTrouble(Record, frozen=True):
-    """What came of trying a link of a part that stalled.
+class LinkTry(Record, frozen=True):
+    """Link try: what came of connecting to another participant of a part that stalled.
 
     Args:
         interface: of this node, that its ranks talk over.
+        trouble: ``None`` if data got through.
         peer: the other node; empty where our own interface is down.
     """
 
     interface: str
-    trouble: Trouble
+    trouble: Trouble | None
     peer: str = ""
 
 
@@ -191,14 +192,14 @@ class Stall(Record, frozen=True):
         since_s: Unix time of the last progress.
         limit_s: how long was waited before it was called a stall.
         step: the last step that was finished here.
-        links: what is wrong with the links to the other participants; ``None`` = not tried yet.
+        links: a try for each other participant whose agent answered; ``None`` = not tried yet.
     """
 
     since_s: float
     limit_s: float
     step: int | None
     stacks: tuple[RankStack, ...]
-    links: tuple[LinkTrouble, ...] | None = None
+    links: tuple[LinkTry, ...] | None = None
 
 
 class PartStatus(Record, frozen=True):

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Doing,
     JobState,
-    LinkTrouble,
+    LinkTry,
     PartStatus,
     RankStack,
     Stall,
@@ -68,14 +68,18 @@ def test_the_diagnosis(
     assert not found.fix.endswith(".")
 
 
-def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
-    return LinkTrouble(interface="eth1", trouble=kind, peer=peer)
+def trouble(kind: Trouble | None, peer: str = "") -> LinkTry:
+    return LinkTry(interface="eth1", trouble=kind, peer=peer)
+
+
+def works(peer: str) -> LinkTry:
+    return trouble(None, peer)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "node", "kind", "names", "fix"),
     [
-        ((), (trouble("down"),), "n1", Kind.LINK_DOWN, "eth1", "ip link set eth1 up"),
+        ((works("n1"),), (trouble("down"),), "n1", Kind.LINK_DOWN, "eth1", "ip link set eth1 up"),
         (
             (trouble("no connection", "n1"),),
             (trouble("no connection", "n0"),),
@@ -86,9 +90,9 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
         ),
         (
             (trouble("no connection", "n1"),),
-            (),
+            (works("n0"),),
             "n1",
-            Kind.LINK_BLOCKED,
+            Kind.ONE_WAY_LINK,
             "n0 cannot connect to it over eth1, though it can connect to n0",
             "let n0 connect to n1",
         ),
@@ -100,12 +104,35 @@ def trouble(kind: Trouble, peer: str = "") -> LinkTrouble:
             "connections to n1 open",
             "ip link set eth1 mtu 1500",
         ),
-        ((), (), None, Kind.ALL_WAIT, "the links between them work", "has a receive"),
+        *(
+            (
+                (trouble(how, "n1"),),
+                other,
+                "n1",
+                Kind.LINK_BLOCKED,
+                f"connections from n0 over eth1 {words}",
+                "the switch",
+            )
+            for how, words in (("no connection", "get no answer"), ("refused", "are refused"))
+            for other in ((), None)  # one way cannot be said before the other one was tried
+        ),
+        (
+            (works("n1"),),
+            (works("n0"),),
+            None,
+            Kind.ALL_WAIT,
+            "the links between them work",
+            "has a receive",
+        ),
+        *(
+            ((works("n1"),), other, None, Kind.ALL_WAIT, "n0 and n1 may be broken", "measure the")
+            for other in ((), None)
+        ),
     ],
 )
 def test_links_that_were_tried_say_which_of_them_is_broken(
-    first: tuple[LinkTrouble, ...],
-    second: tuple[LinkTrouble, ...],
+    first: tuple[LinkTry, ...],
+    second: tuple[LinkTry, ...] | None,
     node: str | None,
     kind: Kind,
     names: str,
@@ -118,7 +145,7 @@ def test_links_that_were_tried_say_which_of_them_is_broken(
     assert says(fix, found.fix)
 
 
-def tried(one: PartStatus, links: tuple[LinkTrouble, ...]) -> PartStatus:
+def tried(one: PartStatus, links: tuple[LinkTry, ...] | None) -> PartStatus:
     assert one.stall is not None
     stall = msgspec.structs.replace(one.stall, links=links)
     return msgspec.structs.replace(one, stall=stall)
