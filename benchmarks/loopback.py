@@ -69,7 +69,15 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
 def replay(ranks: int, nodes: int = 8) -> Iterator[str]:
     """A replayed job of a cluster that this user drives; addresses of its agents."""
     authority()
-    command = [sys.executable, "-m", "tests.replay", "--nodes", str(nodes), "--ranks", str(ranks)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.standin.replay",
+        "--nodes",
+        str(nodes),
+        "--ranks",
+        str(ranks),
+    ]
     command += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", nodes))]
     with tempfile.TemporaryDirectory() as state, own_configuration(Path(state)):
         install_drivers(Path(os.environ["XDG_CONFIG_HOME"]))

@@ -17,8 +17,8 @@ import psutil
 
 from benchmarks.loopback import replay
 from tests.agent.live import free_port
-from tests.replay.story import JOB
 from tests.server.live_server import LiveServer, Page
+from tests.standin.story import JOB
 
 LIMIT_SHARE = 0.05
 PAGES = 3

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.cluster.loop import LoopThread
 from tests.agent.live import LiveAgent, two_agents
-from tests.cluster.fake_agent import FakeAgent
+from tests.standin.agent import FakeAgent
+from tests.standin.elsewhere import Elsewhere
 from tests.waiting import PATIENCE_S
 
 
@@ -79,41 +79,6 @@ async def agent_here(
     yield make
     for agent in made:
         await agent.die()
-
-
-class Elsewhere:
-    """Agents in a thread of their own, as they are to the synchronous face."""
-
-    def __init__(self, addresses: Iterator[str]) -> None:
-        self._addresses = addresses
-        self._thread = LoopThread("fake agents")
-        self._agents: list[FakeAgent] = []
-
-    def agent(self, name: str = "node1", **fields: Any) -> FakeAgent:
-        basis: dict[str, Any] = {"address": next(self._addresses), "beat_every_s": 0.2}
-
-        async def make() -> FakeAgent:
-            agent = FakeAgent(name, **(basis | fields))
-            await agent.start()
-            return agent
-
-        agent = self._thread.run(make())
-        self._agents.append(agent)
-        return agent
-
-    def do(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Call something of an agent where the agent lives; await it if it is to be awaited."""
-
-        async def call() -> Any:
-            result = work(*arguments)
-            return await result if asyncio.iscoroutine(result) else result
-
-        return self._thread.run(call())
-
-    def close(self) -> None:
-        for agent in self._agents:
-            self.do(agent.die)
-        self._thread.close()
 
 
 @pytest.fixture

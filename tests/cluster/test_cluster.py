@@ -25,9 +25,11 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.trust.certificates import Authority
-from tests.cluster.conftest import Elsewhere, wait_for
-from tests.cluster.fake_agent import FakeAgent, Refuse
-from tests.cluster.heard import Heard
+from tests.cluster.conftest import wait_for
+from tests.standin.agent import FakeAgent
+from tests.standin.elsewhere import Elsewhere
+from tests.standin.faults import Refuse
+from tests.standin.heard import Heard
 
 Open = Callable[..., Cluster]
 

@@ -7,7 +7,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node_view import NodeView
-from tests.cluster.samples import ONE_AND_TWO, history, view
+from tests.standin.jobs import ONE_AND_TWO, history, view
 
 
 def test_a_job_entry_holds_neither_environment_nor_files() -> None:

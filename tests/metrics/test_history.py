@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankStart,
     Sample,
 )
-from tests.cluster.samples import history, step, view
+from tests.standin.jobs import history, step, view
 
 START = RankStart(time_s=0.0, rank=Rank(0), local_rank=0, world_size=2, pid=1, host="node1")
 END = RankEnd(time_s=9.0, rank=Rank(0), ok=True)

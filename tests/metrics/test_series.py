@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.cluster.samples import JOB, history, place, step, taken, view
+from tests.standin.jobs import JOB, history, place, step, taken, view
 
 
 def start(rank: int, **fields: Any) -> RankStart:

@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.cluster.samples import ONE_AND_TWO, history, place, step, summarize, view
+from tests.standin.jobs import ONE_AND_TWO, history, place, step, summarize, view
 
 NOW_S = 1000.0
 

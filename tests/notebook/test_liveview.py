@@ -10,8 +10,9 @@ from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S
-from tests.verbs.samples import SCENES, Sample
-from tests.verbs.stand_in import StandInJob, StillClock
+from tests.standin.cluster import StandInJob
+from tests.standin.screen import StillClock
+from tests.standin.training import SCENES, Sample
 
 
 class Page:

@@ -9,7 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from tests.notebook.conftest import Notebook
-from tests.verbs.stand_in import StandInCluster
+from tests.standin.cluster import StandInCluster
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 

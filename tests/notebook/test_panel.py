@@ -17,8 +17,9 @@ from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 from jupyter_mntrain.verbs.panel import Panel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.screen import make_context
 from tests.verbs.panel.opened import RECIPE
-from tests.verbs.stand_in import StandInCluster, make_context, node
 from tests.waiting import until
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

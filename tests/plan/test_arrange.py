@@ -9,7 +9,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan import arrange, check_spec, find_participants
-from tests.plan.nodes import gpu, nic, node
+from tests.standin.nodes import gpu, nic, node
 from tests.wording import says, wording
 
 

@@ -9,7 +9,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan import choose_interfaces
 from jupyter_mntrain.plan.interfaces import faster_than
-from tests.plan.nodes import docker0, measured, nic, node
+from tests.standin.nodes import docker0, measured, nic, node
 from tests.wording import says
 
 

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
-from tests.plan.nodes import gpu, node
+from tests.standin.nodes import gpu, node
 from tests.wording import says, wording
 from tests.wording import says as reads
 

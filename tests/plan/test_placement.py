@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.plan import choose_interfaces, place
-from tests.plan.nodes import gpu, nic, node
+from tests.standin.nodes import gpu, nic, node
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8))

@@ -7,7 +7,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan import Divergence, divergences, refuse_mixed
-from tests.plan.nodes import node
+from tests.standin.nodes import node
 
 
 def with_versions(name: str, **versions: str | None) -> NodeInfo:

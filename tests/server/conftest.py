@@ -17,10 +17,11 @@ from jupyter_mntrain.model.records.metrics import RankStart
 from jupyter_mntrain.trust.certificates import Authority
 from tests.agent.conftest import new_agent
 from tests.agent.live import free_port
-from tests.cluster.conftest import Elsewhere, elsewhere, wait_for
-from tests.cluster.fake_agent import FakeAgent
-from tests.cluster.samples import record
+from tests.cluster.conftest import elsewhere, wait_for
 from tests.server.live_server import LiveServer
+from tests.standin.agent import FakeAgent
+from tests.standin.elsewhere import Elsewhere
+from tests.standin.jobs import record
 from tests.trusted import install_drivers
 
 CLUSTER = "served"

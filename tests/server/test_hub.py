@@ -21,8 +21,9 @@ from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.handlers import events
 from jupyter_mntrain.server.series_feed import JobFeed
 from jupyter_mntrain.server.updates import PageUpdates
-from tests.cluster.conftest import Elsewhere, until
+from tests.cluster.conftest import until
 from tests.server.conftest import CLUSTER, put_job
+from tests.standin.elsewhere import Elsewhere
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,11 @@ import pytest
 from jupyter_mntrain import __version__
 from jupyter_mntrain.model.ids import JobId
 from tests.agent.live import free_port
-from tests.cluster.conftest import Elsewhere, wait_for
-from tests.cluster.fake_agent import Refuse
+from tests.cluster.conftest import wait_for
 from tests.server.conftest import CLUSTER, FILE, SECRET, STEPS, Served, put_job, served_authority
 from tests.server.live_server import TOKEN, LiveServer
+from tests.standin.elsewhere import Elsewhere
+from tests.standin.faults import Refuse
 from tests.wording import says
 
 # Each starts Jupyter servers of its own.

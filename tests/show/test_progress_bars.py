@@ -14,8 +14,8 @@ from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.tables.job import progress_line, status_view
 from jupyter_mntrain.show.tables.rank_progress import progress_words, ranks_progress
-from tests.cluster.samples import summarize
-from tests.verbs.samples import BEGIN_S, sample_job
+from tests.standin.jobs import summarize
+from tests.standin.training import BEGIN_S, sample_job
 
 
 def at(

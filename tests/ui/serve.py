@@ -118,7 +118,7 @@ def start_agents(output: Path, ending: ExitStack) -> str:
 
 def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
     """Eight nodes that replay a job of 64 ranks; their addresses."""
-    command = [sys.executable, "-m", "tests.replay", "--nodes", "8", "--ranks", "64"]
+    command = [sys.executable, "-m", "tests.standin.replay", "--nodes", "8", "--ranks", "64"]
     command += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
     with (output / "replay.log").open("wb") as log:
         process = subprocess.Popen(

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from jupyter_mntrain.verbs import Outcome, run_words
-from tests.verbs.samples import LOST_LINK, sample_job
-from tests.verbs.stand_in import StandInCluster, StandInJob, make_context, node, silent
+from tests.standin.cluster import StandInCluster, StandInJob, node, silent
+from tests.standin.screen import make_context
+from tests.standin.training import LOST_LINK, sample_job
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from jupyter_mntrain.show.progress_bars import PATIENCE_S, REDRAW_EVERY_S, PatientBar, TerminalBar
 from jupyter_mntrain.show.terminal import QuietScreen, TerminalScreen
+from tests.standin.screen import Paper
 from tests.verbs.beats import DEADLINE_S, Beats, Wall
-from tests.verbs.stand_in import Paper
 
 
 def test_what_is_soon_done_is_never_drawn() -> None:

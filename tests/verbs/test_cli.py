@@ -16,7 +16,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED
-from tests.verbs.stand_in import StandInCluster
+from tests.standin.cluster import StandInCluster
 
 
 @pytest.fixture

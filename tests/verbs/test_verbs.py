@@ -10,8 +10,9 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Leftover
 from jupyter_mntrain.workload.workload import from_cell
-from tests.verbs.samples import sample_job
-from tests.verbs.stand_in import Paper, StandInCluster, StandInJob, node
+from tests.standin.cluster import StandInCluster, StandInJob, node
+from tests.standin.screen import Paper
+from tests.standin.training import sample_job
 from tests.wording import says
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'

@@ -30,8 +30,9 @@ from jupyter_mntrain.model.records.metrics import JournalLine
 from jupyter_mntrain.trust.certificates import Authority, Subject, pem_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests import trusted
-from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse
-from tests.cluster.samples import JOB
+from tests.standin.agent import FakeAgent
+from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse
+from tests.standin.jobs import JOB
 from tests.wording import says
 
 pytestmark = pytest.mark.anyio

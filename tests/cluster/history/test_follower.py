@@ -17,7 +17,8 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.metrics import LinkSample
 from tests.cluster.conftest import until
-from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest
+from tests.standin.agent import FakeAgent
+from tests.standin.faults import Hang, LoseReply, LoseRequest
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]

@@ -19,8 +19,9 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.cluster.conftest import until
-from tests.cluster.fake_agent import FakeAgent, Hang, LoseReply, LoseRequest, Refuse, Slow
-from tests.cluster.heard import Heard
+from tests.standin.agent import FakeAgent
+from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse, Slow
+from tests.standin.heard import Heard
 from tests.wording import says, wording
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,8 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Authority
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.cluster.conftest import FakeClock, until
-from tests.cluster.fake_agent import FakeAgent, Hang, Refuse
+from tests.standin.agent import FakeAgent
+from tests.standin.faults import Hang, Refuse
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]

@@ -7,7 +7,7 @@ import pytest
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobState
-from tests.cluster.samples import record
+from tests.standin.jobs import record
 
 ONE, TWO = NodeId("id-of-node1"), NodeId("id-of-node2")
 BOTH = {ONE, TWO}

@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node_view import NodeView
-from tests.plan.nodes import node
+from tests.standin.nodes import node
 
 SILENT = Problem(kind=Kind.NO_ANSWER, cause="no answer")
 

@@ -21,8 +21,9 @@ from jupyter_mntrain.show.picture import Picture
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.telemetry import formulas
 from tests.notebook.test_liveview import Page
-from tests.verbs.samples import SCENES, Sample, sample_job
-from tests.verbs.stand_in import StandInJob, StillClock
+from tests.standin.cluster import StandInJob
+from tests.standin.screen import StillClock
+from tests.standin.training import SCENES, Sample, sample_job
 
 SCHEDULES = get_args(ScheduleName)
 

@@ -16,8 +16,8 @@ from jupyter_mntrain.metrics.history import Prefix
 from jupyter_mntrain.show.picture import WIDTH_PX, Picture
 from jupyter_mntrain.show.picture.spread import spread
 from jupyter_mntrain.show.picture.theme import SCALE, THEMES
-from tests.cluster.samples import taken
-from tests.verbs.samples import NOMINAL, SCENES, sample_job
+from tests.standin.jobs import taken
+from tests.standin.training import NOMINAL, SCENES, sample_job
 
 LARGEST_BYTES = 100_000
 """A frame crosses the page's connection every few seconds (research §2)."""
@@ -155,7 +155,7 @@ def test_failed_says_node_and_cause_above_everything_else():
 def test_a_long_cause_is_wrapped_not_cut():
     import msgspec
 
-    from tests.verbs.samples import LOST_LINK
+    from tests.standin.training import LOST_LINK
 
     problem = msgspec.structs.replace(
         LOST_LINK, cause="FileNotFoundError: " + "/data/long" * 25, node="b"
@@ -289,7 +289,8 @@ def test_pyplot_is_never_imported():
     """It keeps global state that two threads corrupt."""
     code = (
         "import sys; sys.path.insert(0, '.');"
-        "from tests.verbs.samples import SCENES; from jupyter_mntrain.show.picture import Picture;"
+        "from tests.standin.training import SCENES;"
+        "from jupyter_mntrain.show.picture import Picture;"
         "s = SCENES['two'](); Picture(program='x').draw(s.series, s.history.view, now_s=s.now_s);"
         "assert 'matplotlib.pyplot' not in sys.modules and 'torch' not in sys.modules"
     )

@@ -10,7 +10,7 @@ import pytest
 from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.verbs.stand_in import StandInCluster, StandInJob, node
+from tests.standin.cluster import StandInCluster, StandInJob, node
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 SCRIPT_JOB = JobSpec(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.verbs.panel import Panel
+from tests.standin.cluster import StandInCluster, node
 from tests.verbs.panel.opened import RECIPE, SCRIPT, open_panel
-from tests.verbs.stand_in import StandInCluster, node
 
 
 @pytest.fixture

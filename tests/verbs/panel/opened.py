@@ -11,7 +11,8 @@ import msgspec
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.panel import Form, FormRow, Panel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
-from tests.verbs.stand_in import StandInCluster, make_context
+from tests.standin.cluster import StandInCluster
+from tests.standin.screen import make_context
 
 RECIPE = """
 [model]

@@ -11,8 +11,8 @@ from jupyter_mntrain.cluster.progress import SILENT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
+from tests.standin.cluster import StandInCluster, node, silent
 from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
-from tests.verbs.stand_in import StandInCluster, node, silent
 from tests.wording import says
 
 

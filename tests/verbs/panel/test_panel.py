@@ -15,8 +15,9 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.verbs import run_words
 from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.screen import make_context
 from tests.verbs.panel.opened import choose, open_panel
-from tests.verbs.stand_in import StandInCluster, make_context, node
 from tests.wording import says, wording
 
 # Launching

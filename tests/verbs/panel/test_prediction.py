@@ -6,8 +6,8 @@ import pytest
 
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.verbs.panel import Panel
+from tests.standin.training import GIGABIT
 from tests.verbs.panel.opened import choose
-from tests.verbs.samples import GIGABIT
 
 
 def test_the_bubble_and_the_bytes_on_each_link_are_known_before_the_start(panel: Panel) -> None:

@@ -1,14 +1,12 @@
-"""A small real HTTP server that speaks the agents' protocol over state in memory.
+"""A scripted agent: a real HTTPS server that speaks the agents' protocol over records in memory.
 
-For our own unit tests only: it starts no process. Every route can be made to refuse, to act and
-then lose the reply, to lose the request, to be slow or to hang.
+It starts no process. Each route can be made to refuse, to act and then lose the reply, to lose the
+request, to be slow or to hang (`faults.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import itertools
 import ssl
 import tempfile
 import time
@@ -21,13 +19,10 @@ from typing import Any
 
 import msgspec
 from tornado.httpserver import HTTPServer
-from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
-from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import (
     Exited,
@@ -37,47 +32,14 @@ from jupyter_mntrain.model.lifecycle.state import (
     apply,
     new_part,
 )
-from jupyter_mntrain.model.records.job import JobRecord, JobState, PartStatus
-from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample, encoder
-from jupyter_mntrain.model.records.node import Beat, Capacity, Interface, NodeInfo
+from jupyter_mntrain.model.records.job import JobRecord, PartStatus
+from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
+from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
 from jupyter_mntrain.trust.certificates import CERTIFICATE_LIFETIME, Authority, Subject
 from tests import trusted
-from tests.plan.nodes import LO, node
-
-PORTS = itertools.count(30001)
-
-
-@dataclass
-class Refuse:
-    """Say no and do nothing."""
-
-    cause: str = "not today"
-    kind: Kind = Kind.REFUSED
-    status: int = 409
-    fix: str = "come back tomorrow"
-
-
-@dataclass
-class LoseReply:
-    """Do it, then break the connection: the driver cannot know."""
-
-
-@dataclass
-class LoseRequest:
-    """Break the connection without having done anything."""
-
-
-@dataclass
-class Slow:
-    seconds: float
-
-
-@dataclass
-class Hang:
-    """Never answer."""
-
-
-Fault = Refuse | LoseReply | LoseRequest | Slow | Hang
+from tests.standin.faults import Fault, Refuse, ScriptedRefusalError
+from tests.standin.nodes import node
+from tests.standin.routes import PORTS, application
 
 
 @dataclass
@@ -149,7 +111,7 @@ class FakeAgent:
         sockets = bind_sockets(self.port, self.address)
         self.port = sockets[0].getsockname()[1]
         self._is_dead = False
-        self._server = HTTPServer(_application(self), ssl_options=self._context())
+        self._server = HTTPServer(application(self), ssl_options=self._context())
         self._server.add_sockets(sockets)
         if self.beat_every_s is not None:
             self._tasks.add(asyncio.create_task(self._beat(self.beat_every_s)))
@@ -234,7 +196,7 @@ class FakeAgent:
         if request.job_id in self.jobs:
             return self.jobs[request.job_id]
         if key not in self.leases or key in self.stopped_early:
-            raise _RefusedError(Refuse(cause="holds no lease here", kind=Kind.NO_LEASE))
+            raise ScriptedRefusalError(Refuse(cause="holds no lease here", kind=Kind.NO_LEASE))
         place = next(p for p in request.attempt.placements if p.node_id == self.node_id)
         part = new_part(NodeId(self.node_id), self.name, place.ranks)
         self.jobs[request.job_id] = JobRecord(
@@ -253,7 +215,7 @@ class FakeAgent:
             self.stopped_early.add((job_id, request.attempt))
             self.leases.pop((job_id, request.attempt), None)
         if job_id not in self.jobs:
-            raise _RefusedError(
+            raise ScriptedRefusalError(
                 Refuse(cause="job is not known here", kind=Kind.NO_SUCH_JOB, status=404)
             )
         end = Exited(time_s=time.time(), exit_code=-15)
@@ -265,212 +227,3 @@ class FakeAgent:
         while True:
             self.beat()
             await asyncio.sleep(every_s)
-
-
-class _RefusedError(Exception):
-    def __init__(self, fault: Refuse) -> None:
-        self.fault = fault
-
-
-class _Handler(RequestHandler):
-    route = ""
-
-    def initialize(self, agent: FakeAgent) -> None:
-        self.agent = agent
-        self._loses_reply = False
-
-    async def prepare(self) -> None:
-        self.agent.requests.append((self.request.method or "", self.route))
-        faults = self.agent.faults[self.route]
-        match faults.pop(0) if faults else None:
-            case Refuse() as fault:
-                self.refuse(fault)
-            case LoseReply():
-                self._loses_reply = True
-            case LoseRequest():
-                self.break_off()
-            case Slow(seconds=seconds):
-                await asyncio.sleep(seconds)
-            case Hang():
-                await asyncio.Event().wait()
-
-    def body_as(self, kind: Any) -> Any:
-        return msgspec.json.decode(self.request.body, type=kind)
-
-    def answer(self, content: Any) -> None:
-        if self._loses_reply:
-            self.break_off()
-        else:
-            self.finish(msgspec.json.encode(content))
-
-    def refuse(self, fault: Refuse) -> None:
-        self.set_status(fault.status)
-        problem = Problem(kind=fault.kind, cause=fault.cause, fix=fault.fix)
-        self.finish(msgspec.json.encode(problem))
-
-    def break_off(self) -> None:
-        self.request.connection.stream.close()  # type: ignore[union-attr, attr-defined]
-        self._finished = True
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None))[1]
-        if isinstance(error, _RefusedError):
-            self.refuse(error.fault)
-        else:
-            super().write_error(status_code, **kwargs)
-
-    def log_exception(self, *args: Any) -> None:
-        if not isinstance(args[1], _RefusedError):
-            super().log_exception(*args)
-
-
-class _Node(_Handler):
-    route = "node"
-
-    def get(self) -> None:
-        self.answer(self.agent.info)
-
-
-class _Stream(_Handler):
-    route = "stream"
-
-    async def get(self) -> None:
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        hello = api.Hello(node=self.agent.info, jobs=tuple(self.agent.jobs.values()))
-        queue.put_nowait(msgspec.json.encode(hello) + b"\n")
-        self.agent._listeners.add(queue)
-        try:
-            with contextlib.suppress(StreamClosedError):
-                while (line := await queue.get()) is not None:
-                    self.write(line)
-                    await self.flush()
-        finally:
-            self.agent._listeners.discard(queue)
-
-
-class _Leases(_Handler):
-    route = "lease"
-
-    def post(self) -> None:
-        self.answer(self.agent.lease(self.body_as(api.LeaseRequest)))
-
-
-class _Lease(_Handler):
-    route = "release"
-
-    def delete(self, job: str, attempt: str) -> None:
-        if JobId(job) not in self.agent.jobs:
-            self.agent.leases.pop((JobId(job), int(attempt)), None)
-        self.answer({})
-
-
-class _Jobs(_Handler):
-    route = "jobs"
-
-    def get(self) -> None:
-        self.answer(list(self.agent.jobs.values()))
-
-
-class _Job(_Handler):
-    route = "job"
-
-    def get(self, job: str) -> None:
-        if JobId(job) not in self.agent.jobs:
-            raise _RefusedError(Refuse(cause="unknown", kind=Kind.NO_SUCH_JOB, status=404))
-        self.answer(self.agent.jobs[JobId(job)])
-
-
-class _Start(_Handler):
-    route = "start"
-
-    def put(self, job: str, attempt: str) -> None:
-        self.answer(self.agent.start_part(self.body_as(api.StartRequest)))
-
-
-class _Stop(_Handler):
-    route = "stop"
-
-    def post(self, job: str) -> None:
-        self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)))
-
-
-class _Journal(_Handler):
-    route = "journal"
-
-    async def get(self, job: str) -> None:
-        agent, job_id = self.agent, JobId(job)
-        since = int(self.get_query_argument("since"))
-        follow = self.get_query_argument("follow", "0") == "1"
-        with contextlib.suppress(StreamClosedError):
-            while True:
-                grown = agent._grown
-                is_over = self._is_over(job_id)
-                for line in agent.journals[job_id][since:]:
-                    self.write(encoder.encode(line) + b"\n")
-                    since = line.seq
-                    if self._loses_reply:
-                        await self.flush()
-                        self.break_off()
-                        return
-                await self.flush()
-                if not follow or is_over or agent._is_dead:
-                    return
-                await grown.wait()
-
-    def _is_over(self, job_id: JobId) -> bool:
-        record = self.agent.jobs.get(job_id)
-        over: tuple[JobState, ...] = ("succeeded", "failed", "canceled")
-        return record is None or record.part.state in over
-
-
-class _Log(_Handler):
-    route = "log"
-
-    def get(self, job: str) -> None:
-        log = self.agent.logs.get(JobId(job), b"")
-        offset = int(self.get_query_argument("offset"))
-        limit = min(int(self.get_query_argument("limit")), self.agent.log_limit)
-        begin = max(0, len(log) + offset) if offset < 0 else offset
-        self.set_header(api.LOG_SIZE_HEADER, str(len(log)))
-        self.finish(log[begin : begin + limit])
-
-
-class _Listen(_Handler):
-    route = "listen"
-
-    def post(self) -> None:
-        request = self.body_as(api.ProbeListen)
-        self.answer(
-            api.ProbeTicket(port=next(PORTS), token=f"to {self.agent.name} {request.address}")
-        )
-
-
-class _Send(_Handler):
-    route = "send"
-
-    def post(self) -> None:
-        request = self.body_as(api.ProbeSend)
-        assert request.token.startswith(f"to {request.peer}")
-        self.answer(Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, peer=request.peer))
-
-
-def _application(agent: FakeAgent) -> Application:
-    job = r"/v1/jobs/(?P<job>[^/]+)"
-    routes: list[tuple[str, type[_Handler]]] = [
-        (r"/v1/node", _Node),
-        (r"/v1/stream", _Stream),
-        (r"/v1/leases", _Leases),
-        (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),
-        (r"/v1/jobs", _Jobs),
-        (job, _Job),
-        (rf"{job}/attempts/(?P<attempt>\d+)", _Start),
-        (rf"{job}/stop", _Stop),
-        (rf"{job}/journal", _Journal),
-        (rf"{job}/log", _Log),
-        (r"/v1/probe/listen", _Listen),
-        (r"/v1/probe/send", _Send),
-    ]
-    return Application([(path, handler, {"agent": agent}) for path, handler in routes])
-
-
-__all__ = ["LO", "FakeAgent", "Hang", "LoseReply", "LoseRequest", "Refuse", "Slow"]

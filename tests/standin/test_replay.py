@@ -11,13 +11,19 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from tests.agent.live import free_range
 from tests.cluster.conftest import wait_for
-from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS, SLOW_RANK
+from tests.standin.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS, SLOW_RANK
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_product_sees_eight_nodes_and_a_running_job() -> None:
-    command = [sys.executable, "-m", "tests.replay", "--base-port", str(free_range("127.0.0.1", 8))]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.standin.replay",
+        "--base-port",
+        str(free_range("127.0.0.1", 8)),
+    ]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         line = process.stdout.readline().decode().strip()

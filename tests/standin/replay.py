@@ -1,4 +1,4 @@
-"""``python -m tests.replay --nodes 8 --ranks 64 --steps-per-s 1 --base-port P``
+"""``python -m tests.standin.replay --nodes 8 --ranks 64 --steps-per-s 1 --base-port P``
 
 One agent per port from P on, all on 127.0.0.1 in the cluster "replay", and one running job. The
 first line on stdout is ``MNTRAIN_AGENTS=…`` once all of them listen. Ends on SIGTERM.
@@ -14,9 +14,9 @@ import time
 import msgspec
 
 from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
-from tests.cluster.fake_agent import FakeAgent
-from tests.plan.nodes import nic
-from tests.replay.story import CAPACITY, HISTORY_STEPS, JOB, Story
+from tests.standin.agent import FakeAgent
+from tests.standin.nodes import nic
+from tests.standin.story import CAPACITY, HISTORY_STEPS, JOB, Story
 
 CLUSTER = "replay"
 
@@ -134,7 +134,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.replay", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.standin.replay", description=__doc__)
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--ranks", type=int, default=64)
     parser.add_argument("--steps-per-s", type=float, default=1.0)

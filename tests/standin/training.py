@@ -30,7 +30,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.cluster.samples import taken
+from tests.standin.jobs import taken
 
 BEGIN_S = 1_795_200_000.0
 GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)

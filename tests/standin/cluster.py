@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
-from rich.console import RenderableType
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
 from jupyter_mntrain.cluster.progress import SILENT, Progress
@@ -28,10 +26,7 @@ from jupyter_mntrain.model.records.node import (
     Versions,
 )
 from jupyter_mntrain.plan import choose_participants, parse_member
-from jupyter_mntrain.show.screen import Screen
-from jupyter_mntrain.verbs import Clusters, Context
-from tests.cluster.heard import Heard
-from tests.verbs.samples import BEGIN_S, GIGABIT, Sample, sample_job
+from tests.standin.training import BEGIN_S, GIGABIT, Sample, sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
 
@@ -311,54 +306,3 @@ class StandInCluster:
 
     def close(self) -> None:
         self.closed += 1
-
-
-class Paper(Screen):
-    """Keeps what it is shown."""
-
-    def __init__(self, *, in_background: bool = False) -> None:
-        self.in_background = in_background
-        self.has_variables = in_background
-        self.said: list[RenderableType] = []
-        self.shown: list[Any] = []
-        self.followed: list[Any] = []
-        self.heard = Heard()
-
-    def say(self, renderable: RenderableType) -> None:
-        self.said.append(renderable)
-
-    def show(self, job: Any) -> None:
-        self.shown.append(job)
-
-    def progress(self) -> AbstractContextManager[Progress]:
-        return nullcontext(self.heard)
-
-    def follow(self, job: Any) -> None:
-        self.followed.append(job)
-        job.wait()
-
-
-class StillClock:
-    """Time passes only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = BEGIN_S + 100
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def make_context(cluster: StandInCluster, **changes: Any) -> Context:
-    clock = StillClock()
-    connect: Callable[..., Any] = lambda name, addresses: cluster  # noqa: E731
-    settings: dict[str, Any] = {
-        "clusters": Clusters(connect),
-        "screen": Paper(),
-        "environment": {},
-        "clock": clock,
-        "sleep": clock.sleep,
-    }
-    return Context(**(settings | changes))

@@ -1,1 +1,0 @@
-"""Nodes that play a large job from memory: the agents' protocol, and no rank behind it."""

@@ -1,0 +1,226 @@
+"""A scripted agent's routes: those of `agent/http`, over its records in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from tornado.iostream import StreamClosedError
+from tornado.web import Application, RequestHandler
+
+from jupyter_mntrain.model import api
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.records.metrics import encoder
+from jupyter_mntrain.model.records.node import Capacity
+from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse, ScriptedRefusalError, Slow
+
+if TYPE_CHECKING:
+    from tests.standin.agent import FakeAgent
+
+PORTS = itertools.count(30001)
+
+
+class _Handler(RequestHandler):
+    route = ""
+
+    def initialize(self, agent: FakeAgent) -> None:
+        self.agent = agent
+        self._loses_reply = False
+
+    async def prepare(self) -> None:
+        self.agent.requests.append((self.request.method or "", self.route))
+        faults = self.agent.faults[self.route]
+        match faults.pop(0) if faults else None:
+            case Refuse() as fault:
+                self.refuse(fault)
+            case LoseReply():
+                self._loses_reply = True
+            case LoseRequest():
+                self.break_off()
+            case Slow(seconds=seconds):
+                await asyncio.sleep(seconds)
+            case Hang():
+                await asyncio.Event().wait()
+
+    def body_as(self, kind: Any) -> Any:
+        return msgspec.json.decode(self.request.body, type=kind)
+
+    def answer(self, content: Any) -> None:
+        if self._loses_reply:
+            self.break_off()
+        else:
+            self.finish(msgspec.json.encode(content))
+
+    def refuse(self, fault: Refuse) -> None:
+        self.set_status(fault.status)
+        problem = Problem(kind=fault.kind, cause=fault.cause, fix=fault.fix)
+        self.finish(msgspec.json.encode(problem))
+
+    def break_off(self) -> None:
+        self.request.connection.stream.close()  # type: ignore[union-attr, attr-defined]
+        self._finished = True
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None))[1]
+        if isinstance(error, ScriptedRefusalError):
+            self.refuse(error.fault)
+        else:
+            super().write_error(status_code, **kwargs)
+
+    def log_exception(self, *args: Any) -> None:
+        if not isinstance(args[1], ScriptedRefusalError):
+            super().log_exception(*args)
+
+
+class _Node(_Handler):
+    route = "node"
+
+    def get(self) -> None:
+        self.answer(self.agent.info)
+
+
+class _Stream(_Handler):
+    route = "stream"
+
+    async def get(self) -> None:
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        hello = api.Hello(node=self.agent.info, jobs=tuple(self.agent.jobs.values()))
+        queue.put_nowait(msgspec.json.encode(hello) + b"\n")
+        self.agent._listeners.add(queue)
+        try:
+            with contextlib.suppress(StreamClosedError):
+                while (line := await queue.get()) is not None:
+                    self.write(line)
+                    await self.flush()
+        finally:
+            self.agent._listeners.discard(queue)
+
+
+class _Leases(_Handler):
+    route = "lease"
+
+    def post(self) -> None:
+        self.answer(self.agent.lease(self.body_as(api.LeaseRequest)))
+
+
+class _Lease(_Handler):
+    route = "release"
+
+    def delete(self, job: str, attempt: str) -> None:
+        if JobId(job) not in self.agent.jobs:
+            self.agent.leases.pop((JobId(job), int(attempt)), None)
+        self.answer({})
+
+
+class _Jobs(_Handler):
+    route = "jobs"
+
+    def get(self) -> None:
+        self.answer(list(self.agent.jobs.values()))
+
+
+class _Job(_Handler):
+    route = "job"
+
+    def get(self, job: str) -> None:
+        if JobId(job) not in self.agent.jobs:
+            raise ScriptedRefusalError(Refuse(cause="unknown", kind=Kind.NO_SUCH_JOB, status=404))
+        self.answer(self.agent.jobs[JobId(job)])
+
+
+class _Start(_Handler):
+    route = "start"
+
+    def put(self, job: str, attempt: str) -> None:
+        self.answer(self.agent.start_part(self.body_as(api.StartRequest)))
+
+
+class _Stop(_Handler):
+    route = "stop"
+
+    def post(self, job: str) -> None:
+        self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)))
+
+
+class _Journal(_Handler):
+    route = "journal"
+
+    async def get(self, job: str) -> None:
+        agent, job_id = self.agent, JobId(job)
+        since = int(self.get_query_argument("since"))
+        follow = self.get_query_argument("follow", "0") == "1"
+        with contextlib.suppress(StreamClosedError):
+            while True:
+                grown = agent._grown
+                is_over = self._is_over(job_id)
+                for line in agent.journals[job_id][since:]:
+                    self.write(encoder.encode(line) + b"\n")
+                    since = line.seq
+                    if self._loses_reply:
+                        await self.flush()
+                        self.break_off()
+                        return
+                await self.flush()
+                if not follow or is_over or agent._is_dead:
+                    return
+                await grown.wait()
+
+    def _is_over(self, job_id: JobId) -> bool:
+        record = self.agent.jobs.get(job_id)
+        return record is None or record.part.state in TERMINAL
+
+
+class _Log(_Handler):
+    route = "log"
+
+    def get(self, job: str) -> None:
+        log = self.agent.logs.get(JobId(job), b"")
+        offset = int(self.get_query_argument("offset"))
+        limit = min(int(self.get_query_argument("limit")), self.agent.log_limit)
+        begin = max(0, len(log) + offset) if offset < 0 else offset
+        self.set_header(api.LOG_SIZE_HEADER, str(len(log)))
+        self.finish(log[begin : begin + limit])
+
+
+class _Listen(_Handler):
+    route = "listen"
+
+    def post(self) -> None:
+        request = self.body_as(api.ProbeListen)
+        self.answer(
+            api.ProbeTicket(port=next(PORTS), token=f"to {self.agent.name} {request.address}")
+        )
+
+
+class _Send(_Handler):
+    route = "send"
+
+    def post(self) -> None:
+        request = self.body_as(api.ProbeSend)
+        assert request.token.startswith(f"to {request.peer}")
+        self.answer(Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, peer=request.peer))
+
+
+def application(agent: FakeAgent) -> Application:
+    job = r"/v1/jobs/(?P<job>[^/]+)"
+    routes: list[tuple[str, type[_Handler]]] = [
+        (r"/v1/node", _Node),
+        (r"/v1/stream", _Stream),
+        (r"/v1/leases", _Leases),
+        (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),
+        (r"/v1/jobs", _Jobs),
+        (job, _Job),
+        (rf"{job}/attempts/(?P<attempt>\d+)", _Start),
+        (rf"{job}/stop", _Stop),
+        (rf"{job}/journal", _Journal),
+        (rf"{job}/log", _Log),
+        (r"/v1/probe/listen", _Listen),
+        (r"/v1/probe/send", _Send),
+    ]
+    return Application([(path, handler, {"agent": agent}) for path, handler in routes])

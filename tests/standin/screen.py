@@ -1,0 +1,67 @@
+"""A verb's surroundings: a screen that keeps what it is shown, a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rich.console import RenderableType
+
+from jupyter_mntrain.cluster.progress import Progress
+from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.verbs import Clusters, Context
+from tests.standin.cluster import StandInCluster
+from tests.standin.heard import Heard
+from tests.standin.training import BEGIN_S
+
+
+class Paper(Screen):
+    """Keeps what it is shown."""
+
+    def __init__(self, *, in_background: bool = False) -> None:
+        self.in_background = in_background
+        self.has_variables = in_background
+        self.said: list[RenderableType] = []
+        self.shown: list[Any] = []
+        self.followed: list[Any] = []
+        self.heard = Heard()
+
+    def say(self, renderable: RenderableType) -> None:
+        self.said.append(renderable)
+
+    def show(self, job: Any) -> None:
+        self.shown.append(job)
+
+    def progress(self) -> AbstractContextManager[Progress]:
+        return nullcontext(self.heard)
+
+    def follow(self, job: Any) -> None:
+        self.followed.append(job)
+        job.wait()
+
+
+class StillClock:
+    """Time passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN_S + 100
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def make_context(cluster: StandInCluster, **changes: Any) -> Context:
+    clock = StillClock()
+    connect: Callable[..., Any] = lambda name, addresses: cluster  # noqa: E731
+    settings: dict[str, Any] = {
+        "clusters": Clusters(connect),
+        "screen": Paper(),
+        "environment": {},
+        "clock": clock,
+        "sleep": clock.sleep,
+    }
+    return Context(**(settings | changes))
