@@ -3,7 +3,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import type { Api } from './api';
-import type { PageMessage } from './messages';
+import type { Unwatch, Watch } from './schema';
 import type { ServerMessage } from './state';
 import { type Connection, RequestError } from './tokens';
 
@@ -56,7 +56,7 @@ export class EventsConnection {
     }
   }
 
-  send(message: PageMessage): void {
+  send(message: Watch | Unwatch): void {
     if (this.socket?.readyState === WebSocket.OPEN) {
       this.socket.send(JSON.stringify(message));
     }

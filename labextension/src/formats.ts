@@ -40,15 +40,9 @@ function fixed(value: number, digits: number): string {
   return part ? `${grouped}.${part}` : grouped;
 }
 
-/** Tokens per second: whole; in thousands where there is little room. */
-export function rate(value: Maybe, isShort = false): string {
-  if (!isNumber(value)) {
-    return ABSENT;
-  }
-  if (isShort && Math.abs(value) >= 10_000) {
-    return `${fixed(value / 1000, 1)}${NARROW}k`;
-  }
-  return fixed(value, Math.abs(value) < 10 ? 1 : 0);
+/** Tokens per second: whole; below ten with one digit more. */
+export function rate(value: Maybe): string {
+  return isNumber(value) ? fixed(value, Math.abs(value) < 10 ? 1 : 0) : ABSENT;
 }
 
 export function count(value: Maybe): string {
@@ -89,6 +83,13 @@ export function plain(value: number, step: number): string {
   return value.toLocaleString('en-US', {
     maximumFractionDigits: Math.min(Math.max(digits, 0), 12)
   });
+}
+
+/** For an axis: thousands from ten thousand on, with as many digits as `step` needs. */
+export function shortCount(value: number, step: number): string {
+  return Math.abs(value) < 10_000
+    ? plain(value, step)
+    : `${plain(value / 1000, step / 1000)}${NARROW}k`;
 }
 
 export function seconds(value: Maybe): string {

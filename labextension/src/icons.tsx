@@ -16,23 +16,7 @@ export const mntrainIcon = new LabIcon({
   svgstr: NODES
 });
 
-type Sign =
-  | 'more'
-  | 'open'
-  | 'closed'
-  | 'differs'
-  | 'warning'
-  | 'copy'
-  | 'code'
-  | 'add'
-  | 'table'
-  | 'pause'
-  | 'resume'
-  | 'tab';
-
-export type IconName = JobState | Liveness | Sign;
-
-const PATHS: Record<IconName, string> = {
+const PATHS = {
   up: 'M8 3.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9z',
   suspect: 'M8 2.5 14 13H2zM8 6.5v3M8 11v.5',
   lost: 'M3 3h10v10H3zM5.5 5.5l5 5M10.5 5.5l-5 5',
@@ -57,15 +41,12 @@ const PATHS: Record<IconName, string> = {
   pause: 'M5.5 3.5v9M10.5 3.5v9',
   resume: 'M5 3.5 12.5 8 5 12.5z',
   tab: 'M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5'
-};
+} satisfies Partial<Record<string, string>> &
+  Record<JobState | Liveness, string>;
 
-const FILLED = new Set<IconName>([
-  'up',
-  'running',
-  'stopping',
-  'canceled',
-  'resume'
-]);
+export type IconName = keyof typeof PATHS;
+
+const FILLED = new Set(['up', 'running', 'stopping', 'canceled', 'resume']);
 
 const TONES: Partial<Record<IconName, string>> = {
   up: 'ok',

@@ -17,6 +17,7 @@ CSS = """
  font-size:12px;background-color:var(--jp-layout-color0,#fff);
  color:var(--jp-ui-font-color1,#212121);border:1px solid var(--jp-layout-color4,#757575);
  border-radius:2px;min-width:0}
+.mnt-panel .widget-dropdown select{appearance:auto;background-image:none}
 .mnt-panel :is(select,input):disabled{opacity:1;color:var(--jp-ui-font-color2,#757575)}
 .mnt-panel :is(select,input,button):focus-visible{
  outline:2px solid var(--jp-focus-outline-color,#1976d2);outline-offset:1px}

@@ -3,15 +3,16 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { align, readingAt } from '../liveview/charts/align';
 import { written } from '../liveview/charts/labels';
 import { lossChart } from '../liveview/charts/loss';
-import { stored, THEME } from './samples';
+import { job, stored, THEME } from './samples';
 
 const trans = nullTranslator.load('jupyter_mntrain');
+const choice = { rank: null, node: null };
 
 /** The chart of a run whose loss is this, a second per step. */
 function chartOf(loss: any[]) {
   const time_s = loss.map((_, i) => 1000 + i);
   const store = stored({ job: { time_s, step: time_s, loss } as any });
-  return lossChart(store, THEME, trans);
+  return lossChart({ store, job: job(), theme: THEME, choice, trans });
 }
 
 function label(loss: any[], pointed: number | null = null): string {

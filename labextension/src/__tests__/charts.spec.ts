@@ -1,6 +1,6 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { align } from '../liveview/charts/align';
+import { align, readingAt } from '../liveview/charts/align';
 import { charts } from '../liveview/charts/charts';
 import type { IChoice } from '../liveview/charts/chart';
 import { slowestRank } from '../liveview/charts/rank_lines';
@@ -22,7 +22,7 @@ const ALL: IChoice = { rank: null, node: null };
 describe('charts', () => {
   const keys = (store: SeriesStore, choice = ALL) =>
     Object.fromEntries(
-      charts(store, job(), THEME, choice, trans).map(chart => [
+      charts({ store, job: job(), theme: THEME, choice, trans }).map(chart => [
         chart.key,
         chart.lines.map(line => line.key)
       ])
@@ -61,7 +61,13 @@ describe('charts', () => {
   it('say what is missing instead of drawing nothing', () => {
     const missing = { mfu: 'the peak of cpu is not known' };
     const store = stored({ summary: summary(undefined, { missing }) });
-    const made = charts(store, job(), THEME, ALL, trans);
+    const made = charts({
+      store,
+      job: job(),
+      theme: THEME,
+      choice: ALL,
+      trans
+    });
     expect(made.find(chart => chart.key === 'mfu')?.note).toContain(
       'not known'
     );
@@ -71,7 +77,9 @@ describe('charts', () => {
 describe('the chart of the loss', () => {
   it('draws evaluations as a second line of the loss, from before the first step', () => {
     const lossOf = (store: SeriesStore) =>
-      charts(store, job(), THEME, ALL, trans).find(one => one.key === 'loss')!;
+      charts({ store, job: job(), theme: THEME, choice: ALL, trans }).find(
+        one => one.key === 'loss'
+      )!;
     expect(lossOf(stored()).lines.map(line => line.label)).toEqual(['loss']);
     const evaluation = { time_s: [1000, 1004], step: [0, 4], loss: [4.5, 2.5] };
     const chart = lossOf(stored({ evaluation }));
@@ -106,9 +114,13 @@ describe('the chart of a link', () => {
       summary: summary(undefined, { links })
     });
     const placements = ['wopr', 'muthur'].map(node => ({ node })) as any;
-    const chart = charts(store, job({ placements }), THEME, ALL, trans).find(
-      one => one.key === 'links'
-    )!;
+    const chart = charts({
+      store,
+      job: job({ placements }),
+      theme: THEME,
+      choice: ALL,
+      trans
+    }).find(one => one.key === 'links')!;
     expect(chart.lines.map(line => [line.key, line.y[0]])).toEqual([
       ['all-0', 0.4],
       ['own-0', 0.2],
@@ -118,6 +130,25 @@ describe('the chart of a link', () => {
     expect(chart.lines[1].label).toBe('to muthur');
     expect([chart.lines[1].now, chart.lines[3].now]).toEqual([0.39, -0.39]);
     expect(chart.limit).toBeCloseTo(1.02);
+  });
+});
+
+describe('the label of a line', () => {
+  const reading = (now?: number | null) => {
+    const [x, y] = [
+      [1, 2, 3],
+      [10, 30, NaN]
+    ].map(one => Float64Array.from(one));
+    const line = { key: 'r0', x, y, now } as any;
+    return readingAt({ lines: [line] }, line, align([line]), null);
+  };
+
+  it('says the recent figure, and is at the end of its line', () => {
+    expect(reading(20)).toEqual({ value: 20, height: 30, broken: null });
+  });
+
+  it('is there also where the recent figure is not known', () => {
+    expect(reading(null)).toEqual({ value: NaN, height: 30, broken: null });
   });
 });
 

@@ -3,7 +3,9 @@ import * as formats from '../formats';
 describe('numbers', () => {
   it.each([
     [formats.rate(1857.4), '1,857'],
-    [formats.rate(63_366, true), '63.4\u202fk'],
+    [formats.shortCount(63_400, 200), '63.4\u202fk'],
+    [formats.shortCount(20_000, 5_000), '20\u202fk'],
+    [formats.shortCount(0, 500), '0'],
     [formats.percent(0.409), '40.9\u202f%'],
     [formats.loss(0.8716), '0.872'],
     [formats.seconds(35.31), '35.3\u00a0s'],

@@ -1,26 +1,18 @@
 /** All charts of a job, below each other on one time axis. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import type { JobEntry } from '../schema';
 import type { SeriesStore } from '../series/store';
-import type { ILook } from './toolbar';
+import type { IChartInput } from './charts/chart';
 import { charts } from './charts/charts';
 import { Plot } from './charts/plot';
-import type { ITheme } from './charts/theme';
+import type { ILook } from './toolbar';
 
-export function Charts(props: {
-  store: SeriesStore;
-  job: JobEntry;
-  theme: ITheme;
-  look: ILook;
-  width: number;
-  syncKey: string;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { store, job, theme, look, width, syncKey, trans } = props;
-  const shown = charts(store, job, theme, look.choice, trans);
+export function Charts(
+  props: IChartInput & { look: ILook; width: number; syncKey: string }
+): JSX.Element {
+  const { store, theme, look, width, syncKey } = props;
+  const shown = charts(props);
   const span = timeSpan(store, look.range);
   const last = shown.filter(chart => !chart.note).pop();
   return (

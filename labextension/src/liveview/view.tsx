@@ -5,11 +5,11 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
-import type { JobEntry } from '../schema';
 import { Charts } from './chart_stack';
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
 import { usePage } from './page';
+import type { IViewProps } from './props';
 import { Samples } from './samples';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
@@ -54,22 +54,19 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
       <StillLine controller={controller} trans={trans} />
       {job && theme && (
         <>
-          <FailureCard job={job} trans={trans} />
-          <StallCard job={job} trans={trans} />
+          <FailureCard {...{ job, trans }} />
+          <StallCard {...{ job, trans }} />
           <Header
-            job={job}
-            store={store}
+            {...{ job, store, isTab, trans }}
             isLive={controller.isLive}
-            isTab={isTab}
             run={(command, args) => void commands?.execute(command, args)}
             can={command => commands?.hasCommand(command) ?? false}
-            trans={trans}
           />
-          <Numbers job={job} store={store} trans={trans} />
-          <Starting job={job} trans={trans} />
+          <Numbers {...{ job, store, trans }} />
+          <Starting {...{ job, trans }} />
           {store.hasSteps && (
             <Measurements
-              {...{ controller, job, theme, width, redraw, trans }}
+              {...{ controller, job, store, theme, width, redraw, trans }}
             />
           )}
           <Samples texts={store.texts} trans={trans} />
@@ -82,16 +79,15 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
 let views = 0;
 
 /** Strips, and below them charts or tables, as the toolbar says. */
-function Measurements(props: {
-  controller: LiveController;
-  job: JobEntry;
-  theme: ITheme;
-  width: number;
-  redraw: () => void;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { controller, job, theme, width, redraw, trans } = props;
-  const { store } = controller;
+function Measurements(
+  props: IViewProps & {
+    controller: LiveController;
+    theme: ITheme;
+    width: number;
+    redraw: () => void;
+  }
+): JSX.Element {
+  const { controller, job, store, theme, width, redraw, trans } = props;
   const [look, setLook] = React.useState(FIRST_LOOK);
   const [syncKey] = React.useState(() => `mnt-${(views += 1)}`);
   const { choice } = look;
@@ -115,12 +111,14 @@ function Measurements(props: {
       />
       {look.isTable && (
         <div className="mnt-tables">
-          <RankTable job={job} store={store} trans={trans} />
-          {store.links.size > 0 && <LinkTable store={store} trans={trans} />}
+          <RankTable {...{ job, store, trans }} />
+          {store.links.size > 0 && <LinkTable {...{ job, store, trans }} />}
         </div>
       )}
       {!look.isTable && width > 0 && (
-        <Charts {...{ store, job, theme, look, width, syncKey, trans }} />
+        <Charts
+          {...{ store, job, theme, choice, look, width, syncKey, trans }}
+        />
       )}
     </>
   );

@@ -15,6 +15,7 @@ import { JOB_MIME } from '../liveview/bundle';
 import { LiveController } from '../liveview/controller';
 import { type IServices, JobRenderer, LiveWidget } from '../liveview/widget';
 import { CommandIDs, IClusterModel } from '../tokens';
+import { describe } from './commands/context';
 import { setting } from './setting';
 
 const PLUGIN = 'jupyter-mntrain:liveview';
@@ -73,17 +74,9 @@ function addAttach(
     caption: trans.__('A job’s charts as a tab'),
     icon: mntrainIcon,
     isEnabled: () => model !== null,
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          jobId: {
-            type: 'string',
-            description: 'The job; the newest one if not given.'
-          }
-        }
-      }
-    },
+    describedBy: describe({
+      jobId: ['string', 'The job; default: the newest.']
+    }),
     execute: args => {
       const jobId = String(args.jobId ?? model?.jobs[0]?.job_id ?? '');
       if (!jobId) {

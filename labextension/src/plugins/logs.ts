@@ -11,6 +11,7 @@ import { textEditorIcon } from '@jupyterlab/ui-components';
 
 import { type ILogProps, LogWidget } from '../logs/view';
 import { CommandIDs, IClusterModel } from '../tokens';
+import { describe } from './commands/context';
 
 export const logsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-mntrain:logs',
@@ -30,18 +31,10 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
     });
     app.commands.addCommand(CommandIDs.logs, {
       label: trans.__('Show the log of a job'),
-      describedBy: {
-        args: {
-          type: 'object',
-          properties: {
-            jobId: {
-              type: 'string',
-              description: 'The job; the newest one if not given.'
-            },
-            rank: { type: 'number', description: 'Only this rank.' }
-          }
-        }
-      },
+      describedBy: describe({
+        jobId: ['string', 'The job; default: the newest.'],
+        rank: ['number', 'Only this rank.']
+      }),
       execute: args => {
         const jobId = String(args.jobId ?? model.jobs[0]?.job_id ?? '');
         if (!jobId) {

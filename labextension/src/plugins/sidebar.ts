@@ -13,6 +13,7 @@ import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { mntrainIcon } from '../icons';
 import { Sidebar } from '../sidebar/panel';
 import { CommandIDs, IClusterModel } from '../tokens';
+import { describe } from './commands/context';
 import { dragCell, insertCell } from './notebooks';
 import { setting } from './setting';
 
@@ -62,7 +63,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       label: trans.__('Multi-node training'),
       caption: trans.__('Nodes, links and jobs'),
       icon: mntrainIcon,
-      describedBy: { args: { type: 'object', properties: {} } },
+      describedBy: describe(),
       execute: () => {
         app.shell.activateById(sidebar.id);
       }

@@ -72,7 +72,10 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await panel.getByRole('button', { name: 'Stop…' }).click();
   await panel.getByRole('button', { name: 'Stop it' }).click();
   await expect(panel.getByText('canceled')).toBeVisible({ timeout: 30_000 });
-  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('canceled');
+  // The Jupyter server hears of it by itself, a moment after the kernel.
+  await expect
+    .poll(async () => (await jobs(page, `${baseURL}/`))[0].state)
+    .toBe('canceled');
 });
 
 test('what is wrong stands at its row, keeps the launch back, and is mended by its button', async ({

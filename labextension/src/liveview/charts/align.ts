@@ -33,10 +33,12 @@ function isSame(a: Float64Array, b: Float64Array): boolean {
   );
 }
 
-/** A line's value under the pointer, or its last one. */
+/** What the label of a line says, and where it points. */
 export interface IReading {
-  /** NaN if there is none. */
+  /** The value under the pointer, else the recent figure; NaN if it is not known. */
   value: number;
+  /** The line's height there: it need not be the recent figure. NaN if nothing is drawn. */
+  height: number;
   /** Set where the line's newest value up to there is NaN or infinite. */
   broken: string | null;
 }
@@ -63,8 +65,10 @@ export function readingAt(
     one => one.line === line.key && one.time > begin && one.time <= end
   );
   const isNow = pointed === null && line.now !== undefined;
+  const height = at >= 0 ? (values[at] as number) : NaN;
   return {
-    value: isNow ? (line.now ?? NaN) : at >= 0 ? (values[at] as number) : NaN,
+    value: isNow ? (line.now ?? NaN) : height,
+    height,
     broken: broken.length ? broken[broken.length - 1].label : null
   };
 }

@@ -1,5 +1,11 @@
 /** One chart as data: its lines, its scale, and how its numbers are written. */
 
+import type { TranslationBundle } from '@jupyterlab/translation';
+
+import type { JobEntry } from '../../schema';
+import type { SeriesStore } from '../../series/store';
+import type { ITheme } from './theme';
+
 export interface ILine {
   key: string;
   label: string;
@@ -49,6 +55,15 @@ export interface IChoice {
   rank: number | null;
   /** The node whose link is shown, where there are more than two. */
   node: string | null;
+}
+
+/** What every chart is made from. */
+export interface IChartInput {
+  store: SeriesStore;
+  job: JobEntry;
+  theme: ITheme;
+  choice: IChoice;
+  trans: TranslationBundle;
 }
 
 /** Digits that tell values this far apart from each other, in percent. */

@@ -25,10 +25,10 @@ export function Labels(props: ILabelsProps): JSX.Element {
   const { chart, left, width, height } = props;
   const known = props.lines
     .map((line, i) => ({ line, reading: props.readings[i] }))
-    .filter(({ reading }) => reading.broken || !Number.isNaN(reading.value));
+    .filter(({ reading }) => reading.broken || !Number.isNaN(reading.height));
   const levels = chart.levels ?? [];
   const wanted = [
-    ...known.map(({ reading }) => heightOf(reading.value, props)),
+    ...known.map(({ reading }) => heightOf(reading.height, props)),
     ...levels.map(level => heightOf(level.at, props))
   ];
   const placed = spread(wanted, LABEL_GAP, 6, chart.height - 2);

@@ -1,17 +1,14 @@
 /** The chart of a link: each direction against its measured capacity. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import * as formats from '../../formats';
-import type { JobEntry } from '../../schema';
-import {
-  capacityOf,
-  type ILinkRows,
-  type SeriesStore
-} from '../../series/store';
 import type { LinkSummary } from '../../schema';
-import { type IChart, type IChoice, type ILine, shareDigits } from './chart';
-import type { ITheme } from './theme';
+import { capacityOf, type ILinkRows } from '../../series/store';
+import {
+  type IChart,
+  type IChartInput,
+  type ILine,
+  shareDigits
+} from './chart';
 
 /** Below this utilization the scale is enlarged: up to the capacity it would be a flat line. */
 const ZOOM_BELOW = 0.1;
@@ -23,7 +20,7 @@ interface ISide {
 }
 
 /** The link whose two sides are shown: of two nodes each by its sender, of more the chosen one's. */
-function sides(store: SeriesStore, job: JobEntry, choice: IChoice): ISide[] {
+function sides({ store, job, choice }: IChartInput): ISide[] {
   const nodes = job.placements
     .map(placement => store.links.get(placement.node))
     .filter((rows): rows is ILinkRows => rows !== undefined);
@@ -56,17 +53,12 @@ export function busiest(nodes: ILinkRows[]): ILinkRows | undefined {
   );
 }
 
-export function linkChart(
-  store: SeriesStore,
-  job: JobEntry,
-  theme: ITheme,
-  choice: IChoice,
-  trans: TranslationBundle
-): IChart | null {
+export function linkChart(input: IChartInput): IChart | null {
+  const { store, trans } = input;
   if (store.links.size < 2) {
     return null;
   }
-  const shown = sides(store, job, choice);
+  const shown = sides(input);
   if (shown.length < 2) {
     return null;
   }
@@ -76,7 +68,7 @@ export function linkChart(
     isShare ? capacityOf(summaryOf(side))! : 1
   );
   const lines = shown.flatMap((side, i) =>
-    sideLines(side, i, scales[i], theme, sideLabel(side, isPair, trans), trans)
+    sideLines(side, i, scales[i], sideLabel(side, isPair, input), input)
   );
   const top = highest(lines);
   const [one, other] = shown;
@@ -107,7 +99,7 @@ function summaryOf({ rows, isSent }: ISide): LinkSummary {
 function sideLabel(
   side: ISide,
   isPair: boolean,
-  trans: TranslationBundle
+  { trans }: IChartInput
 ): string {
   if (isPair) {
     return trans.__('to %1', side.name);
@@ -120,9 +112,8 @@ function sideLines(
   side: ISide,
   i: number,
   scale: number,
-  theme: ITheme,
   label: string,
-  trans: TranslationBundle
+  { theme, trans }: IChartInput
 ): ILine[] {
   const { table } = side.rows;
   const { utilization, bytes_per_s: rate } = summaryOf(side);

@@ -1,21 +1,10 @@
 /** The chart of the loss: in training, and on text that is not trained on. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import * as formats from '../../formats';
-import type {
-  EvaluationTable,
-  JobTable,
-  SeriesStore
-} from '../../series/store';
-import { hasValues, type IChart, type ILine } from './chart';
-import type { ITheme } from './theme';
+import type { EvaluationTable, JobTable } from '../../series/store';
+import { hasValues, type IChart, type IChartInput, type ILine } from './chart';
 
-export function lossChart(
-  store: SeriesStore,
-  theme: ITheme,
-  trans: TranslationBundle
-): IChart {
+export function lossChart({ store, theme, trans }: IChartInput): IChart {
   const y = store.job.column('loss');
   const lines: ILine[] = [];
   const breaks = [

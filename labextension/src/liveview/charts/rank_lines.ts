@@ -1,11 +1,9 @@
 /** A line per rank, or for many ranks a band and one rank by itself. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import { band } from '../../series/band';
 import type { IRankRows, SeriesStore } from '../../series/store';
-import { hasValues, type IChoice, type ILine } from './chart';
-import { DASHES, type ITheme } from './theme';
+import { hasValues, type IChartInput, type IChoice, type ILine } from './chart';
+import { DASHES } from './theme';
 
 /** From this many ranks on: a band and one picked rank instead of a line per rank. */
 export const MANY_RANKS = 9;
@@ -26,13 +24,8 @@ export function slowestRank(store: SeriesStore): number | null {
 }
 
 /** A line per rank, or for many ranks a band and the picked one. */
-export function rankLines(
-  store: SeriesStore,
-  theme: ITheme,
-  choice: IChoice,
-  trans: TranslationBundle,
-  name: RankFigure
-): ILine[] {
+export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
+  const { store, theme, choice } = input;
   const ranks = store.sorted.filter(({ table }) =>
     hasValues(table.column(name))
   );
@@ -60,18 +53,11 @@ export function rankLines(
     dash: DASHES[1],
     isMarked: false
   };
-  return [
-    ...bandLines(ranks.map(line), theme, trans),
-    ...(alone ? [alone] : [])
-  ];
+  return [...bandLines(ranks.map(line), input), ...(alone ? [alone] : [])];
 }
 
 /** Highest, lowest and median of all ranks, the area between them filled. */
-function bandLines(
-  lines: ILine[],
-  theme: ITheme,
-  trans: TranslationBundle
-): ILine[] {
+function bandLines(lines: ILine[], { theme, trans }: IChartInput): ILine[] {
   const { x, low, middle, high } = band(lines);
   const base = { x, width: 1, dash: [], color: theme.ranks[0] };
   const now = lines.flatMap(line => line.now ?? []).sort((a, b) => a - b);

@@ -1,20 +1,17 @@
 /** The charts of shares, per rank: MFU and computing. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import * as formats from '../../formats';
-import type { SeriesStore } from '../../series/store';
-import { type IChart, type IChoice, type ILine, shareDigits } from './chart';
+import {
+  type IChart,
+  type IChartInput,
+  type ILine,
+  shareDigits
+} from './chart';
 import { rankLines } from './rank_lines';
-import type { ITheme } from './theme';
 
-export function mfuChart(
-  store: SeriesStore,
-  theme: ITheme,
-  choice: IChoice,
-  trans: TranslationBundle
-): IChart {
-  const lines = rankLines(store, theme, choice, trans, 'mfu');
+export function mfuChart(input: IChartInput): IChart {
+  const { store, trans } = input;
+  const lines = rankLines(input, 'mfu');
   return {
     ...shareChart(lines),
     key: 'mfu',
@@ -26,13 +23,9 @@ export function mfuChart(
   };
 }
 
-export function computeChart(
-  store: SeriesStore,
-  theme: ITheme,
-  choice: IChoice,
-  trans: TranslationBundle
-): IChart {
-  const lines = rankLines(store, theme, choice, trans, 'compute');
+export function computeChart(input: IChartInput): IChart {
+  const { store, trans } = input;
+  const lines = rankLines(input, 'compute');
   const { bubble, schedule_bubble: own } = store.summary ?? {};
   const words = [trans.__('forward, backward, optimizer: share of a step')];
   if (formats.isKnown(bubble)) {

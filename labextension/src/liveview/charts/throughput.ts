@@ -1,21 +1,13 @@
 /** The chart of throughput: the job's, and the pace of each rank. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import * as formats from '../../formats';
-import type { SeriesStore } from '../../series/store';
-import { hasValues, type IChart, type IChoice, type ILine } from './chart';
+import { hasValues, type IChart, type IChartInput, type ILine } from './chart';
 import { rankLines } from './rank_lines';
-import type { ITheme } from './theme';
 
-export function throughputChart(
-  store: SeriesStore,
-  theme: ITheme,
-  choice: IChoice,
-  trans: TranslationBundle
-): IChart {
-  const paces = rankLines(store, theme, choice, trans, 'pace_tokens_per_s');
-  const lines = [...paces, ...jobLine(store, theme, trans)];
+export function throughputChart(input: IChartInput): IChart {
+  const { trans } = input;
+  const paces = rankLines(input, 'pace_tokens_per_s');
+  const lines = [...paces, ...jobLine(input)];
   return {
     key: 'throughput',
     title: trans.__('Throughput, tok/s'),
@@ -24,17 +16,13 @@ export function throughputChart(
       : '',
     lines,
     format: formats.rate,
-    tick: value => formats.rate(value, true),
+    tick: formats.shortCount,
     note: lines.length ? undefined : trans.__('No step yet.'),
     height: 108
   };
 }
 
-function jobLine(
-  store: SeriesStore,
-  theme: ITheme,
-  trans: TranslationBundle
-): ILine[] {
+function jobLine({ store, theme, trans }: IChartInput): ILine[] {
   const y = store.job.column('tokens_per_s');
   return hasValues(y)
     ? [

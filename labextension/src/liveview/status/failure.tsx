@@ -1,6 +1,5 @@
 /** Why a job failed: node, cause, fix; the evidence folded below. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
@@ -11,15 +10,10 @@ import {
   partFailure,
   ProblemLines
 } from '../../problem';
-import type { JobEntry } from '../../schema';
 import { restartLine } from '../../words';
+import type { IJobProps } from '../props';
 
-interface IProps {
-  job: JobEntry;
-  trans: TranslationBundle;
-}
-
-export function FailureCard({ job, trans }: IProps): JSX.Element | null {
+export function FailureCard({ job, trans }: IJobProps): JSX.Element | null {
   const { problem } = job;
   if (!problem) {
     return null;
@@ -48,7 +42,7 @@ export function FailureCard({ job, trans }: IProps): JSX.Element | null {
 }
 
 /** Processes that outlived the job, each by its node and pid. */
-function Leftovers({ job, trans }: IProps): JSX.Element {
+function Leftovers({ job, trans }: IJobProps): JSX.Element {
   const left = job.parts.flatMap(part =>
     (part.leftovers ?? []).map(process => ({ node: part.node, process }))
   );
@@ -70,7 +64,7 @@ function Leftovers({ job, trans }: IProps): JSX.Element {
 }
 
 /** What other nodes say of the same failure: causes alone, for the card has the fix. */
-function Consequences({ job, trans }: IProps): JSX.Element | null {
+function Consequences({ job, trans }: IJobProps): JSX.Element | null {
   const cause = job.problem?.cause;
   const others = job.parts
     .map(partFailure)

@@ -1,23 +1,18 @@
 /** What the job is now: its state, how far it is, and what can be done with it. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
-import type { JobEntry } from '../../schema';
-import type { SeriesStore } from '../../series/store';
 import { CommandIDs } from '../../tokens';
 import { OVER, progressOf, saves, stateWord } from '../../words';
+import type { IJobProps, IViewProps } from '../props';
 
-export interface IHeaderProps {
-  job: JobEntry;
-  store: SeriesStore;
+export interface IHeaderProps extends IViewProps {
   isLive: boolean;
   isTab: boolean;
   run: (command: string, args: Record<string, string>) => void;
   can: (command: string) => boolean;
-  trans: TranslationBundle;
 }
 
 export function Header(props: IHeaderProps): JSX.Element {
@@ -46,7 +41,7 @@ export function Header(props: IHeaderProps): JSX.Element {
           <Icon name={job.state} /> {stateWord(job.state, trans)}
         </span>
         <span className="mnt-head-name">{job.name}</span>
-        <span className="m s">{identity(job, props.store, trans)}</span>
+        <span className="m s">{identity(props)}</span>
         <span className="sp" />
         {action(CommandIDs.logs, trans.__('Logs'))}
         {saves(job) && action(CommandIDs.save, trans.__('Save'))}
@@ -69,11 +64,7 @@ export function Header(props: IHeaderProps): JSX.Element {
   );
 }
 
-function identity(
-  job: JobEntry,
-  store: SeriesStore,
-  trans: TranslationBundle
-): string {
+function identity({ job, store, trans }: IViewProps): string {
   const parts = [job.job_id];
   if (job.attempt > 0) {
     parts.push(trans.__('attempt %1', job.attempt));
@@ -97,11 +88,7 @@ function identity(
   return parts.join(', ');
 }
 
-function Progress(props: {
-  job: JobEntry;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { job, trans } = props;
+function Progress({ job, trans }: IJobProps): JSX.Element {
   const { step, total_steps, elapsed_s, remaining_s } = job.numbers;
   const share = progressOf(job);
   return (

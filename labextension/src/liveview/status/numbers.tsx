@@ -1,12 +1,10 @@
 /** The job's numbers now, each with its name. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
-import type { JobEntry } from '../../schema';
-import type { SeriesStore } from '../../series/store';
 import { Measured } from '../../measured';
+import type { IViewProps } from '../props';
 
 interface ITile {
   label: string;
@@ -16,18 +14,13 @@ interface ITile {
   reason?: string;
 }
 
-export function Numbers(props: {
-  job: JobEntry;
-  store: SeriesStore;
-  trans: TranslationBundle;
-}): JSX.Element | null {
-  const { job, store, trans } = props;
-  if (!job.numbers.step) {
+export function Numbers(props: IViewProps): JSX.Element | null {
+  if (!props.job.numbers.step) {
     return null;
   }
   return (
     <dl className="mnt-numbers">
-      {tiles(job, store, trans).map(({ label, ...measured }) => (
+      {tiles(props).map(({ label, ...measured }) => (
         <div key={label}>
           <dt className="m s">{label}</dt>
           <dd>
@@ -39,11 +32,7 @@ export function Numbers(props: {
   );
 }
 
-function tiles(
-  job: JobEntry,
-  store: SeriesStore,
-  trans: TranslationBundle
-): ITile[] {
+function tiles({ job, store, trans }: IViewProps): ITile[] {
   const numbers = store.summary ?? job.numbers;
   const { missing = {}, busiest_link: busiest } = numbers;
   const isShare = typeof busiest === 'number';

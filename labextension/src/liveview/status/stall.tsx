@@ -1,18 +1,13 @@
 /** Why a running job makes no progress, what to do, and each rank's stacks folded below. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import { ProblemLines } from '../../problem';
-import type { JobEntry } from '../../schema';
+import type { IJobProps } from '../props';
 
-export function StallCard(props: {
-  job: JobEntry;
-  trans: TranslationBundle;
-}): JSX.Element | null {
-  const { job, trans } = props;
+export function StallCard({ job, trans }: IJobProps): JSX.Element | null {
   const { stall } = job;
   if (!stall) {
     return null;

@@ -1,21 +1,16 @@
 /** What every rank does before its first step. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
-import type { JobEntry } from '../../schema';
 import { OVER, stateWord } from '../../words';
+import type { IJobProps } from '../props';
 
 /** More ranks than these would push the rest off the screen. */
 const MOST_SHOWN = 64;
 
-export function Starting(props: {
-  job: JobEntry;
-  trans: TranslationBundle;
-}): JSX.Element | null {
-  const { job, trans } = props;
+export function Starting({ job, trans }: IJobProps): JSX.Element | null {
   if (OVER.has(job.state) || (job.numbers.step ?? 0) > 0) {
     return null;
   }

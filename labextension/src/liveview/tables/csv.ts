@@ -1,6 +1,5 @@
 /** The figures of the job and of all ranks as text to copy. */
 
-import type { JobSummary, RankSummary } from '../../schema';
 import {
   JOB_COLUMNS,
   RANK_COLUMNS,
@@ -10,16 +9,14 @@ import type { Table } from '../../series/table';
 
 const COLUMNS = [...RANK_COLUMNS, 'loss'] as const;
 
-type Figures = Partial<Record<string, unknown>>;
-
 /** First the recent figures, then a row per step of the job and of each rank, as the page has them. */
 export function csv(store: SeriesStore): string {
   const lines = [['row', 'rank', 'node', ...COLUMNS].join(',')];
   if (store.summary) {
-    lines.push(recent('job', '', jobFigures(store.summary)));
+    lines.push(recent('job', '', { ...store.summary }));
   }
   for (const { who } of store.sorted) {
-    lines.push(recent(who.rank, JSON.stringify(who.node), figures(who)));
+    lines.push(recent(who.rank, JSON.stringify(who.node), { ...who }));
   }
   lines.push(...steps('job', '', store.job, JOB_COLUMNS));
   for (const { who, table } of store.sorted) {
@@ -29,15 +26,11 @@ export function csv(store: SeriesStore): string {
   return lines.join('\n') + '\n';
 }
 
-function figures(who: RankSummary): Figures {
-  return { ...who };
-}
-
-function jobFigures(summary: JobSummary): Figures {
-  return { ...summary };
-}
-
-function recent(rank: number | string, node: string, from: Figures): string {
+function recent(
+  rank: number | string,
+  node: string,
+  from: Partial<Record<string, unknown>>
+): string {
   const values = COLUMNS.map(name => from[name] ?? '');
   return ['recent', rank, node, ...values].join(',');
 }

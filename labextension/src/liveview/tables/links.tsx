@@ -1,18 +1,14 @@
 /** The traffic of every node's link as a table. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
-import { capacityOf, type SeriesStore } from '../../series/store';
+import { capacityOf } from '../../series/store';
+import type { IViewProps } from '../props';
 import { Table } from './table';
 
-export function LinkTable(props: {
-  store: SeriesStore;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { store, trans } = props;
+export function LinkTable({ store, trans }: IViewProps): JSX.Element {
   const rate = (value: formats.Maybe, reason: string | null | undefined) => (
     <Measured
       value={value}

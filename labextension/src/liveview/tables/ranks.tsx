@@ -1,21 +1,15 @@
 /** The numbers of every rank as a table. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
-import type { JobEntry } from '../../schema';
-import type { IRankRows, SeriesStore } from '../../series/store';
+import type { RankSummary } from '../../schema';
 import { stateWord } from '../../words';
+import type { IViewProps } from '../props';
 import { Table } from './table';
 
-export function RankTable(props: {
-  job: JobEntry;
-  store: SeriesStore;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { job, store, trans } = props;
+export function RankTable({ job, store, trans }: IViewProps): JSX.Element {
   const states = new Map(job.ranks.map(rank => [rank.rank, rank.state]));
   return (
     <Table
@@ -34,11 +28,11 @@ export function RankTable(props: {
         trans.__('memory')
       ]}
     >
-      {store.sorted.map(rows => (
+      {store.sorted.map(({ who }) => (
         <RankRow
-          key={rows.who.rank}
-          rows={rows}
-          state={stateWord(states.get(rows.who.rank) ?? 'unknown', trans)}
+          key={who.rank}
+          who={who}
+          state={stateWord(states.get(who.rank) ?? 'unknown', trans)}
           trans={trans}
         />
       ))}
@@ -46,13 +40,10 @@ export function RankTable(props: {
   );
 }
 
-function RankRow(props: {
-  rows: IRankRows;
-  state: string;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { rows, state, trans } = props;
-  const { who } = rows;
+function RankRow(
+  props: Pick<IViewProps, 'trans'> & { who: RankSummary; state: string }
+): JSX.Element {
+  const { who, state, trans } = props;
   const missing = trans.__('This rank does not report it.');
   return (
     <tr>

@@ -7,6 +7,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { cellForJob, cellForNodes, NODES, PANEL } from '../../cells';
 import { CommandIDs, type IClusterModel } from '../../tokens';
 import { insertCell } from '../notebooks';
+import { describe } from './context';
 
 export function addCellCommands(
   app: JupyterFrontEnd,
@@ -19,24 +20,15 @@ export function addCellCommands(
     caption: trans.__(
       'A panel in a notebook: choose nodes, see what a launch will do, launch'
     ),
-    describedBy: { args: { type: 'object', properties: {} } },
+    describedBy: describe(),
     execute: () => insertCell(app, notebooks, PANEL, true)
   });
   app.commands.addCommand(CommandIDs.insertCell, {
     label: trans.__('Insert a cell'),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          nodes: {
-            type: 'array',
-            items: { type: 'string' },
-            description: 'Names of nodes to launch on.'
-          },
-          jobId: { type: 'string', description: 'A job to attach to.' }
-        }
-      }
-    },
+    describedBy: describe({
+      nodes: ['strings', 'Names of the nodes to launch on.'],
+      jobId: ['string', 'A job to attach to.']
+    }),
     execute: args => {
       const job = args.jobId ? model.job(String(args.jobId)) : undefined;
       const names = (args.nodes as string[] | undefined) ?? [];

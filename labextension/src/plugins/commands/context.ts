@@ -3,6 +3,7 @@
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyJSONObject } from '@lumino/coreutils';
 
 import { problemText } from '../../problem';
 import { type IClusterModel, problemOf } from '../../tokens';
@@ -11,6 +12,26 @@ export interface ICommandContext {
   commands: CommandRegistry;
   model: IClusterModel;
   trans: TranslationBundle;
+}
+
+const TYPES = {
+  strings: { type: 'array', items: { type: 'string' } },
+  string: { type: 'string' },
+  number: { type: 'number' },
+  boolean: { type: 'boolean' }
+} as const;
+
+/** A command's `describedBy`: each argument with its type and what it is for. */
+export function describe(
+  args: Record<string, [keyof typeof TYPES, string]> = {}
+): { args: ReadonlyJSONObject } {
+  const properties = Object.entries(args).map(([name, [type, description]]) => [
+    name,
+    { ...TYPES[type], description }
+  ]);
+  return {
+    args: { type: 'object', properties: Object.fromEntries(properties) }
+  };
 }
 
 /** How long a notification of success is shown. */

@@ -7,25 +7,11 @@ import type { JobEntry } from '../../schema';
 import { CommandIDs, type IClusterModel } from '../../tokens';
 import { OVER, saves } from '../../words';
 import { isSure } from './confirmation';
-import { type ICommandContext, request, succeeded } from './context';
+import { describe, type ICommandContext, request, succeeded } from './context';
 
-const JOB = {
-  type: 'object',
-  properties: {
-    jobId: { type: 'string', description: 'The job; the newest if not given.' }
-  }
-} as const;
-
-const SAVE = {
-  type: 'object',
-  properties: {
-    ...JOB.properties,
-    andStop: {
-      type: 'boolean',
-      description: 'Stop the job once the checkpoint is saved.'
-    }
-  }
-} as const;
+const JOB: Parameters<typeof describe>[0] = {
+  jobId: ['string', 'The job; default: the newest.']
+};
 
 const isOpen = (job: JobEntry) => !OVER.has(job.state);
 const isSaving = (job: JobEntry) => isOpen(job) && saves(job);
@@ -58,7 +44,7 @@ function addEndings(
 ): void {
   commands.addCommand(CommandIDs.stop, {
     label: trans.__('Stop a job'),
-    describedBy: { args: JOB },
+    describedBy: describe(JOB),
     isEnabled: args => chosen(model, args, isOpen) !== undefined,
     execute: async args => {
       const job = chosen(model, args, isOpen);
@@ -69,7 +55,7 @@ function addEndings(
   });
   commands.addCommand(CommandIDs.kill, {
     label: trans.__('Kill a job'),
-    describedBy: { args: JOB },
+    describedBy: describe(JOB),
     isEnabled: args => chosen(model, args, isOpen) !== undefined,
     execute: async args => {
       const job = chosen(model, args, isOpen);
@@ -86,7 +72,10 @@ function addSave({ commands, model, trans }: ICommandContext): void {
       args.andStop
         ? trans.__('Save a checkpoint and stop the job')
         : trans.__('Save a checkpoint'),
-    describedBy: { args: SAVE },
+    describedBy: describe({
+      ...JOB,
+      andStop: ['boolean', 'Stop the job once the checkpoint is saved.']
+    }),
     isEnabled: args => chosen(model, args, isSaving) !== undefined,
     execute: async args => {
       const job = chosen(model, args, isSaving);
@@ -101,7 +90,7 @@ function addSave({ commands, model, trans }: ICommandContext): void {
 function addLaunchAgain({ commands, model, trans }: ICommandContext): void {
   commands.addCommand(CommandIDs.launchAgain, {
     label: trans.__('Launch a job again'),
-    describedBy: { args: JOB },
+    describedBy: describe(JOB),
     isEnabled: args => chosen(model, args) !== undefined,
     execute: async args => {
       const job = chosen(model, args);
@@ -119,7 +108,7 @@ function addLaunchAgain({ commands, model, trans }: ICommandContext): void {
 function addCopySpec({ commands, model, trans }: ICommandContext): void {
   commands.addCommand(CommandIDs.copySpec, {
     label: trans.__('Copy the spec of a job'),
-    describedBy: { args: JOB },
+    describedBy: describe(JOB),
     isEnabled: args => chosen(model, args) !== undefined,
     execute: async args => {
       const job = chosen(model, args);

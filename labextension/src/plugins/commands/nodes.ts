@@ -4,7 +4,7 @@ import { InputDialog, Notification } from '@jupyterlab/apputils';
 
 import { showInvitation } from '../../sidebar/invitation';
 import { CommandIDs } from '../../tokens';
-import { type ICommandContext, request, succeeded } from './context';
+import { describe, type ICommandContext, request, succeeded } from './context';
 
 export function addNodeCommands(context: ICommandContext): void {
   addAddNode(context);
@@ -25,14 +25,7 @@ function addAddNode({ commands, model, trans }: ICommandContext): void {
   };
   commands.addCommand(CommandIDs.addNode, {
     label: trans.__('Add a node by address…'),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          address: { type: 'string', description: 'host or host:port' }
-        }
-      }
-    },
+    describedBy: describe({ address: ['string', 'host or host:port'] }),
     execute: async args => {
       const given = args.address ? String(args.address) : await askAddress();
       const address = given?.trim();
@@ -57,17 +50,9 @@ function addInvite({ commands, model, trans }: ICommandContext): void {
   };
   commands.addCommand(CommandIDs.inviteNodes, {
     label: trans.__('Invite nodes…'),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          uses: {
-            type: 'number',
-            description: 'How many machines may join with this command.'
-          }
-        }
-      }
-    },
+    describedBy: describe({
+      uses: ['number', 'How many machines may join with this command.']
+    }),
     execute: async args => {
       const uses =
         args.uses === undefined ? await askUses() : Number(args.uses);
@@ -83,13 +68,7 @@ function addInvite({ commands, model, trans }: ICommandContext): void {
 function addForget({ commands, model, trans }: ICommandContext): void {
   commands.addCommand(CommandIDs.forgetNode, {
     label: trans.__('Remove a node from the list'),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: { key: { type: 'string' } },
-        required: ['key']
-      }
-    },
+    describedBy: describe({ key: ['string', 'The node’s key.'] }),
     isVisible: args => args.key !== undefined,
     execute: args =>
       request(() => model.api.forgetNode(String(args.key)), trans)
@@ -100,18 +79,9 @@ function addMeasure({ commands, model, trans }: ICommandContext): void {
   commands.addCommand(CommandIDs.measureLinks, {
     label: trans.__('Measure all links'),
     caption: trans.__('About a second per pair of nodes and direction'),
-    describedBy: {
-      args: {
-        type: 'object',
-        properties: {
-          nodes: {
-            type: 'array',
-            items: { type: 'string' },
-            description: 'Names; every node that is up if not given.'
-          }
-        }
-      }
-    },
+    describedBy: describe({
+      nodes: ['strings', 'Names; default: every node that is up.']
+    }),
     execute: async args => {
       const id = Notification.emit(
         trans.__('Measuring links…'),
