@@ -15,7 +15,6 @@ PACKAGE = ROOT / "jupyter_mntrain"
 GENERATED = {"labextension/src/schema.ts"}
 LONG_STILL = {
     "jupyter_mntrain/cluster/launch/launcher.py",
-    "jupyter_mntrain/trust/certificates.py",
     "tests/agent/gang/test_queue.py",
     "tests/agent/gang/test_restarter.py",
     "tests/agent/http/test_http.py",

@@ -18,9 +18,8 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.node_id import load_node_id
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
-    CERTIFICATE_LIFETIME,
-    Authority,
     Subject,
     key_pem,
     load_certificate,

@@ -61,7 +61,7 @@ class Tunable(NamedTuple):
 
     @property
     def unit(self) -> str:
-        endings = {"_s": "s", "_bytes": "bytes", "_days": "days"}
+        endings = {"_s": "s", "_bytes": "bytes"}
         return next((unit for end, unit in endings.items() if self.key.endswith(end)), "")
 
     @property

@@ -1,37 +1,26 @@
-"""Certificates: EC P-256 keys, one small authority, two roles.
+"""Certificates: reads, writes and checks them. Keys are EC P-256.
 
-A certificate says who somebody is by a URI, ``mntrain:node:ID`` or ``mntrain:driver:NAME``, and by
-a DNS name that the other side of a connection asks for. It names no address: those change.
+A certificate identifies a member by a URI, ``mntrain:node:ID`` or ``mntrain:driver:NAME``, and by a
+DNS name that the other side of a connection asks for. It holds no address: those change.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Literal, get_args
+from datetime import datetime
+from typing import Literal
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import NameOID
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 
 Role = Literal["node", "driver"]
-
-AUTHORITY_LIFETIME = timedelta(days=3650)
-CERTIFICATE_LIFETIME = timedelta(days=365)
-"""Long, because who is unwanted is revoked at once, and nobody looks after a lab in its holidays:
-the driver that signs need be seen only twice in a year."""
-
-CLOCK_ALLOWANCE = timedelta(days=1)
-"""Machines without an ops team have clocks that are off, by whole hours where a system thinks that
-they tell local time: what is signed is valid this long before it was made."""
 
 RENEWED_AT = tunables.ratio("trust.renewed_at")
 
@@ -40,7 +29,7 @@ _URI = re.compile(r"mntrain:(node|driver):(.+)")
 
 
 class Subject(Record, frozen=True):
-    """Who a certificate is for: a node by its id, or a driver by the name it was given."""
+    """A member that a certificate identifies: a node by its id, a driver by its name."""
 
     role: Role
     name: str
@@ -51,7 +40,7 @@ class Subject(Record, frozen=True):
 
     @property
     def dns_name(self) -> str:
-        """What the other side asks for when it connects; whatever address it dialled."""
+        """What the other side asks for when it connects, at whatever address."""
         return f"{self.name}.{self.role}.mntrain"
 
 
@@ -70,7 +59,7 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Raises:
-    TrustError: it is none of ours.
+    TrustError: it is not a key of ours.
     """
     try:
         key = serialization.load_pem_private_key(pem, None)
@@ -87,7 +76,7 @@ def pem_of(certificate: x509.Certificate | x509.CertificateRevocationList) -> st
 
 def load_revocations(pem: str) -> x509.CertificateRevocationList:
     """Raises:
-    TrustError: it is no list of revocations.
+    TrustError: it is not a list of revocations.
     """
     try:
         return x509.load_pem_x509_crl(pem.encode())
@@ -97,7 +86,7 @@ def load_revocations(pem: str) -> x509.CertificateRevocationList:
 
 def load_certificate(pem: str) -> x509.Certificate:
     """Raises:
-    TrustError: it is no certificate.
+    TrustError: it is not a certificate.
     """
     try:
         return x509.load_pem_x509_certificate(pem.encode())
@@ -111,10 +100,10 @@ def fingerprint(certificate: x509.Certificate) -> bytes:
 
 
 def subject_of(certificate: x509.Certificate) -> Subject:
-    """Who it is for.
+    """The member that it identifies.
 
     Raises:
-        TrustError: it is no certificate of a node or a driver.
+        TrustError: it is not the certificate of a node or a driver.
     """
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -129,168 +118,27 @@ def subject_of(certificate: x509.Certificate) -> Subject:
 
 
 def request(key: ec.EllipticCurvePrivateKey, subject: Subject) -> str:
-    """A certificate asked for, signed by the key it is for: PEM."""
+    """A certificate request, signed by the key that it is for. PEM."""
     made = (
         x509.CertificateSigningRequestBuilder()
-        .subject_name(_common_name(subject.name))
-        .add_extension(_names(subject), critical=False)
+        .subject_name(common_name(subject.name))
+        .add_extension(alternative_names(subject), critical=False)
         .sign(key, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM).decode()
 
 
-def self_signed(key: ec.EllipticCurvePrivateKey, subject: Subject, now: datetime) -> str:
-    """What an agent that has not joined shows on its port: its key, vouched for by nobody. PEM."""
-    name = _common_name(subject.name)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_ALLOWANCE)
-        .not_valid_after(now + CERTIFICATE_LIFETIME)
-        .add_extension(_names(subject), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return pem_of(made)
-
-
 def due_for_renewal(certificate: x509.Certificate, now: datetime) -> bool:
-    """Whether half of its life is over."""
+    """Whether the share :data:`RENEWED_AT` of its life is over."""
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return now >= begin + (end - begin) * RENEWED_AT
-
-
-@dataclass(frozen=True)
-class Authority:
-    """Makes a cluster one: signs who belongs to it, and says who does not any more."""
-
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @classmethod
-    def make(cls, cluster: str, now: datetime | None = None) -> Authority:
-        """A new one. Two of the same name have nothing in common."""
-        now = now or datetime.now(UTC)
-        key = new_key()
-        name = _common_name(cluster)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - CLOCK_ALLOWANCE)
-            .not_valid_after(now + AUTHORITY_LIFETIME)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
-            .sign(key, hashes.SHA256())
-        )
-        return cls(key, certificate)
-
-    def issue(
-        self,
-        request_pem: str,
-        subject: Subject,
-        *,
-        now: datetime | None = None,
-        lifetime: timedelta = CERTIFICATE_LIFETIME,
-    ) -> x509.Certificate:
-        """Sign a request. What it asks to be called counts for nothing: ``subject`` does.
-
-        Raises:
-            TrustError: it is no request, or not signed by its own key.
-        """
-        return self._sign(requested_key(request_pem), subject, now or datetime.now(UTC), lifetime)
-
-    def renew(
-        self,
-        certificate: x509.Certificate,
-        *,
-        now: datetime | None = None,
-        lifetime: timedelta = CERTIFICATE_LIFETIME,
-    ) -> x509.Certificate:
-        """The same for the same key, from now on. Nobody needs to ask: only its owner can use it.
-
-        Raises:
-            TrustError: this authority has not signed it.
-        """
-        public = certificate.public_key()
-        if not isinstance(public, ec.EllipticCurvePublicKey) or not is_issued_by(
-            certificate, self.certificate
-        ):
-            raise TrustError("the certificate is not one of this cluster")
-        subject = subject_of(certificate)
-        return self._sign(public, subject, now or datetime.now(UTC), lifetime)
-
-    def _sign(
-        self,
-        public: ec.EllipticCurvePublicKey,
-        subject: Subject,
-        now: datetime,
-        lifetime: timedelta,
-    ) -> x509.Certificate:
-        if subject.role not in get_args(Role) or not is_member_name(subject.name):
-            raise TrustError(f"{subject.name!r} cannot be the name of a {subject.role}")
-        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-        own = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
-        return (
-            x509.CertificateBuilder()
-            .subject_name(_common_name(subject.name))
-            .issuer_name(self.certificate.subject)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - CLOCK_ALLOWANCE)
-            .not_valid_after(min(now + lifetime, self.certificate.not_valid_after_utc))
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(_names(subject), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own), critical=False
-            )
-            .sign(self.key, hashes.SHA256())
-        )
-
-    def revocations(
-        self,
-        serials: Iterable[int],
-        number: int,
-        now: datetime | None = None,
-        *,
-        after: x509.CertificateRevocationList | None = None,
-    ) -> x509.CertificateRevocationList:
-        """Everybody who does not belong any more. A list with a higher number replaces it.
-
-        Args:
-            after: the list that this one replaces. OpenSSL goes by times of whole seconds.
-        """
-        now = now or datetime.now(UTC)
-        since = now - CLOCK_ALLOWANCE
-        if after is not None:
-            since = max(since, after.last_update_utc + timedelta(seconds=1))
-        builder = (
-            x509.CertificateRevocationListBuilder()
-            .issuer_name(self.certificate.subject)
-            .last_update(since)
-            .next_update(now + AUTHORITY_LIFETIME)
-            .add_extension(x509.CRLNumber(number), critical=False)
-        )
-        for serial in serials:
-            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
-            builder = builder.add_revoked_certificate(entry.build())
-        return builder.sign(self.key, hashes.SHA256())
 
 
 def requested_key(request_pem: str) -> ec.EllipticCurvePublicKey:
     """The key that a request is for.
 
     Raises:
-        TrustError: it is no request, or not signed by its own key.
+        TrustError: it is not a request, or not signed by its own key.
     """
     try:
         asked = x509.load_pem_x509_csr(request_pem.encode())
@@ -304,12 +152,12 @@ def requested_key(request_pem: str) -> ec.EllipticCurvePublicKey:
 
 
 def is_member_name(name: str) -> bool:
-    """Whether a node's id or a driver's name can be this: it stands in a DNS name."""
+    """Whether this can be a node's id or a driver's name: it stands in a DNS name."""
     return _NAME.fullmatch(name) is not None
 
 
 def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
-    """Whether ``authority`` signed it; says nothing of its time or revocation."""
+    """Whether ``authority`` signed it; it may be expired or revoked."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
@@ -335,25 +183,13 @@ def revoked_serials(
     return number, frozenset(entry.serial_number for entry in crl)
 
 
-def _common_name(name: str) -> x509.Name:
+def common_name(name: str) -> x509.Name:
+    """The name of a certificate, for people: cut to what X.509 allows."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
 
 
-def _names(subject: Subject) -> x509.SubjectAlternativeName:
+def alternative_names(subject: Subject) -> x509.SubjectAlternativeName:
+    """The names that a connection checks."""
     return x509.SubjectAlternativeName(
         [x509.DNSName(subject.dns_name), x509.UniformResourceIdentifier(subject.uri)]
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
     )

@@ -18,9 +18,8 @@ import platformdirs
 
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
-    CERTIFICATE_LIFETIME,
-    Authority,
     Subject,
     due_for_renewal,
     key_pem,

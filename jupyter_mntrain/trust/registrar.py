@@ -12,8 +12,8 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
-    Authority,
     Role,
     Subject,
     due_for_renewal,

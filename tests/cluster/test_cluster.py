@@ -24,7 +24,7 @@ from jupyter_mntrain.model.errors import (
 )
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.authority import Authority
 from tests.cluster.conftest import wait_for
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere

@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import clusters_directory
 from tests import trusted
 from tests.agent.live import LiveAgent

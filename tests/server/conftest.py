@@ -14,7 +14,7 @@ from jupyter_mntrain.model.api import JobChanged
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.metrics import RankStart
-from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.authority import Authority
 from tests.agent.conftest import new_agent
 from tests.agent.live import free_port
 from tests.cluster.conftest import elsewhere, wait_for

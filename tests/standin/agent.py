@@ -35,7 +35,10 @@ from jupyter_mntrain.model.lifecycle.state import (
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
-from jupyter_mntrain.trust.certificates import CERTIFICATE_LIFETIME, Authority, Subject
+from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+)
 from tests import trusted
 from tests.standin.faults import Fault, Refuse, ScriptedRefusalError
 from tests.standin.nodes import node

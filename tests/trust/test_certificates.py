@@ -10,9 +10,8 @@ import pytest
 from cryptography import x509
 
 from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority, self_signed
 from jupyter_mntrain.trust.certificates import (
-    CERTIFICATE_LIFETIME,
-    Authority,
     Subject,
     due_for_renewal,
     fingerprint,
@@ -24,7 +23,6 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
     request,
     revoked_serials,
-    self_signed,
     subject_of,
 )
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.authority import Authority
 from tests.agent.live import LiveAgent, free_port
 from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
 

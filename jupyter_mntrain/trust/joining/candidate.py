@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from cryptography.hazmat.primitives import serialization
 
 from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.trust.authority import self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
     load_certificate,
     new_key,
     request,
-    self_signed,
 )
 from jupyter_mntrain.trust.joining.messages import (
     Admission,

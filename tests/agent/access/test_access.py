@@ -18,7 +18,11 @@ import pytest
 from jupyter_mntrain.agent.http import ROUTES
 from jupyter_mntrain.model.api import ProbeListen, StopRequest, TrustNews
 from jupyter_mntrain.model.ids import new_job_id
-from jupyter_mntrain.trust.certificates import Authority, Subject, pem_of
+from jupyter_mntrain.trust.authority import Authority
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    pem_of,
+)
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.waiting import until

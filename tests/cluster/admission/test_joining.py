@@ -25,12 +25,12 @@ from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.cluster.admission.admit import admit
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.trust.authority import self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
     key_pem,
     load_certificate,
     new_key,
-    self_signed,
 )
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory

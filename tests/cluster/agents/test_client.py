@@ -27,7 +27,11 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine
-from jupyter_mntrain.trust.certificates import Authority, Subject, pem_of
+from jupyter_mntrain.trust.authority import Authority
+from jupyter_mntrain.trust.certificates import (
+    Subject,
+    pem_of,
+)
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests import trusted
 from tests.standin.agent import FakeAgent

@@ -16,7 +16,7 @@ from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.trust.certificates import Authority
+from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.cluster.conftest import FakeClock, until
 from tests.standin.agent import FakeAgent
