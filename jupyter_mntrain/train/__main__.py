@@ -20,12 +20,12 @@ from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
 
 INTERRUPTED = 128 + signal.SIGINT
-"""What shells report of a program ended by Ctrl-C."""
+"""The exit code that shells give a program ended by Ctrl-C."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0 after the last step, 2 for a recipe that cannot run, 1 for anything else."""
-    # A stack dump of every thread on demand, without a debugger's rights.
+    """Train, and return the exit code: 0 after the last step, 2 for a bad recipe, else 1."""
+    # kill -USR1 dumps every thread's stack, without a debugger's privileges.
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
@@ -72,11 +72,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _leave(exit_code: int) -> NoReturn:
-    """End the process with this code, whatever torch is doing.
+    """Exit with this code; after an error, skip the interpreter's cleanup.
 
-    After an error the process group is still there, since leaving it could wait for peers that are
-    gone. Its threads run while C++ takes its globals apart, and now and then that ends in
-    "terminate called" and SIGABRT: a second cause, on screen in the place of the first.
+    After an error the process group still exists, since destroying it could block on dead peers.
+    Its threads keep running while C++ destroys its globals, which sometimes ends in "terminate
+    called" and SIGABRT and hides the real error.
     """
     if exit_code:
         sys.stdout.flush()

@@ -1,6 +1,6 @@
 """Generation: ``python -m jupyter_mntrain.train.generate`` continues a text from a checkpoint.
 
-Runs beside the job, on the CPUs of its nodes: whoever holds a shard sends what rank 0 needs.
+Runs beside the job, on the CPUs of its nodes; ranks that hold shards send them to rank 0.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.decoder import StageModule, materialize
-from jupyter_mntrain.train.world import Report, World, agree, join_world
+from jupyter_mntrain.train.world import World, agree, join_world
 
 TIMEOUT_S = tunables.seconds("train.generate_timeout_s")
 
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Records what was written; see :class:`~jupyter_mntrain.model.records.metrics.RankText`."""
+    """Generate, and record a :class:`~jupyter_mntrain.model.records.metrics.RankText`."""
     arguments = _parser().parse_args(argv)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
@@ -53,10 +53,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> Path:
-    """Where another job's checkpoints lie on this node.
+    """Return the directory of another job's checkpoints on this node.
 
     Raises:
-        RecipeError: nowhere that this job could know of.
+        RecipeError: the recipe names none, and this process is not part of a job.
     """
     own = environment.get(CHECKPOINT_VARIABLE)
     theirs: dict[str, str] = {}
@@ -72,7 +72,7 @@ def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> 
 def load_newest(
     world: World, directory: Path, job: str, progress: ProgressWriter
 ) -> tuple[int, Any]:
-    """Steps that are done, and on rank 0 the model.
+    """Load the newest checkpoint: return its step, and on rank 0 the model. Collective.
 
     Raises:
         RecipeError: there is no checkpoint.
@@ -81,11 +81,11 @@ def load_newest(
     if found is None:
         raise RecipeError(f"job {job} has no checkpoint yet", fix=f"save one: mntrain save {job}")
     here = (directory / DESCRIPTION / "config.json").is_file()
-    problem = None
+    error = None
     if world.is_head and not here:
         cause = f"{directory / DESCRIPTION} does not exist"
-        problem = RecipeError(cause, fix="launch the job again").problem
-    agree(world, Report(host=world.host, problem=problem))
+        error = RecipeError(cause, fix="launch the job again")
+    agree(world, error)
     stage = _whole_model(directory / DESCRIPTION) if world.is_head else None
     names = [] if stage is None else list(stage.weights())
     loaded = load(
@@ -102,7 +102,7 @@ def load_newest(
 
 
 def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
-    """What the model says next: to the prompt as it stands, or as the user's turn in a chat."""
+    """Continue the prompt, taken as it is or as the user's turn in a chat."""
     tokenizer = AutoTokenizer.from_pretrained(description, local_files_only=True)
     prompt = arguments.prompt
     if arguments.chat:
@@ -135,7 +135,7 @@ def _whole_model(description: Path) -> StageModule:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.generate")
-    parser.add_argument("job", help="whose newest checkpoint")
+    parser.add_argument("job", help="job whose newest checkpoint is used")
     parser.add_argument("recipe", help="that job's recipe")
     parser.add_argument("prompt")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")

@@ -32,11 +32,11 @@ from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
 from jupyter_mntrain.train.world import World, form_groups, join_world, topology
 
 STEADY_AFTER = 2
-"""Steps; the first one also allocates, compiles and connects."""
+"""Steps after which times are steady: the first also allocates, compiles and connects."""
 
 
 class TrainResult(Record, frozen=True):
-    """What a run came to; losses and norms are the same on every rank."""
+    """Result of a run; losses and norms are the same on every rank."""
 
     rank: int
     world_size: int
@@ -44,18 +44,18 @@ class TrainResult(Record, frozen=True):
     losses: tuple[float, ...]
     """Mean cross-entropy per token in nats, before each step's update."""
     gradient_norms: tuple[float, ...]
-    """Of the whole model, before clipping."""
+    """Norm of the whole model's gradient before clipping, per step."""
     step_s: tuple[float, ...]
     evaluations: dict[int, float]
-    """Steps that were done → mean cross-entropy per token of the text that was held out."""
+    """Finished steps → mean cross-entropy per token of the held-out text."""
     samples: dict[int, tuple[str, ...]] = {}
-    """Steps that were done → what the model wrote to each prompt."""
+    """Finished steps → the model's continuation of each prompt."""
 
 
 def train(recipe: Recipe) -> TrainResult:
     """Train as the recipe says, alone or as one of torchrun's ranks.
 
-    Samples go to ``$MNTRAIN_METRICS_DIR`` where it is set.
+    Metrics go to ``$MNTRAIN_METRICS_DIR`` if it is set.
 
     Raises:
         RecipeError: the recipe does not fit the data, the model or the ranks.
@@ -75,7 +75,7 @@ class Trainer:
     Args:
         recipe: the same on every rank.
         world: this rank among the others.
-        recorder: gets one sample per step.
+        recorder: receives one sample per step.
     """
 
     def __init__(self, recipe: Recipe, world: World, recorder: Recorder) -> None:
@@ -86,11 +86,11 @@ class Trainer:
         self.memory = MemoryGauge(world.device)
         refuse_missing(recipe, world)
 
-        # Data and model, agreed with the other ranks: nothing has been sent but hashes.
+        # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress)
         self.batches, self.held_out = ready.batches, ready.held_out
 
-        # The pipeline, measured from outside.
+        # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
         self.meter = StageMeter(self.stopwatch)
         groups = form_groups(world, ready.grid, recipe.train.timeout_s)
@@ -108,11 +108,11 @@ class Trainer:
         self.samples: dict[int, tuple[str, ...]] = {}
         self.optimizer = Optimizer(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
-        # Where the model goes at the end: nothing of that should go wrong only then.
+        # Check the output directory now, not at the end.
         self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=_say)
         self.output.refuse()
 
-        # Where an earlier attempt of this job stood, or the beginning.
+        # Resume from the newest checkpoint of an earlier attempt, if any.
         self.checkpoints = Checkpointing(
             recipe,
             world,
@@ -127,7 +127,6 @@ class Trainer:
             described = self.checkpoints.directory / DESCRIPTION
             describe(recipe, ready.config, ready.tokens, described)
 
-        # Say who we are before the first step.
         self.flops_per_token = _flops_per_token(ready, ready.grid.place_of(world.rank))
         self._introduce(ready)
 
@@ -148,7 +147,7 @@ class Trainer:
         evaluations: dict[int, float] = {}
         if self.held_out is not None:
             loss = evaluations[self.first_step] = self.evaluate(self.first_step, self.held_out)
-            # An earlier attempt has told this one, if it came to it on its own.
+            # An earlier attempt has reported this evaluation already if it was due then.
             if not (self.first_step and self._is_to_evaluate(self.first_step)):
                 reports.evaluated(self.first_step, loss)
         last = time.perf_counter()
@@ -191,7 +190,7 @@ class Trainer:
         )
 
     def step(self, step: int) -> dict[str, Any]:
-        """One optimizer step, counted from 0; returns what there is to record of it."""
+        """Run one optimizer step, counted from 0; return its sample's fields."""
         self.meter.reset()
         mark, seconds = self.stopwatch.mark, self.stopwatch.seconds
         batch = self.batches.batch(step)
@@ -229,7 +228,7 @@ class Trainer:
             _say(said)
 
     def evaluate(self, step: int, held_out: Batch) -> float:
-        """The mean loss per token after so many steps, on every rank."""
+        """Return the mean held-out loss per token after ``step`` steps. Collective."""
         total = torch.tensor(self.pipeline.forwards.evaluate(held_out, self.recorder.progress))
         total = total.double().to(self.world.device)
         dist.all_reduce(total)
@@ -262,7 +261,7 @@ class Trainer:
                 hosts = [report.host for report in ready.reports]
                 _say(f"data parallel: {ready.grid.in_words(hosts)}")
             _say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
-        dist.barrier()  # so that all ranks load the node at once, as they will in training
+        dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:
             _say(f"pipeline: {self.pipeline.note}")
         dtype = DTYPES[self.recipe.model.dtype]
@@ -295,7 +294,7 @@ class Trainer:
         estimate = memory_estimate(model_shape(config), self.recipe, shapes)
         _say(f"rank {self.world.rank} memory: {estimate}")
         if self.recipe.memory.offload_activations and self.world.device.type == "cpu":
-            _say(f"rank {self.world.rank} memory: on a CPU activations are on the host already")
+            _say(f"rank {self.world.rank} memory: nothing to offload on a CPU")
 
     def _log(
         self, step: int, sample: dict[str, Any], learning_rate: float, times: list[float]
@@ -325,6 +324,6 @@ def _device_name(device: torch.device) -> str:
 
 
 def _say(line: str) -> None:
-    # A model may write any character; training does not end over one that this log lacks.
+    # A sample may contain characters that the log's encoding lacks; that must not end training.
     encoding = sys.stdout.encoding or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the job's log is this process's output

@@ -1,4 +1,4 @@
-"""Preparation: every check before the first step, agreed on by all ranks."""
+"""Preparation: runs every check before the first step, and compares its result on all ranks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ import torch
 from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
@@ -34,7 +32,7 @@ WAITING = "waiting for the other ranks"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a rank holds once all ranks agree that they train the same thing."""
+    """What a rank has built, once all ranks agree that they train the same thing."""
 
     config: Any
     grid: Grid
@@ -42,45 +40,44 @@ class Prepared:
     modules: dict[int, StageModule]
     batches: Batches
     held_out: Batch | None
-    """What to evaluate on."""
+    """Sequences to evaluate on."""
     prompts: tuple[Prompt, ...]
     seen_tokens: float
-    """By which a token's attention costs; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
+    """Average document length per token; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
     corpus: Corpus
     tokens: Tokens
     digests: dict[str, str]
-    """Of what must be the same on all ranks."""
+    """Hashes of what must be the same on all ranks."""
     reports: Sequence[Report] = ()
-    """What each rank has said of itself."""
+    """Every rank's report, by rank."""
 
 
 def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) -> Prepared:
-    """Read the data, build this rank's stages, and compare with the other ranks.
+    """Read the data, build this rank's stages, and compare with the other ranks. Collective.
 
     Args:
-        progress: hears how far each of that is.
+        progress: receives the progress of each part.
 
     Raises:
-        RecipeError: the same line on every rank, naming the node that has the problem.
+        RecipeError: the same on every rank, naming the node that has the problem.
     """
     try:
         ready = _build(recipe, world, progress)
     except RecipeError as error:
-        agree(world, Report(host=world.host, problem=error.problem))
+        agree(world, error)
         raise
     except OSError as error:
-        problem = Problem(kind=Kind.BAD_RECIPE, cause=str(error), fix="check the file it names")
-        agree(world, Report(host=world.host, problem=problem))
+        agree(world, RecipeError(str(error), fix="check the file it names"))
         raise
     waiting = Tally(progress, WAITING)
-    reports = agree(world, Report(host=world.host, digests=ready.digests))
+    reports = agree(world, digests=ready.digests)
     waiting.end()
     _refuse_apart(ready.grid, [report.host for report in reports])
     return replace(ready, reports=reports)
 
 
 def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
-    """What this rank holds, before the others are asked."""
+    """Build this rank's part, without talking to the others."""
     refuse_missing(recipe.optimizer)
     refuse_missing_liger(recipe, world.device)
     config, corpus, tokens = _read(recipe, progress)
@@ -118,30 +115,29 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
 
 
 def _refuse_apart(grid: Grid, hosts: Sequence[str]) -> None:
-    """The same on every rank."""
+    """Raise, on every rank alike, if shards of the same weights are on different nodes."""
     apart = grid.split_apart(hosts)
     if apart is None:
         return
     nodes = " and ".join(sorted({hosts[rank] for rank in apart}))
-    cause = (
-        f"data_parallel.shards = {grid.shards}: ranks {', '.join(map(str, apart))} are on {nodes}"
-    )
-    cause += ", and weights would be gathered over the network in every step"
+    ranks = ", ".join(map(str, apart))
+    cause = f"data_parallel.shards = {grid.shards}: ranks {ranks} are on {nodes}, so weights would "
+    cause += "be gathered over the network in every step"
     raise RecipeError(cause, fix=f"give every node a multiple of {grid.shards} ranks, or no shards")
 
 
 def _refuse_attention(attention: str, device: torch.device) -> None:
-    """Before it fails in the first backward pass."""
+    """Check the attention kernel, which would otherwise fail in the first backward pass."""
     shown = f'model.attention = "{attention}"'
     if attention == "flash_attention_2" and not is_flash_attn_2_available():
         fix = 'install flash-attn on every node with a GPU, or use "sdpa"'
-        raise RecipeError(f"{shown}: no flash-attn for this GPU here", fix=fix)
+        raise RecipeError(f"{shown}: flash-attn is not available for this GPU", fix=fix)
     if attention == "flex_attention" and device.type == "cpu":
-        raise RecipeError(f"{shown}: torch does not train it on a CPU", fix='use "sdpa"')
+        raise RecipeError(f"{shown}: torch cannot train with it on a CPU", fix='use "sdpa"')
 
 
 def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:
-    # The model first: it is quickly wrong, and reading the corpus takes a second.
+    # The model's config first: it is quick to check, and reading the corpus takes a second.
     config = None if recipe.model.path is None else read_config(recipe.model)
     corpus = read_corpus(recipe.data, progress)
     if config is None:

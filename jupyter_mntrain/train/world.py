@@ -23,10 +23,10 @@ from jupyter_mntrain.recipe.layout import Grid
 
 @dataclass(frozen=True)
 class World:
-    """This process among the job's ranks, or among those of its pipeline, and its device.
+    """This process's rank in the job, or in its pipeline, and its device.
 
     Attributes:
-        group: to talk to these ranks; ``None`` for all of the job.
+        group: process group of these ranks; ``None`` for the whole job.
     """
 
     rank: int
@@ -41,29 +41,29 @@ class World:
         return self.rank == 0
 
     def in_job(self, rank: int) -> int:
-        """A rank of these by its number in the job, as torch's sends and receives want it."""
+        """Convert a rank of this group to its rank in the job, as torch's sends expect it."""
         return rank if self.group is None else dist.get_global_rank(self.group, rank)
 
 
 class Report(Record, frozen=True):
-    """What each rank tells the others before the first step."""
+    """What a rank tells the others before the first step; see :func:`agree`."""
 
     host: str
     problem: Problem | None = None
     digests: dict[str, str] = {}
-    """By what they are of: recipe, corpus, tokenizer, batches. Must be equal on all ranks."""
+    """Hashes by name (recipe, corpus, …) that must be equal on all ranks."""
 
 
 @contextmanager
 def join_world(
     device: str, timeout_s: float, environment: Mapping[str, str] = os.environ
 ) -> Iterator[World]:
-    """Join the process group torchrun prepared; alone, be a group of one without a network.
+    """Join the process group that torchrun set up; without torchrun, make a group of one.
 
-    A default process group that is already there is used and left in place.
+    A default process group that already exists is used and left in place.
 
     Raises:
-        RecipeError: the recipe wants CUDA where there is none.
+        RecipeError: the recipe requires CUDA and there is none.
     """
     local_rank = int(environment.get("LOCAL_RANK", "0"))
     chosen = _device(device, local_rank)
@@ -84,20 +84,20 @@ def join_world(
         yield world
         has_failed = False
     finally:
-        # After an error a backend would wait here, for peers that are gone, until its timeout.
+        # After an error this would block on dead peers until the timeout.
         if is_ours and (world.size == 1 or not has_failed):
             dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Whom a rank talks to in every step.
+    """Process groups that a rank uses in every step.
 
     Attributes:
         rank: in the job.
         pipeline: the ranks of its pipeline.
-        replicas: those that hold the same weights; ``None`` if nobody else does.
-        shards: those that split the same weights among themselves; likewise.
+        replicas: the ranks with the same weights; ``None`` if there are no replicas.
+        shards: the ranks that share the same sharded weights; ``None`` without sharding.
     """
 
     rank: int
@@ -108,13 +108,13 @@ class Groups:
 
 
 def form_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
-    """Every rank calls it, once all agree on the recipe."""
+    """Create the process groups of the grid. Collective, once all ranks agree on the recipe."""
     if grid.width == 1:
         return Groups(world.rank, grid, world)
     timeout, mine = timedelta(seconds=timeout_s), world.rank
 
     def own(groups_of: Callable[[int], tuple[int, ...]]) -> dist.ProcessGroup:
-        """All ranks make all groups, in one order: torch wants it."""
+        """Create all groups, as torch requires of every rank, and return this rank's."""
         everybody = dict.fromkeys(map(groups_of, range(grid.ranks)))
         made: dict[tuple[int, ...], dist.ProcessGroup] = {
             ranks: dist.new_group(ranks, timeout=timeout) for ranks in everybody
@@ -136,28 +136,36 @@ def form_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
     )
 
 
-def agree(world: World, report: Report) -> list[Report]:
-    """Exchange reports; every rank fails with the same line if one has a problem or differs.
+def agree(
+    world: World, error: RecipeError | None = None, *, digests: dict[str, str] | None = None
+) -> list[Report]:
+    """Exchange reports; every rank raises the same error if one failed or differs. Collective.
+
+    Args:
+        error: this rank's, if it failed.
+        digests: this rank's hashes, which must be equal on all ranks.
 
     Raises:
-        RecipeError: naming the nodes.
+        RecipeError: names the node that failed, or those that differ.
     """
-    reports: list[Report | None] = [None] * world.size
+    report = Report(
+        host=world.host, problem=None if error is None else error.problem, digests=digests or {}
+    )
+    reports = [report] * world.size
     dist.all_gather_object(reports, report)
-    # Everybody has all reports before anybody leaves over one: a rank that ends at once would close
-    # its connections on those still reading, and they would blame the network.
+    # No rank may exit before all have received the reports: those still reading would see closed
+    # connections and report a network error.
     dist.all_reduce(torch.zeros(1))
-    known = [r for r in reports if r is not None]
-    for other in known:
+    for other in reports:
         if other.problem is not None:
             raise RecipeError.of(msgspec.structs.replace(other.problem, node=other.host))
-    for subject in known[0].digests:
-        _compare(subject, known)
-    return known
+    for subject in reports[0].digests:
+        _compare(subject, reports)
+    return reports
 
 
 def topology(reports: Sequence[Report]) -> str:
-    """One line: which ranks are on which node."""
+    """Describe in one line which ranks are on which node."""
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank, report in enumerate(reports):
         by_host[report.host].append(rank)
@@ -170,7 +178,7 @@ def _compare(subject: str, reports: Sequence[Report]) -> None:
     odd = {r.host: d for r, d in zip(reports, digests, strict=True) if d != most}
     if not odd:
         return
-    rest = {r.host for r, d in zip(reports, digests, strict=True) if d == most}
+    rest = {r.host for r in reports if r.digests[subject] == most}
     names = ", ".join(f"{host} ({digest[:8]})" for host, digest in odd.items())
     cause = f"the {subject} on {names} differs from that on {', '.join(sorted(rest))} ({most[:8]})"
     fixes = {
@@ -199,7 +207,7 @@ def _device(wanted: str, local_rank: int) -> torch.device:
 
 
 def _init(device: torch.device, timeout_s: float, *, is_alone: bool) -> None:
-    # gloo beside NCCL: reports are exchanged on the CPU, before anything is on the GPU.
+    # gloo beside NCCL, because reports are exchanged on the CPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     timeout = timedelta(seconds=timeout_s)
     if is_alone:

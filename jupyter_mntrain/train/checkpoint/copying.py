@@ -1,8 +1,7 @@
-"""Shard copies: sends files between ranks, keeps a second copy of every shard on the next node.
+"""Shard copies: send files between ranks, and keep a second copy of every shard on the next node.
 
-Where each node has its own disk, a lost node would otherwise take its layers with it.
-
-Shards go over a process group of their own, from the thread that wrote them: training goes on.
+Without copies, losing a node that has its own disk loses its layers. Shards travel over a separate
+process group, from the thread that wrote them, so training continues.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")
 PIECE_BYTES = tunables.size("train.checkpoint_piece_bytes")
 
 _NOTHING = -1
-"""Said instead of a size: this rank has no shard to send."""
+"""Sent instead of a size: this rank has no shard to send."""
 _HAVE_IT, _SEND_IT, _NO_ROOM = 0, 1, 2
 
 
 class Neighbors:
-    """Who keeps a copy of this rank's shard, and of whose shards this rank keeps one.
+    """Exchanges shards: this rank's goes to its keeper, and others' copies come here.
 
-    Every rank makes one at the same time.
+    Collective: every rank must construct one at the same time.
 
     Args:
-        hosts: of all ranks.
+        hosts: the node of each rank, by rank.
     """
 
     def __init__(self, world: World, hosts: Sequence[str]) -> None:
@@ -45,39 +44,34 @@ class Neighbors:
         self._group = dist.new_group(backend="gloo")
 
     def exchange(self, shard: Path | None, folder: Callable[[], Path]) -> str | None:
-        """Send our shard and take those that we keep; why that failed, if it did. Every rank calls
-        it for the same save.
+        """Send this rank's shard and receive the copies it keeps. Collective, once per save.
 
         Args:
-            shard: ours; ``None`` if it could not be written.
-            folder: where others' are put.
+            shard: this rank's; ``None`` if it could not be written.
+            folder: returns the directory for received copies, creating it.
+
+        Returns:
+            Why it failed, or ``None``.
         """
-        problems = []
-        # All go through all in one order, so nobody waits for somebody who waits for him.
+        problem: str | None = None
+        # Every rank uses the same order, so two ranks never wait for each other.
         for rank in sorted({self._rank, *self._kept}):
             try:
-                if rank == self._rank:
-                    problems.append(self._send(shard))
-                else:
-                    problems.append(self._take(rank, folder))
+                if rank != self._rank:
+                    failed = take_file(folder, shard_name(rank), rank, self._group)
+                    problem = problem or failed
+                elif self._keeper is not None:
+                    send_file(shard, self._keeper, self._group)
             except (OSError, RuntimeError) as error:
-                problems.append(f"copying failed: {error}")
-        return next((one for one in problems if one), None)
-
-    def _send(self, shard: Path | None) -> str | None:
-        if self._keeper is not None:
-            send_file(shard, self._keeper, self._group)
-        return None
-
-    def _take(self, rank: int, folder: Callable[[], Path]) -> str | None:
-        return take_file(lambda: folder() / shard_name(rank), rank, self._group)
+                problem = problem or f"copying failed: {error}"
+        return problem
 
 
 def send_file(path: Path | None, rank: int, group: dist.ProcessGroup | None = None) -> None:
-    """Send a file to a rank that calls :func:`take_file`, unless it has it.
+    """Send a file to a rank that calls :func:`take_file`, unless that rank already has it.
 
     Args:
-        path: ``None`` if there is none: the other side waits to hear of it.
+        path: ``None`` tells the receiver that there is no file.
     """
     size = _NOTHING if path is None else path.stat().st_size
     _tell(size, rank, group)
@@ -89,19 +83,25 @@ def send_file(path: Path | None, rank: int, group: dist.ProcessGroup | None = No
 
 
 def take_file(
-    where: Callable[[], Path], rank: int, group: dist.ProcessGroup | None = None
+    folder: Callable[[], Path], name: str, rank: int, group: dist.ProcessGroup | None = None
 ) -> str | None:
-    """Take a file from a rank that calls :func:`send_file`; why that failed, if it did.
+    """Receive a file from a rank that calls :func:`send_file`.
+
+    An existing file of the same size is assumed to be the same one: in a directory that all nodes
+    share it is.
 
     Args:
-        where: it is to lie. What is there with the same size is taken to be it: a directory that
-            all share has it already.
+        folder: returns the directory to write to, creating it.
+        name: of the file in it.
+
+    Returns:
+        Why it failed, or ``None``.
     """
     size = _hear(rank, group)
     if size == _NOTHING:
         return None
     try:
-        path = where()
+        path = folder() / name
         is_here = path.exists() and path.stat().st_size == size
         if not is_here:
             refuse_to_fill(path.parent, size)
@@ -113,7 +113,7 @@ def take_file(
 
 
 def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) -> str | None:
-    """All of it is received also when the disk fails: the sender waits."""
+    """Receive everything even when the disk fails: the sender would block otherwise."""
     problem = None
     with path.open("wb") as file:
         for begin in range(0, size, PIECE_BYTES):
@@ -138,7 +138,7 @@ def _hear(rank: int, group: dist.ProcessGroup | None) -> int:
 
 
 def keepers_of(hosts: Sequence[str]) -> list[int | None]:
-    """Who keeps a copy of each rank's shard: a rank on the next node; on one node nobody."""
+    """Return the rank that keeps a copy of each rank's shard: one on the next node, if any."""
     ranks: dict[str, list[int]] = {}
     for rank, host in enumerate(hosts):
         ranks.setdefault(host, []).append(rank)
@@ -153,25 +153,25 @@ def keepers_of(hosts: Sequence[str]) -> list[int | None]:
 
 
 def all_hosts(world: World) -> tuple[str, ...]:
-    """The nodes that ranks run on, by rank. Every rank calls it."""
+    """Gather the node of each rank, by rank. Collective."""
     hosts = [""] * world.size
     dist.all_gather_object(hosts, world.host, group=world.group)
     return tuple(hosts)
 
 
 def refuse_to_fill(folder: Path, size_bytes: int) -> None:
-    """Raises:
-    OSError: so many bytes more would leave the disk with less than it needs.
+    """Check that ``size_bytes`` more fit on the disk.
+
+    Raises:
+        OSError: less than :data:`LEFT_FREE_BYTES` would stay free.
     """
     free = shutil.disk_usage(folder).free
     if size_bytes > free - LEFT_FREE_BYTES:
-        raise OSError(
-            f"{size_bytes / 1e9:.1f} GB do not fit into {folder.parent}, where "
-            f"{free / 1e9:.1f} GB are free"
-        )
+        need = f"{size_bytes / 1e9:.1f} GB"
+        raise OSError(f"{folder.parent} has {free / 1e9:.1f} GB free, and {need} are needed")
 
 
 def sync(path: Path) -> None:
-    """Have a file survive a power cut."""
+    """Flush a file to disk, so that it survives a power failure."""
     with path.open("rb") as file:
         os.fsync(file.fileno())

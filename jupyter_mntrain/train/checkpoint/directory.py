@@ -1,7 +1,7 @@
 """Checkpoint directory: ``step-00000100/`` with one shard per rank, the manifest written last.
 
-The directory may be shared by all nodes or be each node's own. A checkpoint is complete when the
-ranks together hold every shard that its manifest names, so nobody needs to know which it is.
+The directory may be shared by all nodes or local to each: a checkpoint is complete when the ranks
+together hold every shard that its manifest lists, so the code does not need to know which it is.
 Imports no torch.
 """
 
@@ -25,14 +25,14 @@ _NAME = re.compile(r"step-(\d{8,})")
 
 
 class Manifest(Record, frozen=True):
-    """What makes a directory a checkpoint.
+    """Contents of a checkpoint; a directory without a manifest is not one.
 
     Args:
-        step: steps that are done.
-        attempt: that saved it. A run that went back to an earlier step may save this one again.
+        step: finished steps.
+        attempt: number of the attempt that saved it; a resumed attempt may save a step again.
         shard_bytes: size of each rank's shard, by rank.
-        digests: of what must be the same for the run to go on: model, batches.
-        hosts: that each rank ran on, for people.
+        digests: hashes of what must be unchanged to resume: model, batches.
+        hosts: node of each rank, for messages.
     """
 
     step: int
@@ -51,8 +51,8 @@ class CheckpointDirectory:
     """The checkpoints of one run, as this node sees them.
 
     Args:
-        path: made when the first one is begun.
-        attempt: tells this attempt's unfinished saves from those another left behind.
+        path: created by the first save.
+        attempt: this attempt's number; marks its unfinished saves.
     """
 
     def __init__(self, path: Path, attempt: int = 1) -> None:
@@ -60,7 +60,7 @@ class CheckpointDirectory:
         self._attempt = attempt
 
     def manifests(self) -> dict[int, Manifest]:
-        """Of every checkpoint that was published here, by step; what is no manifest is none."""
+        """Manifests of the checkpoints published here, by step; unreadable ones are skipped."""
         found = {}
         for folder in self._folders():
             with suppress(OSError, msgspec.MsgspecError):
@@ -70,7 +70,7 @@ class CheckpointDirectory:
         return found
 
     def shards(self, manifest: Manifest) -> tuple[int, ...]:
-        """Ranks whose whole shard lies here."""
+        """Ranks whose complete shard is in this directory."""
         folder = self.of(manifest.step)
         return tuple(
             rank
@@ -82,20 +82,20 @@ class CheckpointDirectory:
         return self.path / f"step-{step:08d}"
 
     def begin(self, step: int) -> Path:
-        """Where the shards of a save are written until all of them are there."""
+        """Create the hidden directory that the shards of a save are written to."""
         unfinished = self._mine(step)
         unfinished.mkdir(parents=True, exist_ok=True)
         return unfinished
 
     def publish(self, manifest: Manifest) -> None:
-        """Make an unfinished save a checkpoint. Every node does it, also in a shared directory."""
+        """Turn a finished save into a checkpoint. Every node calls it, shared directory or not."""
         target, unfinished = self.of(manifest.step), self._unfinished(manifest)
         content = msgspec.json.encode(manifest)
         if target.is_dir() and unfinished.is_dir():
-            # Of a run that was further once and has gone back, or a node that renamed it before us.
+            # The step was saved before the run resumed earlier, or another node renamed it first.
             self._merge(unfinished, target)
         with suppress(FileNotFoundError):
-            # All of it appears at once.
+            # Manifest first, then rename: the checkpoint appears complete.
             write_atomically(unfinished / MANIFEST, content)
             unfinished.rename(target)
         write_atomically(target / MANIFEST, content)
@@ -103,8 +103,9 @@ class CheckpointDirectory:
         fsync_directory(self.path)
 
     def adopt(self, manifest: Manifest) -> None:
-        """Finish what was cut off here after another node had published it: every shard was whole
-        by then.
+        """Publish a save that was interrupted here after another node published it.
+
+        Every shard was complete by then.
         """
         if manifest.step not in self.manifests() and self._unfinished(manifest).is_dir():
             self.publish(manifest)
@@ -115,11 +116,11 @@ class CheckpointDirectory:
             _remove(self.of(step))
 
     def discard(self, step: int) -> None:
-        """Give up a save."""
+        """Delete an unfinished save of this attempt."""
         shutil.rmtree(self._mine(step), ignore_errors=True)
 
     def clean(self, last: int) -> None:
-        """Delete what was not finished, and what lies beyond the ``last`` step gone on from."""
+        """Delete unfinished saves, and checkpoints after the ``last`` step, which was resumed."""
         for left in self.path.glob(".step-*.attempt-*"):
             shutil.rmtree(left, ignore_errors=True)
         for step in self.manifests():
@@ -152,7 +153,7 @@ def shard_name(rank: int) -> str:
 
 
 def _remove(folder: Path) -> None:
-    """The manifest first: what is left of it is no checkpoint."""
+    """Delete the manifest first: an interrupted deletion leaves no checkpoint behind."""
     with suppress(OSError):
         (folder / MANIFEST).unlink()
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,8 @@
-"""The trained model as a Hugging Face directory: each rank writes its own tensors, under the names
-they have in the whole model.
+"""Model export: writes the trained model as a Hugging Face directory, each rank its own tensors.
 
-The directory may be shared by all nodes or be each node's own. Then the head's gets all files from
-the others, and compares their hashes; or, where nothing is to be gathered, every node keeps its own
-shards and all small files. :data:`CONTENTS` tells which file was written where, and its hash.
+The directory may be shared by all nodes or local to each. If it is local, the head's gets all files
+from the others and checks their hashes; with ``output.gather = false``, every node keeps its own
+shards and all small files. :data:`CONTENTS` lists each file with its node and hash.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +25,24 @@ from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelF
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
-from jupyter_mntrain.train.checkpoint.policy import directory_of
+from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE
-from jupyter_mntrain.train.world import Report, World, agree
+from jupyter_mntrain.train.world import World, agree
 
 _NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
-"""What a model's directory holds besides its tokenizer and the like: weights, and lists of them."""
+"""Endings of weight files and their indexes, which are not copied with the small files."""
 
 _LARGEST_COPIED_BYTES = 64 << 20
 
 DESCRIPTION = "description"
-"""Beside the checkpoints: what they are of, for whoever writes with one of them."""
+"""Folder beside the checkpoints with config and tokenizer, so that one can generate from them."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one rank wrote, or why it could not."""
+    """What one rank wrote, or why it failed."""
 
     files: tuple[ModelFile, ...] = ()
     weight_map: dict[str, str] = {}
@@ -55,9 +53,9 @@ class ModelExport:
     """Writes the model once, at the end.
 
     Args:
-        config: of the model, as transformers has it.
-        tokens: with the tokenizer that the data was encoded with.
-        say: prints a line.
+        config: the model's transformers config.
+        tokens: the training data, whose tokenizer is exported.
+        say: prints a line to the job's log.
     """
 
     def __init__(
@@ -79,30 +77,22 @@ class ModelExport:
         self._attempt = environment.get(ATTEMPT_VARIABLE, "1")
 
     def refuse(self) -> None:
-        """Before the first step, not after hours of them.
+        """Check the output directory before the first step, rather than after hours of training.
 
         Raises:
-            RecipeError: there is something in the directory already, or it cannot be made.
+            RecipeError: it is not empty, or cannot be created.
         """
         if self.directory is None or not self._is_named:
-            return  # checkpoints refuse for both
-        problem = None
+            return  # it is beside the checkpoints, which check for both
+        error = None
         if self._world.local_rank == 0:
-            try:
-                self.directory.parent.mkdir(parents=True, exist_ok=True)
-                if not os.access(self.directory.parent, os.W_OK | os.X_OK):
-                    raise PermissionError(f"{self.directory.parent} is not writable")
-            except OSError as error:
-                problem = RecipeError(
-                    f"cannot write the model: {error}",
-                    fix="make the directory writable, or set another output.directory",
-                ).problem
+            error = unwritable(self.directory.parent, "write the model", "output.directory")
             if self._is_in_the_way(self.directory):
-                problem = RecipeError(
+                error = RecipeError(
                     f"output.directory = {self.directory}: the directory is not empty",
                     fix="set another output.directory, or output.replace = true",
-                ).problem
-        agree(self._world, Report(host=self._world.host, problem=problem))
+                )
+        agree(self._world, error)
 
     def write(
         self,
@@ -110,16 +100,19 @@ class ModelExport:
         step: int,
         progress: ProgressWriter,
     ) -> Path | None:
-        """Write it, on all ranks together; where it is then, ``None`` if nowhere.
+        """Write the model. Collective.
 
         Args:
             parameters: this rank's, by name; a tied one only once in the whole model.
-            step: steps that are done.
-            progress: hears how far it is.
+            step: finished steps.
+            progress: receives the progress.
+
+        Returns:
+            The model's directory, or ``None`` if it was not written.
 
         Raises:
-            RecipeError: it could not be written where the recipe wants it; the last checkpoint
-                stays. Elsewhere that is only said.
+            RecipeError: the recipe names a directory and writing there failed; the last checkpoint
+                stays. A failure in the default directory is only logged.
         """
         if self.directory is None:
             return None
@@ -165,7 +158,7 @@ class ModelExport:
     def _write_shards(
         self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: ProgressWriter
     ) -> Part:
-        """This rank's. Every rank calls it: the files are numbered through."""
+        """Write this rank's shards. Collective: file numbers count across ranks."""
         most = int(self._recipe.output.shard_gb * 1e9)
         shards = shards_of({name: one.nbytes for name, one in parameters.items()}, most)
         counts = [0] * self._world.size
@@ -188,19 +181,18 @@ class ModelExport:
                 files.append(_described(folder / name, self._world.host))
                 weight_map |= dict.fromkeys(names, name)
                 tally.add(sum(one.nbytes for one in tensors.values()))
-        except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+        except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
             return Part(problem=f"{self._world.host}: {error}")
         tally.end()
         return Part(tuple(files), weight_map)
 
     def _complete(self, folder: Path, parts: Sequence[Part], contents: ModelContents) -> Part:
-        """The small files, once on every node."""
-        if self._world.local_rank != 0:
-            return Part()
-        try:
-            self._write_small_files(folder, parts, contents)
-        except Exception as error:  # noqa: BLE001 - whatever it is, all ranks must hear of it
-            return Part(problem=f"{self._world.host}: {error}")
+        """Write the small files, once on every node."""
+        if self._world.local_rank == 0:
+            try:
+                self._write_small_files(folder, parts, contents)
+            except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
+                return Part(problem=f"{self._world.host}: {error}")
         return Part()
 
     def _write_small_files(
@@ -216,27 +208,27 @@ class ModelExport:
         (folder / CONTENTS).write_bytes(encoded)
 
     def _gather(self, folder: Path, parts: Sequence[Part], progress: ProgressWriter) -> Part:
-        """All files on the head's node. Every rank calls it."""
-        problems: list[str | None] = []
+        """Collect all files on the head's node. Collective."""
+        problem: str | None = None
         others = [(rank, one) for rank, part in enumerate(parts) if rank for one in part.files]
         size = sum(one.size_bytes for _, one in others)
         tally = Tally(
             progress if self._world.is_head else unwatched, "gathering the model", size, "B"
         )
-        # All go through all in one order, so nobody waits for somebody who waits for him.
+        # Every rank uses the same order, so two ranks never wait for each other.
         for rank, one in others:
             path = folder / one.name
             if self._world.rank == rank:
                 send_file(path, 0)
             elif self._world.is_head:
-                problems.append(take_file(partial(Path, path), rank) or _difference(path, one))
+                failed = take_file(lambda: folder, one.name, rank) or _difference(path, one)
+                problem = problem or failed
                 tally.add(one.size_bytes)
         tally.end()
-        problem = next((one for one in problems if one), None)
         return Part(problem=None if problem is None else f"{self._world.host}: {problem}")
 
     def _agree(self, mine: Part, folder: Path) -> list[Part]:
-        """All ranks' parts, or every rank fails with the same line."""
+        """Gather all ranks' parts; if one failed, every rank raises the same error."""
         parts: list[Part] = [Part()] * self._world.size
         dist.all_gather_object(parts, mine)
         problem = next((part.problem for part in parts if part.problem), None)
@@ -249,7 +241,7 @@ class ModelExport:
         return parts
 
     def _appear(self, folder: Path, directory: Path) -> None:
-        """The head's node first: in a directory that all share nothing is left for the others."""
+        """Rename the finished folder, on the head's node first: a shared one is then done."""
         for turn in (True, False):
             is_turn = self._world.local_rank == 0 and self._world.is_head is turn
             if is_turn and folder.is_dir():
@@ -257,13 +249,13 @@ class ModelExport:
                     shutil.rmtree(directory, ignore_errors=True)
                     folder.rename(directory)
                 else:
-                    # A part of it here would only be taken for the model.
+                    # An incomplete copy here would be mistaken for the model.
                     shutil.rmtree(folder)
             dist.barrier()
 
 
 def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
-    """All that a model's directory holds but the weights: config, tokenizer, chat template."""
+    """Write everything but the weights: config, tokenizer, chat template."""
     folder.mkdir(parents=True, exist_ok=True)
     published_config(config, DTYPES[recipe.model.dtype]).save_pretrained(folder)
     tokenizer = tokens.tokenizer
@@ -276,7 +268,7 @@ def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
 
 
 def output_directory(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
-    """Where the model goes at the end; ``None`` if nowhere."""
+    """Return the directory that the model is written to at the end; ``None`` for none."""
     if not recipe.output.at_end:
         return None
     if recipe.output.directory is not None:
@@ -286,7 +278,7 @@ def output_directory(recipe: Recipe, environment: Mapping[str, str]) -> Path | N
 
 
 def shards_of(sizes: Mapping[str, int], most_bytes: int) -> list[list[str]]:
-    """Names in order, cut so that no file holds more than so many bytes, or one tensor alone."""
+    """Split tensor names, in order, into files of at most ``most_bytes`` (or one tensor)."""
     shards: list[list[str]] = []
     held = 0
     for name, size in sizes.items():
@@ -305,13 +297,13 @@ def _described(path: Path, host: str) -> ModelFile:
 
 
 def _difference(path: Path, told: ModelFile) -> str | None:
-    """Why a file is not what its rank wrote, if it is not."""
+    """Compare a received file with what its rank wrote; return what is wrong, or ``None``."""
     found = _described(path, told.host)
     return None if found == told else f"{told.name} of {told.host} was damaged in transit"
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:
-    """Tokenizer, chat template, generation settings, license: whatever belongs to the model."""
+    """Copy tokenizer, chat template, generation settings, license and the like."""
     for path in source.iterdir():
         is_weights = path.name.endswith(_NOT_COPIED)
         is_ours = path.name in {"config.json", CONTENTS}

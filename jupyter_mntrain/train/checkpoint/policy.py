@@ -29,23 +29,23 @@ from jupyter_mntrain.train.checkpoint.resuming import (
 from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
-from jupyter_mntrain.train.world import Report, World, agree
+from jupyter_mntrain.train.world import World, agree
 
 _COMPARED = ("model", "batches")
-"""Digests of what must be as it was for a run to go on with the same losses."""
+"""Digests that must be unchanged for a resumed run to continue with the same losses."""
 
 
 class Checkpointing:
-    """Saves at the steps the recipe names and whenever somebody asks; all ranks at the same step.
+    """Saves at the recipe's interval and on request; all ranks at the same step.
 
-    What each rank has to say goes with the all-reduce of every step (:meth:`votes`), so all of them
-    act on it after the same one.
+    Each rank's requests travel with the all-reduce of every step (:meth:`votes`), so all ranks act
+    on them after the same step.
 
     Args:
-        digests: of this run; compared with a checkpoint's.
-        grid: who holds the same parameters.
+        digests: this run's, compared with a checkpoint's.
+        grid: tells which ranks hold the same parameters.
         model: holds the parameters to save.
-        say: prints a line.
+        say: prints a line to the job's log.
     """
 
     def __init__(
@@ -89,23 +89,25 @@ class Checkpointing:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is anywhere to save."""
+        """Whether this run has a checkpoint directory."""
         return self._saver is not None
 
     @property
     def directory(self) -> Path | None:
-        """Where this run's checkpoints lie on this node."""
+        """This run's checkpoint directory on this node."""
         return None if self._directory is None else self._directory.path
 
     def resume(self, optimizer: Optimizer) -> int:
-        """Take over the newest checkpoint; the number of steps that are done.
+        """Load the newest checkpoint; return the number of finished steps.
 
         Raises:
-            RecipeError: it is of another model or other data, or damaged.
+            RecipeError: it was made with another model or other data, or is damaged.
         """
         if self._directory is None:
             return 0
-        self._refuse_unwritable(self._directory)
+        # Before the first step, rather than after hours of training.
+        path = self._directory.path
+        agree(self._world, unwritable(path, "save checkpoints", "checkpoint.directory"))
         found = find_newest(self._world, self._directory)
         step = 0 if found is None else found.manifest.step
         if found is not None:
@@ -115,31 +117,31 @@ class Checkpointing:
                 self._say(f"checkpoint: resuming after step {step}")
         if self._world.local_rank == 0:
             self._directory.clean(last=step)
-        dist.barrier()  # nobody saves into what another one still cleans
+        dist.barrier()  # no rank saves into a directory that is still being cleaned
         return step
 
     def votes(self) -> Sequence[int]:
-        """What this rank has to say at this step."""
+        """This rank's part of the step's all-reduce: (is still writing, save, stop)."""
         is_writing = self._saver is not None and self._saver.is_writing
-        # Rank 0 alone speaks for the people: one node's agent hears of a wish before another's.
+        # Only rank 0 relays requests: they reach one node's agent before another's.
         save = self._world.is_head and self._wishes.wants_save()
         stop = self._world.is_head and self._wishes.wants_stop()
         return int(is_writing), int(save), int(stop)
 
     def count(self, sums: Sequence[float]) -> None:
-        """What all ranks said, added up."""
+        """Take the sums of all ranks' :meth:`votes`."""
         self._still_writing, save, stop = sums
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
 
     def after(self, step: int, optimizer: Optimizer) -> bool:
-        """Between two steps; ``True`` if this was the last because somebody asked for it."""
+        """Save if it is time to, between two steps; return whether a stop was requested."""
         if self._saver is None:
             return self._is_stop_wanted
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
         is_last = self._is_stop_wanted or step == self._last_step
         if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
-            self._finish(self._saver)  # the one under way first: there is one at a time
+            self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
             self._begin(self._saver, step, optimizer)
         elif self._is_due(step) and not self._saver.is_pending:
@@ -147,7 +149,7 @@ class Checkpointing:
         return self._is_stop_wanted
 
     def close(self) -> None:
-        """Wait for the last save, on all ranks together."""
+        """Wait for the last save. Collective."""
         if self._saver is not None:
             self._finish(self._saver)
 
@@ -157,14 +159,14 @@ class Checkpointing:
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer) -> None:
         state = self._state(optimizer)
-        # Replicas hold the same: each writes a share of it.
+        # Replicas hold the same state: each writes its share.
         mine = sorted(state)[self._grid.replica_of(self._world.rank) :: self._grid.replicas]
         state = {name: state[name] for name in mine} | _random_state(self._world)
         self._recorder.progress("saving a checkpoint", 0, 1)
         saver.begin(step, state)
 
     def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:
-        """What this rank holds, by the names in a checkpoint. They are not copies."""
+        """This rank's tensors by their names in a checkpoint: views, not copies."""
         parameters, rows = self._model.parameters(), self._model.rows()
         state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
         state |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
@@ -184,20 +186,6 @@ class Checkpointing:
         self._recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
             self._recorder.saved(saved)
-
-    def _refuse_unwritable(self, directory: CheckpointDirectory) -> None:
-        """Before the first step, not after hours of them."""
-        problem = None
-        try:
-            directory.path.mkdir(parents=True, exist_ok=True)
-            if not os.access(directory.path, os.W_OK | os.X_OK):
-                raise PermissionError(f"{directory.path} is not writable")
-        except OSError as error:
-            problem = RecipeError(
-                f"cannot save checkpoints: {error}",
-                fix="make the directory writable, or set another checkpoint.directory",
-            ).problem
-        agree(self._world, Report(host=self._world.host, problem=problem))
 
     def _refuse_other(self, found: FoundCheckpoint) -> None:
         for name, digest in self._digests.items():
@@ -222,7 +210,7 @@ class Checkpointing:
         )
         missing = [name for name in state if name not in loaded]
         if missing:
-            cause = f"the checkpoint of step {found.manifest.step} lacks {missing[0]}"
+            cause = f"checkpoint {found.manifest.step} lacks {missing[0]}"
             fix = "delete it to use the previous checkpoint"
             if missing[0].startswith("optimizer/"):
                 fix = "set optimizer.kind, optimizer.precision and model.dtype as they were saved"
@@ -230,14 +218,32 @@ class Checkpointing:
         with torch.no_grad():
             for name, one in state.items():
                 one.copy_(loaded[name])
-        optimizer.go_on(found.manifest.step)
+        optimizer.resume_after(found.manifest.step)
         _set_random_state(self._world, loaded)
 
 
-def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
-    """Where the checkpoints of this run lie; ``None`` if nowhere.
+def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:
+    """Create a directory; return an error if that fails or it is not writable.
 
-    In a directory of the user's each job has a folder; without a job it is the directory itself.
+    Args:
+        what: is done there, for the message.
+        field: of the recipe that names it.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"{directory} is not writable")
+    except OSError as error:
+        fix = f"make the directory writable, or set another {field}"
+        return RecipeError(f"cannot {what}: {error}", fix=fix)
+    return None
+
+
+def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
+    """Return the directory of this run's checkpoints; ``None`` for none.
+
+    Each job has a folder of its own in the recipe's ``checkpoint.directory``; outside of a job it
+    is that directory itself.
     """
     given = recipe.checkpoint.directory
     if given is not None:
@@ -247,7 +253,7 @@ def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
 
 
 def _random_state(world: World) -> dict[str, torch.Tensor]:
-    """Where this rank's random numbers stand: for dropout, if a model has any."""
+    """State of this rank's random number generators, for models with dropout."""
     state = {f"random/{world.rank}/cpu": torch.get_rng_state()}
     if world.device.type == "cuda":
         state[f"random/{world.rank}/cuda"] = torch.cuda.get_rng_state(world.device)

@@ -1,7 +1,7 @@
-"""Resuming: finds the newest checkpoint that the ranks together still have complete, and loads it.
+"""Resuming: finds the newest checkpoint that the ranks together hold complete, and loads it.
 
-Whoever holds a shard reads it and sends what others need, so the ranks may be fewer or more than
-those that saved, and the directory may be shared or each node's own.
+A rank that can read a shard sends others what they need of it. So the number of ranks may change,
+and the directory may be shared or local to each node.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _DTYPES = {
     "I32": torch.int32,
     "U8": torch.uint8,
 }
-"""By the names that safetensors gives them."""
+"""torch's dtypes by safetensors' names."""
 
 _ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
 
 
 class Held(Record, frozen=True):
-    """A checkpoint, and which ranks' shards of it a rank can read."""
+    """A checkpoint and the shards of it that one rank can read."""
 
     manifest: Manifest
     shards: tuple[int, ...]
 
 
 class FoundCheckpoint(Record, frozen=True):
-    """A checkpoint that is whole, and which rank of this run reads each of its shards."""
+    """A complete checkpoint, and the rank of this run that reads each shard."""
 
     manifest: Manifest
     readers: tuple[int, ...]
 
 
 class _Piece(Record, frozen=True):
-    """Some rows of a tensor, or all: where they are and what they look like."""
+    """Rows of a saved tensor: their shard, key, first row, shape and dtype."""
 
     shard: int
     key: str
@@ -65,14 +65,13 @@ class _Piece(Record, frozen=True):
 def find_newest(
     world: World, directory: CheckpointDirectory, *, finishes: bool = True
 ) -> FoundCheckpoint | None:
-    """What all ranks agree to go on from; ``None`` where they begin at the beginning.
+    """Return the checkpoint that all ranks resume from; ``None`` to start at the beginning.
 
     Args:
-        finishes: a save that was cut off; not while somebody else may be at it.
+        finishes: publish saves that were interrupted; wrong while a job may still be writing.
 
     Raises:
-        RecipeError: there are checkpoints, but of each some shard is nowhere. To begin anew would
-            delete what is left of them.
+        RecipeError: there are checkpoints, but none is complete. Starting over would delete them.
     """
     published: list[list[Manifest]] = [[]] * world.size
     dist.all_gather_object(published, list(directory.manifests().values()))
@@ -90,10 +89,10 @@ def find_newest(
 
 
 def choose(everybody: Sequence[Sequence[Held]]) -> FoundCheckpoint | None:
-    """The newest checkpoint whose shards are all there. Pure.
+    """Return the newest complete checkpoint. Pure.
 
     Args:
-        everybody: what each rank holds.
+        everybody: what each rank holds, by rank.
     """
     for manifest in _newest_first(everybody):
         readers = _readers(manifest, everybody)
@@ -118,19 +117,19 @@ def _what_is_missing(
     newest = _newest_first(everybody)[0]
     lost = sorted(set(range(newest.world_size)) - set(_readers(newest, everybody)))
     hosts = sorted({newest.hosts[rank] for rank in lost if rank < len(newest.hosts)})
-    where = f", saved on {' and '.join(hosts)}," if hosts else ""
+    where = f" (saved on {' and '.join(hosts)})" if hosts else ""
     ranks = " and ".join(map(str, lost))
     return RecipeError(
-        f"of the checkpoint of step {newest.step} the shards of rank {ranks}{where} are nowhere "
-        "here, and no older one is whole",
-        fix="launch it with all nodes that saved it; or, to begin anew, delete "
-        f"{directory.path} on every node. With checkpoint.copies = 2 or a shared directory a node "
-        "may be lost",
+        f"checkpoint {newest.step} is incomplete: no node has the shards of rank {ranks}{where}, "
+        "and there is no older complete checkpoint",
+        fix=f"launch it with all nodes that saved it, or delete {directory.path} on every node to "
+        "start over. With checkpoint.copies = 2 or a shared directory, a run survives the loss of "
+        "a node",
     )
 
 
 def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[int, int]:
-    """Shard → who reads it. A rank reads its own where it can: nothing has to be sent then."""
+    """Map shards to the ranks that read them; a rank reads its own where it can."""
     readers: dict[int, int] = {}
     for rank, holds in enumerate(everybody):
         shards = next((held.shards for held in holds if held.manifest == manifest), ())
@@ -139,7 +138,7 @@ def _readers(manifest: Manifest, everybody: Sequence[Sequence[Held]]) -> dict[in
 
 
 def name_of_rows(name: str, begin: int, end: int) -> str:
-    """What a checkpoint calls some rows of a tensor."""
+    """Return the key of rows of a tensor in a checkpoint."""
     return f"{name}[{begin}:{end}]"
 
 
@@ -151,13 +150,13 @@ def load(
     *,
     progress: ProgressWriter = unwatched,
 ) -> dict[str, torch.Tensor]:
-    """The named tensors of a checkpoint, on the CPU; read here or sent by whoever can read them.
+    """Load tensors of a checkpoint to the CPU, from disk or from a rank that can read them.
 
-    Every rank calls it. What is not in the checkpoint, or not all of it, is left out.
+    Collective. A tensor that is missing or incomplete in the checkpoint is left out.
 
     Args:
-        wanted: names, of whole tensors or as :func:`name_of_rows` has them; whichever of the two
-            was saved.
+        wanted: names of whole tensors, or of rows as :func:`name_of_rows` makes them; it does not
+            matter which of the two was saved.
 
     Raises:
         RecipeError: a shard is damaged.
@@ -170,13 +169,13 @@ def load(
                 shards[shard] = safe_open(folder / shard_name(shard), framework="pt")
         index = _index(world, [one for place in shards for one in _contents(place, shards[place])])
     except (OSError, SafetensorError) as error:
-        cause = f"the checkpoint in {folder} cannot be read: {error}"
+        cause = f"cannot read the checkpoint in {folder}: {error}"
         raise RecipeError(cause, fix="delete that folder to use the previous checkpoint") from None
     requests: list[list[_Request | None]] = [[]] * world.size
     dist.all_gather_object(requests, [_request(index, name) for name in wanted])
     loaded: dict[str, torch.Tensor] = {}
     tally = Tally(progress, "loading the checkpoint", len(wanted), "tensors")
-    # All go through all requests in one order, so nobody waits for somebody who waits for him.
+    # Every rank uses the same order, so two ranks never wait for each other.
     for rank, asked in enumerate(requests):
         for place, request in enumerate(asked):
             if request is None:
@@ -191,7 +190,7 @@ def load(
 
 
 class _Request(Record, frozen=True):
-    """Rows of a tensor, and where they are, in order."""
+    """Rows of a tensor, and the pieces that hold them, in order."""
 
     begin: int
     end: int
@@ -208,7 +207,7 @@ def _contents(shard: int, file: safe_open) -> list[_Piece]:
 
 
 def _index(world: World, mine: Sequence[_Piece]) -> dict[str, list[_Piece]]:
-    """By name, in the order of their rows; of what several have saved one."""
+    """Pieces by tensor name, in row order; of duplicates, one."""
     everybody: list[list[_Piece]] = [[]] * world.size
     dist.all_gather_object(everybody, list(mine))
     found: dict[str, dict[int, _Piece]] = {}
@@ -218,7 +217,7 @@ def _index(world: World, mine: Sequence[_Piece]) -> dict[str, list[_Piece]]:
 
 
 def _parsed(key: str) -> tuple[str, int | None, int | None]:
-    """Name, and first and last row if they are named."""
+    """Split a key into name, begin and end row (``None`` for a whole tensor)."""
     match = _ROWS.fullmatch(key)
     if match is None:
         return key, None, None
@@ -226,16 +225,16 @@ def _parsed(key: str) -> tuple[str, int | None, int | None]:
 
 
 def _request(index: Mapping[str, list[_Piece]], wanted: str) -> _Request | None:
-    """``None`` if some of it is not there."""
+    """Find the pieces of a wanted tensor; ``None`` if some rows are missing."""
     name, begin, end = _parsed(wanted)
     if name not in index and name.endswith(f"/{HEAD}"):
-        # One rank alone holds a tied embedding once, and saves it under its first name.
+        # A single rank holds a tied embedding once, and saves it under its first name.
         name = name.removesuffix(HEAD) + EMBEDDING
     if name not in index:
         return None
     pieces = index[name]
     begin, end = begin or 0, pieces[-1].end if end is None else end
-    # Rows that nobody holds, of a tensor with fewer than ranks, are one empty piece.
+    # A tensor with fewer rows than ranks leaves some ranks none: their rows are one empty piece.
     needed = [one for one in pieces if one.begin < end and one.end > begin] or pieces[:1]
     ends = [begin, *(one.end for one in needed)]
     is_whole = all(one.begin <= before for one, before in zip(needed, ends, strict=False))
@@ -250,7 +249,7 @@ def _hand_over(
     receiver: int,
     shards: Mapping[int, safe_open],
 ) -> torch.Tensor | None:
-    """Read, send or receive what is requested of a piece; it, on the rank that asked for it."""
+    """Read, send or receive the requested rows of a piece; return them on the receiving rank."""
     reader = found.readers[piece.shard]
     begin, end = max(request.begin, piece.begin), min(request.end, piece.end)
     if reader == world.rank:

@@ -1,7 +1,7 @@
 """Background saving: copies tensors between two steps and writes them in a thread.
 
-A checkpoint is there when every rank's shard is on its disk. Whether that is so is asked in the
-all-reduce that every step does anyway, so no rank ever waits for another one's disk.
+A checkpoint is complete once every rank's shard is on disk. Ranks find that out in the all-reduce
+that every step does anyway, so no rank waits for another's disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jupyter_mntrain.train.world import World
 
 
 class _Written(Record, frozen=True):
-    """How one rank's part of a save went."""
+    """Result of one rank's part of a save."""
 
     host: str
     size_bytes: int = 0
@@ -33,11 +33,11 @@ class Saver:
 
     Args:
         directory: on this node; may be shared with the others.
-        keep: how many checkpoints stay.
+        keep: number of checkpoints to keep.
         copies: 2 = each shard also goes to the next node.
-        attempt: this one's number.
-        digests: kept in the manifest.
-        say: told in one line what became of each save.
+        attempt: number of this attempt.
+        digests: for the manifest.
+        say: prints one line per save.
     """
 
     def __init__(
@@ -65,19 +65,19 @@ class Saver:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a save is under way: the same on every rank at every step."""
+        """Whether a save is in progress: the same on every rank at every step."""
         return self._step is not None
 
     @property
     def is_writing(self) -> bool:
-        """Whether this rank's own part is still under way."""
+        """Whether this rank is still writing its own part."""
         return self._written is None and self.is_pending
 
     def begin(self, step: int, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Copy the state to memory and write it in the background.
+        """Copy the state to host memory and write it in the background.
 
         Args:
-            step: steps that are done.
+            step: finished steps.
         """
         copies = {
             name: tensor.detach().to("cpu", copy=True).contiguous()
@@ -90,10 +90,10 @@ class Saver:
         self._thread.start()
 
     def finish(self) -> int | None:
-        """Wait for the save under way, on all ranks together; its step, if it is a checkpoint.
+        """Wait for the save in progress; return its step, or ``None`` if it failed.
 
-        Every rank calls it at the same step. A disk that is full somewhere is told, and training
-        goes on with the checkpoint before.
+        Collective, at the same step. An error such as a full disk is logged, and training continues
+        with the previous checkpoint.
         """
         step = self._step
         if step is None or self._thread is None:
@@ -121,7 +121,7 @@ class Saver:
         return self._world.local_rank == 0
 
     def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
-        """On every node, then agreed: why it failed somewhere, if it did."""
+        """Publish on every node; return why it failed on any, or ``None``."""
         manifest = Manifest(
             step=step,
             attempt=self._attempt,
@@ -149,7 +149,7 @@ class Saver:
             save_file(tensors, path)
             sync(path)
             size_bytes = path.stat().st_size
-        except Exception as trouble:  # noqa: BLE001 - whatever it is, all ranks must hear of it
+        except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
             error = str(trouble) or type(trouble).__name__
         if self._neighbors is not None:
             # Also after an error: the neighbors wait.

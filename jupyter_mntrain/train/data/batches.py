@@ -17,20 +17,20 @@ from jupyter_mntrain.train.data.packing import best_fit
 from jupyter_mntrain.train.data.tokens import Tokens
 
 NOT_COUNTED = -100
-"""The label of a token whose loss does not count: what torch and transformers take for it."""
+"""Label of a token that the loss ignores, as in torch and transformers."""
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences. All three are int64, (sequences, sequence_length).
+    """Sequences of token ids; all three tensors are int64, (sequences, sequence_length).
 
     Args:
-        inputs: ids.
-        labels: the id after each, or :data:`NOT_COUNTED`.
-        positions: from 0 in each document: transformers tells documents apart by them.
-        tokens: inputs that are no padding.
+        inputs: token ids.
+        labels: the next token's id, or :data:`NOT_COUNTED`.
+        positions: from 0 in each document; transformers uses them to separate documents.
+        tokens: number of inputs that are not padding.
     """
 
     inputs: torch.Tensor
@@ -43,26 +43,26 @@ class Batch:
 
     @property
     def counted(self) -> int:
-        """Labels whose loss counts."""
+        """Number of labels that the loss counts."""
         return int((self.labels != NOT_COUNTED).sum())
 
     def parts(self, sequences: int, *, at_least: int = 0) -> Iterator[Batch]:
-        """So many at a time; the last part may have fewer. ``tokens`` stays that of the whole.
+        """Split into parts of ``sequences``; the last may have fewer. ``tokens`` is not split.
 
         Args:
-            at_least: so many parts, if need be with none in them.
+            at_least: number of parts to yield at least, empty ones if necessary.
         """
         for number in range(max(at_least, -(-len(self) // sequences))):
             some = slice(number * sequences, (number + 1) * sequences)
             yield Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
 
     def share(self, place: int, count: int) -> Batch:
-        """What one of so many pipelines trains on. ``tokens`` stays that of the whole."""
+        """Take every ``count``-th sequence, for one of ``count`` pipelines. ``tokens`` is kept."""
         some = slice(place, None, count)
         return Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
 
     def filled(self, sequences: int) -> Batch:
-        """With as many empty sequences as are lacking."""
+        """Pad with empty sequences to ``sequences``."""
         shape = (sequences - len(self), self.inputs.shape[1])
         return Batch(
             torch.cat([self.inputs, self.inputs.new_zeros(shape)]),
@@ -94,13 +94,11 @@ class Rows(Protocol):
 
     @property
     def seen_tokens(self) -> float:
-        """How many tokens a token's document has in its sequence, on average over tokens: what
-        attention costs.
-        """
+        """Average length, over tokens, of a token's document in its sequence: attention's cost."""
 
 
 class WrappedRows:
-    """Neighboring tokens of all documents, one after the other."""
+    """Sequences cut from one long text, across documents."""
 
     def __init__(self, tokens: Tokens, length: int) -> None:
         self._tokens = tokens
@@ -121,13 +119,13 @@ class WrappedRows:
 
 
 class PackedRows:
-    """Whole documents in each sequence, and padding behind them.
+    """Sequences of whole documents, followed by padding.
 
-    A document of n tokens is n - 1 pairs of a token and the next one. Those longer than a sequence
-    are cut, with no pair lost.
+    A document of n tokens yields n - 1 (token, next token) pairs. One longer than a sequence is cut
+    without losing a pair.
 
     Args:
-        packs: several in a sequence; else each has its own.
+        packs: put several documents into a sequence; otherwise each gets its own.
     """
 
     def __init__(self, tokens: Tokens, length: int, *, packs: bool) -> None:
@@ -163,10 +161,9 @@ class PackedRows:
 
 
 class Batches:
-    """Sequences, shuffled anew in each epoch.
+    """Batches of sequences, reshuffled in each epoch.
 
-    First and last stage read the batch each for itself, so nothing but activations crosses the
-    network.
+    First and last stage each read the batch themselves, so only activations cross the network.
 
     Args:
         batch_size: sequences per optimizer step.
@@ -180,13 +177,13 @@ class Batches:
         self._order: NDArray[np.int64] = np.empty(0, np.int64)
 
     def batch(self, step: int) -> Batch:
-        """That of one optimizer step, counted from 0."""
+        """Return the batch of one optimizer step, counted from 0."""
         first = step * self._batch_size
         places = [self._place(first + offset) for offset in range(self._batch_size)]
         return _stacked([self._rows.row(place) for place in places])
 
     def fingerprint(self) -> str:
-        """Hash of the first batch: differs if two ranks would shuffle differently."""
+        """Hash the first batch, to detect ranks that would shuffle differently."""
         batch = self.batch(0)
         digest = hashlib.sha256()
         for one in (batch.inputs, batch.labels, batch.positions):
@@ -202,10 +199,10 @@ class Batches:
 
 
 def rows_of(tokens: Tokens, section: DataSection) -> Rows:
-    """The sequences that documents make.
+    """Make sequences of the documents.
 
     Raises:
-        RecipeError: not even one.
+        RecipeError: there is too little text for one sequence.
     """
     length = section.sequence_length
     rows: Rows
@@ -221,10 +218,10 @@ def rows_of(tokens: Tokens, section: DataSection) -> Rows:
 
 
 def hold_out(tokens: Tokens, section: DataSection, *, share: float) -> tuple[Tokens, Tokens]:
-    """What to train on, and the rest of it: where sequences are of whole documents, it is, too.
+    """Split into training and held-out text, between documents where sequences hold whole ones.
 
     Raises:
-        RecipeError: either is empty.
+        RecipeError: either part is shorter than a sequence needs.
     """
     cut = len(tokens.ids) - int(len(tokens.ids) * share)
     if not section.is_wrapped:
@@ -233,14 +230,14 @@ def hold_out(tokens: Tokens, section: DataSection, *, share: float) -> tuple[Tok
     least = section.sequence_length + 1 if section.is_wrapped else 2
     for part in (kept, held):
         if len(part.ids) < least:
-            cause = f"evaluation.share = {share:g}: that is {len(held.ids)} tokens"
-            cause += f" of {len(tokens.ids)}, and a sequence needs {least} of either part"
+            cause = f"evaluation.share = {share:g} holds out {len(held.ids)} of {len(tokens.ids)}"
+            cause += f" tokens, and each part needs at least {least}"
             raise RecipeError(cause, fix="use another share, shorter sequences or more text")
     return kept, held
 
 
 def sample_of(rows: Rows, most: int) -> Batch:
-    """At most so many sequences, evenly from all of them."""
+    """Pick at most ``most`` sequences, evenly spaced."""
     count = min(most, len(rows))
     places = np.linspace(0, len(rows) - 1, count).astype(int)
     return _stacked([rows.row(int(place)) for place in places])
@@ -257,7 +254,7 @@ def _part(tokens: Tokens, begin: int, end: int) -> Tokens:
 
 
 def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
-    """Inputs and labels from ``begin`` on."""
+    """Inputs and labels of ``size`` tokens from ``begin``."""
     ids = tokens.ids[begin : begin + size + 1].astype(np.int64)
     labels = ids[1:]
     if tokens.answers is not None:
@@ -267,7 +264,7 @@ def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
 
 
 def _pieces(tokens: Tokens, length: int) -> tuple[Ids, Ids]:
-    """Begin and number of pairs of each piece of a document that has any label that counts."""
+    """First token and number of pairs of each piece of a document with a label that counts."""
     begins = np.concatenate([[0], tokens.ends[:-1]])
     pairs = np.maximum(tokens.ends - begins - 1, 0)
     cuts = -(-pairs // length)

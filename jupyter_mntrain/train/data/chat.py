@@ -22,8 +22,8 @@ CHATML = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-"""For models that have no template. An answer ends with the model's end of text: whatever serves
-the model knows when to stop, and nobody sees a mark that is no token of its own.
+"""For models without a template. An answer ends with the model's own end of text, so that servers
+know when to stop and users never see a marker that is not a token.
 """
 
 _ROLES = {
@@ -36,7 +36,7 @@ _ROLES = {
     "bing": "assistant",
     "model": "assistant",
 }
-"""As ShareGPT and others say them."""
+"""Role names of ShareGPT and others, and the template's."""
 
 ANSWERS = "assistant"
 
@@ -45,7 +45,7 @@ class RenderedChat(NamedTuple):
     """A document as text.
 
     Args:
-        answers: begin and end of each answer in it; ``None`` where all of it counts.
+        answers: begin and end of each answer, in characters; ``None`` if all of it counts.
     """
 
     text: str
@@ -53,10 +53,10 @@ class RenderedChat(NamedTuple):
 
 
 def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
-    """The conversation of a row: ``messages``, ``conversations``, or a prompt and its completion.
+    """Read a row's conversation: ``messages``, ``conversations``, or a prompt and its completion.
 
     Raises:
-        RecipeError: there is none, or no answer in it.
+        RecipeError: it has no conversation, or one without an answer.
     """
     found = _turns(fields, where)
     messages: list[Message] = []
@@ -85,17 +85,17 @@ def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
             return [*said, {"role": "assistant", "content": fields[answer]}]
     known = ", ".join(fields) or "no fields"
     raise RecipeError(
-        f"{where}: no conversation in it; it has {known}",
+        f"{where}: not a conversation; its fields are {known}",
         fix="give messages (role, content), conversations (from, value), or prompt and completion",
     )
 
 
 class ChatWriter:
-    """Writes conversations as the model will meet them.
+    """Renders conversations with a chat template.
 
     Args:
-        tokenizer: whose special tokens the template names.
-        template: instead of the tokenizer's own; ChatML where neither is.
+        tokenizer: supplies the special tokens.
+        template: overrides the tokenizer's own; without either, ChatML is used.
     """
 
     def __init__(
@@ -106,17 +106,19 @@ class ChatWriter:
         self._marks = answers_only
 
     def write(self, messages: Sequence[Message], where: str) -> RenderedChat:
-        """Raises:
-        RecipeError: the template takes no such conversation.
+        """Render a conversation.
+
+        Raises:
+            RecipeError: the template rejects it.
         """
         text = self._rendered(messages, where)
         return RenderedChat(text, self._answers(messages, text, where) if self._marks else None)
 
     def asks(self, prompt: str, where: str) -> str:
-        """What stands before the answer to a user's first words.
+        """Render a user's first message, up to where the answer begins.
 
         Raises:
-            RecipeError: the template takes no such conversation.
+            RecipeError: the template rejects it.
         """
         return self._rendered([{"role": "user", "content": prompt}], where, asks=True)
 
@@ -131,8 +133,8 @@ class ChatWriter:
             upto = self._rendered(messages[: place + 1], where)
             if not (upto.startswith(before) and text.startswith(upto)):
                 raise RecipeError(
-                    f"{where}: the chat template changes what was said before, so what of it is "
-                    "the answer cannot be told",
+                    f"{where}: the chat template rewrites earlier turns, so the answer cannot be "
+                    "located",
                     fix="set data.answers_only = false, or another data.chat_template",
                 )
             spans.append((len(before), len(upto)))
@@ -147,7 +149,7 @@ class ChatWriter:
                 add_generation_prompt=asks,
             )
         except Exception as error:
-            # Templates are programs of others; they raise whatever they like.
+            # A template is other people's code and may raise anything.
             cause = f"{where}: the chat template rejects it: {error}"
             fix = "fix that conversation, or set another data.chat_template"
             raise RecipeError(cause, fix=fix) from error
@@ -155,7 +157,7 @@ class ChatWriter:
 
 
 def template_of(section: DataSection) -> str | None:
-    """The template that the recipe names.
+    """Read the template file that the recipe names, if any.
 
     Raises:
         RecipeError: it cannot be read.

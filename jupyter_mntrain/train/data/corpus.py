@@ -23,32 +23,32 @@ Document = str | Sequence[Message]
 
 _LIBRARY_LEFT_OUT = frozenset(
     {
-        # Not part of the library, or not the same on two machines with the same Python.
+        # Not part of the library, or different on two machines with the same Python.
         *("site-packages", "dist-packages", "__pycache__", "test", "tests", "idle_test"),
-        # Distributions ship these apart: two nodes may differ in what is installed.
+        # Linux distributions package these separately, so nodes may differ.
         *("ensurepip", "idlelib", "lib2to3", "distutils", "tkinter", "turtledemo"),
     }
 )
 _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
-"""Written when Python is built, with the paths of that machine."""
+"""Generated when Python is built, with that machine's paths."""
 
 
 class Documents(Protocol):
-    """Reads the documents again, in the same order each time."""
+    """Iterates over the documents, in the same order each time."""
 
-    def __call__(self, *, progress: ProgressWriter = ..., what: str = ...) -> Iterator[FoundFiles]:
-        """All of them; ``progress`` hears under the name ``what`` of the bytes read."""
+    def __call__(self, *, progress: ProgressWriter = ..., what: str = ...) -> Iterator[Located]:
+        """Yield them, reporting the bytes read to ``progress`` under the name ``what``."""
 
 
-class FoundFiles(msgspec.Struct, frozen=True):
-    """A document, and the file and line it is from."""
+class Located(msgspec.Struct, frozen=True):
+    """A document with its file and line."""
 
     document: Document
     where: str
 
 
 class Corpus(Record, frozen=True):
-    """Where the data is, and a hash over the names and contents of all of it."""
+    """The training data: its documents, and a hash over all file names and contents."""
 
     description: str
     digest: str
@@ -59,7 +59,7 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
     """Find and hash the recipe's data.
 
     Raises:
-        RecipeError: nothing there, nothing readable, or a row without what is wanted of it.
+        RecipeError: the source does not exist, or contains no text in the recipe's format.
     """
     if section.source == PYTHON_LIBRARY:
         root = Path(sysconfig.get_path("stdlib"))
@@ -78,19 +78,19 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
 
 
 def _split(path: Path, split: str) -> Path:
-    """A dataset in several splits has a folder of each."""
+    """Return the folder of a split, in a dataset that has several."""
     if not (path / "dataset_dict.json").is_file():
         return path
     if not (path / split).is_dir():
         known = ", ".join(sorted(one.name for one in path.iterdir() if one.is_dir()))
-        raise RecipeError(f"data.split = {split}: {path} has none", fix=f"it has {known}")
+        raise RecipeError(f"data.split = {split}: not in {path}", fix=f"use one of {known}")
     return path / split
 
 
 def _data_files(root: Path, section: DataSection) -> list[Path]:
     suffixes = DATA_FILES
     if (root / "dataset_info.json").is_file():
-        suffixes = frozenset({".arrow"})  # the .json files beside it say what it is
+        suffixes = frozenset({".arrow"})  # the .json files beside it are metadata
     if section.format == "chat":
         suffixes -= TEXT_FILES
     return sorted(one for one in root.rglob("*") if one.suffix in suffixes and one.is_file())
@@ -155,12 +155,12 @@ def _documents(
     *,
     progress: ProgressWriter = unwatched,
     what: str = "reading the text",
-) -> Iterator[FoundFiles]:
+) -> Iterator[Located]:
     tally = Tally(progress, what, _size_bytes(files), "B")
     for path in files:
         left = float(path.stat().st_size)
         for row in read_rows(path, section.text_field):
-            yield FoundFiles(_document(row, section), row.where)
+            yield Located(_document(row, section), row.where)
             tally.add(row.size_bytes)
             left -= row.size_bytes
         tally.add(left)  # empty lines
@@ -174,5 +174,5 @@ def _document(row: SourceRow, section: DataSection) -> Document:
     if not isinstance(text, str):
         known = ", ".join(row.fields) or "no fields"
         cause = f'{row.where}: no text in field "{section.text_field}"'
-        raise RecipeError(cause, fix=f"set data.text_field; it has {known}")
+        raise RecipeError(cause, fix=f"set data.text_field to one of its fields: {known}")
     return text

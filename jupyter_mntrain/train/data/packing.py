@@ -9,10 +9,10 @@ import numpy as np
 
 
 def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Best-fit decreasing: each document, longest first, goes where the least room is left.
+    """Best-fit decreasing: put each document, longest first, where the least room is left.
 
-    Needs at most 11/9 of the fewest sequences, and 6/9 of one (Dósa 2007, for first-fit; best-fit
-    is no worse).
+    Uses at most 11/9 of the optimal number of sequences plus 6/9 (Dósa 2007, for first-fit;
+    best-fit is no worse).
 
     Args:
         lengths: each from 1 to ``capacity``.
@@ -22,7 +22,7 @@ def best_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """
     sequences: list[list[int]] = []
     with_room: dict[int, list[int]] = defaultdict(list)
-    # Bit n is set where some sequence has room for n: one shift finds the least that is enough.
+    # Bit n is set if some sequence has room for exactly n: one shift finds the tightest fit.
     rooms = 0
     for document in np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist():
         length = lengths[document]

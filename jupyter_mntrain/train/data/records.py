@@ -18,8 +18,8 @@ class SourceRow(NamedTuple):
     """One record of a file.
 
     Args:
-        where: file and line or row, for people.
-        size_bytes: of the file, about; all rows of a file add up to it.
+        where: file and line or row, for messages.
+        size_bytes: its approximate share of the file, for progress.
     """
 
     fields: Mapping[str, Any]
@@ -28,13 +28,13 @@ class SourceRow(NamedTuple):
 
 
 def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
-    """All records of a file, in their order.
+    """Yield all records of a file, in order.
 
     Args:
-        text_field: what the one field of a text file is called.
+        text_field: name given to the one field of a text file.
 
     Raises:
-        RecipeError: it is not what its name says.
+        RecipeError: its content does not match its suffix.
     """
     if path.suffix in TEXT_FILES:
         size = path.stat().st_size
@@ -45,7 +45,7 @@ def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
 
 
 def is_text(path: Path) -> bool:
-    """Whether what it holds is to be UTF-8."""
+    """Whether the file should contain UTF-8 text."""
     return path.suffix not in _TABLES
 
 

@@ -22,32 +22,32 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
-from jupyter_mntrain.train.data.corpus import Corpus, FoundFiles
+from jupyter_mntrain.train.data.corpus import Corpus, Located
 
 IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
-"""Files of the cache, in the machine's own byte order: it is this machine's."""
+"""Files of the cache, in native byte order: it is not shared between machines."""
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TEXT_ID = 0
 
 _FORMAT = "2"
-"""Part of every cache key: raised when the files' meaning changes."""
+"""Part of every cache key: raise it when the format of the files changes."""
 
 _BATCH_DOCUMENTS = 64
-"""Documents encoded at once: enough for the tokenizer's threads, little enough for memory."""
+"""Documents encoded at once: enough to occupy the tokenizer's threads."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The documents of a corpus, one after the other, read from a memory map.
+    """A tokenized corpus, memory-mapped.
 
     Args:
-        ids: of all of them.
-        ends: where each document ends, exclusive.
-        answers: which tokens the loss counts on; ``None`` = on all.
-        digest: of tokenizer and chat template, the same wherever the ids are.
-        tokenizer: what decodes them, with its special tokens.
-        template: that conversations were written with.
+        ids: token ids of all documents, concatenated.
+        ends: end of each document in ``ids``, exclusive.
+        answers: which tokens the loss counts; ``None`` = all.
+        digest: hash of tokenizer and chat template.
+        tokenizer: decodes the ids.
+        template: chat template that the conversations were rendered with.
     """
 
     ids: NDArray[np.int32]
@@ -69,7 +69,7 @@ def trained_tokens(
     cache: Path | None = None,
     progress: ProgressWriter = unwatched,
 ) -> Tokens:
-    """Train a tokenizer on the corpus and encode it, or take both from the cache.
+    """Train a tokenizer on the corpus and encode it, or read both from the cache.
 
     Raises:
         RecipeError: the corpus has too little text for a vocabulary of this size.
@@ -108,14 +108,14 @@ def model_tokens(
     """Encode the corpus with the tokenizer of a Hugging Face directory.
 
     Args:
-        end_of_text: id put after each text, as the model's config names it.
+        end_of_text: id appended to each text: the model config's ``eos_token_id``.
 
     Raises:
         RecipeError: the directory has no tokenizer.json.
     """
     path = directory / "tokenizer.json"
     if not path.is_file():
-        cause = f"model.path = {directory}: has no tokenizer.json"
+        cause = f"model.path = {directory}: no tokenizer.json in it"
         raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
     tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     cache = _cache_directory() if cache is None else cache
@@ -145,14 +145,14 @@ def _encoded(
     progress: ProgressWriter,
 ) -> Tokens:
     fast: Tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    # Padding or truncation kept in a tokenizer.json would silently change the text.
+    # Padding or truncation stored in a tokenizer.json would silently change the text.
     fast.no_padding()
     fast.no_truncation()
     is_chat = section.format == "chat"
     marks = is_chat and section.answers_only
     writer = ChatWriter(tokenizer, template_of(section), answers_only=marks)
     template = writer.template if is_chat else None
-    # A conversation ends as its template says.
+    # The template already ends a conversation.
     end = None if is_chat else end_of_text
     digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
     folder = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}"
@@ -167,14 +167,14 @@ def _encoded(
     return Tokens(ids, ends, answers, digest, tokenizer, template)
 
 
-def _written(found: FoundFiles, writer: ChatWriter) -> RenderedChat:
+def _written(found: Located, writer: ChatWriter) -> RenderedChat:
     if isinstance(found.document, str):
         return RenderedChat(found.document)
     return writer.write(found.document, found.where)
 
 
 class _Encoder:
-    """Appends documents to three files, so that no more than a few are ever in memory."""
+    """Encodes documents in small batches and appends them to the cache's three files."""
 
     def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
         self._tokenizer = tokenizer
@@ -205,7 +205,7 @@ class _Encoder:
 def _inside(
     offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]]
 ) -> NDArray[np.bool_]:
-    """Which tokens are of an answer: those that begin in one."""
+    """Return a mask of the tokens that begin inside an answer."""
     begins = np.array([begin for begin, _ in offsets], dtype=np.int64)
     inside = np.zeros(len(begins), dtype=np.bool_)
     for begin, end in answers:
@@ -219,13 +219,13 @@ def _cache_directory() -> Path:
 
 @contextmanager
 def _locked(path: Path, progress: ProgressWriter) -> Iterator[None]:
-    """Alone with a file of the cache; another rank of this node may be making it."""
+    """Lock a cache entry, which another rank of this node may be creating."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        tally = Tally(progress, "waiting for another process that tokenizes")
+        tally = Tally(progress, "waiting for another process to tokenize")
         lock.acquire()
         tally.end()
     try:
@@ -235,7 +235,7 @@ def _locked(path: Path, progress: ProgressWriter) -> Iterator[None]:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside and rename: a rank that is killed leaves no half file under the real name."""
+    """Write to a temporary path, then rename: a killed rank leaves no partial cache entry."""
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         write(beside)

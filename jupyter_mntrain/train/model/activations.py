@@ -1,4 +1,4 @@
-"""Activation checkpointing: keeps less of the forward pass and recomputes it."""
+"""Activation checkpointing: stores fewer activations and recomputes the rest."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _KEPT = frozenset(
         ),
     )
 )
-"""What costs most to compute again: matrix products and attention."""
+"""Operations that are most expensive to recompute: matrix products and attention."""
 
 
 def keep_less(stage: StageModule, section: MemorySection, device: torch.device) -> None:
-    """Have ``stage`` keep and compile what the recipe says, layer by layer."""
+    """Apply the recipe's checkpointing, compilation and offloading to each layer of a stage."""
     for index in stage.layers:
         layer = stage.causal.model.layers[index]
         if section.checkpointing != "none":

@@ -1,8 +1,8 @@
 """Partial decoder: a Hugging Face decoder with only some of its layers.
 
-Layers that belong to other stages become :class:`Skip`: indices, state-dict names and
-``config.layer_types`` stay those of the whole model, whereas slicing the layer list silently
-picks the wrong attention mask on models that mix full and sliding attention (measured).
+Layers of other stages become :class:`Skip`, which keeps indices, state-dict names and
+``config.layer_types`` those of the whole model. Slicing the layer list instead silently picks the
+wrong attention mask in models that mix full and sliding attention (measured).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import copy
 import logging
 import os
 
-# Before transformers is imported, which reads it once: a training run never asks the hub.
+# transformers reads this once, at import: a training run never contacts the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID
 
-# transformers imports torchao with any model, where it is installed, and that tells in four lines
-# which kernels for GPUs that are not here it could not load: an error of ours is one line.
+# transformers imports torchao where it is installed, which then prints four lines about GPU kernels
+# that it could not load.
 for _talkative in ("torchao", "torch.utils._pytree"):
     logging.getLogger(_talkative).setLevel(logging.ERROR)
 
@@ -42,7 +42,7 @@ HEAD = "lm_head.weight"
 
 
 class Skip(nn.Module):
-    """Hands its first argument on; has no parameters."""
+    """Returns its first argument; has no parameters."""
 
     def forward(self, hidden: torch.Tensor, *_args: object, **_kwargs: object) -> torch.Tensor:
         return hidden
@@ -54,12 +54,13 @@ class StageModule(nn.Module):
     Shapes: ids (b, T) int64, hidden (b, T, d), logits (b, T, V).
 
     Attributes:
-        leaves_head: whether the last stage hands out hidden states, and the loss projects them.
-        keeping: a context for the forward pass, in which autograd saves what it needs later.
+        leaves_head: the last stage returns hidden states, and the loss applies the output
+            projection.
+        keeping: context of the forward pass, for activation offloading.
 
     Args:
         causal: the model with the other stages' layers skipped.
-        layers: indices of the layers that are there.
+        layers: indices of the layers that are present.
     """
 
     def __init__(self, causal: nn.Module, layers: range, *, first: bool, last: bool) -> None:
@@ -72,8 +73,8 @@ class StageModule(nn.Module):
         self.keeping: AbstractContextManager[None] = nullcontext()
 
     def forward(self, value: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-        # use_cache=False is a must: with a cache transformers stops telling documents apart by
-        # their positions, and says nothing.
+        # use_cache=False is required: with a cache, transformers silently stops separating
+        # documents by their positions.
         name = "input_ids" if self.first else "inputs_embeds"
         decoder = self.causal.model
         with self.keeping:
@@ -82,15 +83,15 @@ class StageModule(nn.Module):
         return self.causal.lm_head(hidden) if self.last and not self.leaves_head else hidden
 
     def weights(self) -> dict[str, nn.Parameter]:
-        """Parameters by the name they have in the whole model and in its files."""
+        """Parameters by their name in the whole model and in its files."""
         return dict(self.causal.named_parameters())
 
 
 def read_config(section: ModelSection, vocabulary_size: int | None = None) -> Any:
-    """The transformers config of a recipe's model.
+    """Return the transformers config of a recipe's model.
 
     Args:
-        vocabulary_size: of the tokenizer, for a preset.
+        vocabulary_size: the tokenizer's, for a preset.
 
     Raises:
         RecipeError: the directory is missing or its architecture is not supported.
@@ -114,26 +115,30 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
 
 
 def model_directory(section: ModelSection) -> Path:
-    """The recipe's model directory, which must hold a config.json."""
+    """Return the recipe's model directory.
+
+    Raises:
+        RecipeError: it does not exist, or has no config.json.
+    """
     directory = Path(section.path or "").expanduser()
     if not directory.is_dir():
         cause = f"model.path = {section.path}: no such directory"
         raise RecipeError(cause, fix="use a Hugging Face model directory that exists here")
     if not (directory / "config.json").is_file():
-        cause = f"model.path = {section.path}: has no config.json"
+        cause = f"model.path = {section.path}: no config.json in it"
         raise RecipeError(cause, fix="use a Hugging Face model directory")
     return directory
 
 
 def model_shape(config: Any) -> ModelShape:
-    """What the FLOPs of this config depend on."""
+    """Return the dimensions that FLOPs depend on."""
     return shape_of(config.to_dict())
 
 
 def published_config(config: Any, dtype: torch.dtype) -> Any:
-    """What goes beside the weights: it also names the class that loads them, and their dtype."""
+    """Return the config to save with the weights: with their dtype and the model's class."""
     published = copy.deepcopy(config)
-    # transformers' own table: a config of ours, unlike one of a directory, does not know its class.
+    # A preset's config, unlike one read from a directory, does not name its class.
     published.architectures = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[config.model_type]]
     published.dtype = dtype
     return published
@@ -142,7 +147,7 @@ def published_config(config: Any, dtype: torch.dtype) -> Any:
 def meta_stage(
     config: Any, layers: range, *, first: bool, last: bool, dtype: torch.dtype, attention: str
 ) -> StageModule:
-    """A stage without storage; :func:`materialize` gives it weights."""
+    """Build a stage on the meta device; :func:`materialize` gives it weights."""
     with torch.device("meta"):
         causal = AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation=attention
@@ -166,7 +171,7 @@ def materialize(
     missing = causal.load_state_dict(weights, strict=False, assign=True)
     if stage.first and stage.last and causal.config.tie_word_embeddings:
         causal.lm_head.weight = causal.model.embed_tokens.weight
-    # inv_freq is not in any file: left alone it would be whatever the memory held, silently.
+    # inv_freq is in no file: without this it would silently be uninitialized memory.
     rotary = type(causal.model.rotary_emb)
     causal.model.rotary_emb = rotary(config=causal.config).to(device)
     for name, tensor in [*causal.named_parameters(), *causal.named_buffers()]:

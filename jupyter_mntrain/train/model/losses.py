@@ -1,15 +1,14 @@
-"""Losses: of a microbatch, from all logits at once or in chunks.
+"""Losses: cross-entropy of a microbatch, from all logits at once or in chunks.
 
-With a vocabulary of 128k the logits of 4096 tokens are 2 GB in float32, and cross-entropy holds
-them three times. Instead the last stage hands out hidden states, and the output projection is done
-with the loss, a few tokens at a time, and again in the backward pass.
+With a vocabulary of 128k, the logits of 4096 tokens take 2 GB in float32, and cross-entropy holds
+them three times. In chunks, the last stage returns hidden states instead; the loss projects a few
+tokens at a time, and recomputes that in the backward pass.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -23,14 +22,14 @@ from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.train.data.batches import NOT_COUNTED
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""What the last stage hands out, (b, T, d) or (b, T, V), and labels (b, T) → the sum, a scalar."""
+"""The last stage's output, (b, T, d) or (b, T, V), and labels (b, T) → summed loss, a scalar."""
 
 
 def refuse_missing_liger(recipe: Recipe, device: torch.device) -> None:
-    """Refuse Liger where it cannot run.
+    """Check that Liger can run if the recipe asks for it.
 
     Raises:
-        RecipeError: no CUDA here, or no liger_kernel.
+        RecipeError: there is no CUDA device, or no liger_kernel.
     """
     if recipe.memory.loss == "liger" and not _has_liger(device):
         lacking = "liger_kernel is not installed" if device.type == "cuda" else "there is no CUDA"
@@ -39,21 +38,21 @@ def refuse_missing_liger(recipe: Recipe, device: torch.device) -> None:
 
 
 def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
-    """What ``auto`` comes to here."""
+    """Resolve ``memory.loss = "auto"`` for this device."""
     is_auto = recipe.memory.loss == "auto"
-    # Liger makes the gradients in the forward pass and scales them in place in the backward one:
-    # done in two halves they would be scaled twice.
+    # Liger computes gradients in the forward pass and scales them in place in the backward pass: a
+    # schedule that splits the backward pass would scale them twice.
     if is_auto and _has_liger(device) and not KINDS[recipe.pipeline.schedule].splits_backward:
         return "liger"
     return fitting_loss(recipe, vocabulary_size)
 
 
 def make_loss(kind: LossKind, head: nn.Module, chunk_tokens: int) -> Loss:
-    """The sum over all tokens that count, in float32 whatever the model computes in.
+    """Make a function that sums the loss over all tokens that count, in float32.
 
     Args:
-        head: the output projection. Its weight is read anew each time: shards come and go.
-        chunk_tokens: of how many tokens ``chunked`` holds the logits at once.
+        head: the output projection; its weight is read in each call, since FSDP replaces it.
+        chunk_tokens: number of tokens whose logits ``chunked`` holds at once.
     """
     if kind == "plain":
         return from_logits
@@ -68,24 +67,22 @@ def make_loss(kind: LossKind, head: nn.Module, chunk_tokens: int) -> Loss:
             strict=True,
         )
         for tokens, theirs in parts:
-            total = total + _again_in_backward(_project, tokens, weight, theirs)
+            total = total + checkpoint(
+                _project, tokens, weight, theirs, use_reentrant=False, preserve_rng_state=False
+            )
         return total
 
     return chunked
 
 
 def from_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Sum the cross-entropy of (..., V) logits over the labels that count."""
     flat = logits.flatten(0, -2).float()
     return cross_entropy(flat, labels.flatten(), ignore_index=NOT_COUNTED, reduction="sum")
 
 
 def _project(tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return from_logits(linear(tokens, weight), labels)
-
-
-def _again_in_backward(function: Callable[..., Any], *args: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
-    return found
 
 
 def _weight(head: nn.Module) -> torch.Tensor:

@@ -9,17 +9,17 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 SMALLEST_BYTES = 1 << 20
-"""Copying less costs more time than it saves memory: a copy takes about 10 µs to begin."""
+"""Smaller tensors are not worth a copy, which takes about 10 µs to start."""
 
 
 class Offload:
-    """A context: what autograd saves in it is copied to the host, and back when it is needed.
+    """Context that copies what autograd saves to the host, and back when it is needed.
 
-    Copies go out beside the computing, on a stream of their own, into pinned memory.
+    Copies overlap with computation: they use their own CUDA stream and pinned memory.
 
     Args:
-        weights: are saved too, and stay where they are.
-        smallest_bytes: what is smaller stays.
+        weights: autograd saves them too; they are not copied.
+        smallest_bytes: smaller tensors are not copied.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Offload:
         self._outward.wait_stream(torch.cuda.current_stream(saved.device))
         with torch.cuda.stream(self._outward):
             host.copy_(saved, non_blocking=True)
-        # Its memory is not given to others before the copy has read it.
+        # The allocator must not reuse this memory before the copy has read it.
         saved.record_stream(self._outward)
         return host
 

@@ -15,18 +15,18 @@ from jupyter_mntrain.train.model.decoder import StageModule
 
 
 class Shards:
-    """This rank's rows of each weight of its stages.
+    """This rank's shard (some rows) of each weight of its stages.
 
-    All rows are gathered before the first microbatch of a step and stay until its last one: to
-    gather them anew for each microbatch would cost more than it saves. Gradients are then added up
-    over the ranks, and each gets the mean of its rows.
+    Weights are gathered before a step's first microbatch and stay gathered until its last, since
+    gathering per microbatch costs more than it saves. Gradients are then averaged and scattered.
 
     Args:
-        stages: with their weights. They are split in place.
+        stages: with their weights, which are split in place.
         group: the ranks that hold the same stages.
 
     Attributes:
-        parts: what this rank keeps, by name. They share their memory with the stages.
+        parts: this rank's shards by name, sharing memory with the stages.
+        rows: begin and end of this rank's rows, by name.
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class Shards:
         }
 
     def take_gradients(self) -> None:
-        """Hand those of the step to the parts."""
+        """Move the step's gradients from the stages to the parts."""
         for name, one in self._whole.items():
             if one.grad is not None:
                 self.parts[name].grad = _as_split(one.grad).to_local()
                 one.grad = None
 
     def forget_gathered(self) -> None:
-        """Gather anew next time: the parts have changed."""
+        """Free the gathered weights; they are stale once the parts have changed."""
         for stage in self._stages:
             for module in stage.modules():
                 if isinstance(module, FSDPModule):
                     module.reshard()
 
     def gather(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Whole weights, one after the other. Every rank of the group goes through all of them."""
+        """Yield the whole weights, one by one. Collective: iterate to the end on every rank."""
         self.forget_gathered()
         for name, one in self._whole.items():
             with torch.no_grad():
@@ -74,7 +74,7 @@ class Shards:
 
 
 def rows_of_shard(rows: int, place: int, count: int) -> tuple[int, int]:
-    """Begin and end of what FSDP2 gives to one of so many ranks, of a tensor's first dimension."""
+    """Begin and end of the rows that FSDP2 gives to rank ``place`` of ``count``."""
     each = -(-rows // count)
     return min(rows, place * each), min(rows, (place + 1) * each)
 

@@ -1,4 +1,4 @@
-"""Stages of a rank, with only their own weights in memory."""
+"""Stages: builds those of one rank, with only their own weights in memory."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def build_modules(
     device: torch.device,
     progress: ProgressWriter = unwatched,
 ) -> dict[int, StageModule]:
-    """The stages of one rank by index, with only their own tensors made or read.
+    """Build the stages of one rank, by index, initializing or reading only their own tensors.
 
     Raises:
-        RecipeError: the model directory lacks what a stage needs.
+        RecipeError: the model directory lacks a stage's tensors.
     """
     stages = {
         index: meta_stage(
@@ -70,14 +70,14 @@ def make_stages(
     *,
     trains: bool = True,
 ) -> list[PipelineStage]:
-    """Torch's view of a rank's stages.
+    """Wrap a rank's modules in torch's :class:`PipelineStage`.
 
-    Shapes are static: torch would otherwise run an extra forward and backward to find them.
+    Shapes are given, because torch would otherwise run an extra forward and backward to infer them.
 
     Args:
         world: the ranks of the pipeline.
-        shape: sequences of a microbatch, and their length.
-        trains: without it torch takes the stages to want no gradient.
+        shape: sequences per microbatch, and their length.
+        trains: whether activations require gradients.
     """
     dtype = DTYPES[recipe.model.dtype]
     ids = torch.empty(shape, dtype=torch.int64, device="meta")

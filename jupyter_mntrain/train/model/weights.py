@@ -1,4 +1,4 @@
-"""Weights of a stage: seeded by name, or its own tensors from a model directory."""
+"""Weights: initializes a stage's from a seed, or reads them from a model directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PART_BYTES = 256 << 20
-"""Read from one file before it is opened again."""
+"""Bytes read from a file before it is reopened, see :func:`_read`."""
 
 
 def seeded_weights(
@@ -29,14 +29,14 @@ def seeded_weights(
     device: torch.device,
     tally: Tally | None = None,
 ) -> dict[str, torch.Tensor]:
-    """Fresh weights that do not depend on who else holds what.
+    """Initialize weights independently of how the model is split.
 
-    Each tensor has a generator of its own, seeded by its name, and is drawn on the CPU: any split
-    over any devices starts from the same model. Matrices are normal with ``deviation``, biases
-    zero, norms one, as transformers initializes these families.
+    Each tensor is drawn on the CPU by its own generator, seeded by its name: any split over any
+    devices starts from the same model. Matrices are normal with ``deviation``, biases zero, norms
+    one, as transformers initializes these families.
 
     Args:
-        tally: counts the bytes made.
+        tally: counts the bytes.
     """
     made: dict[str, torch.Tensor] = {}
     for name, like in parameters.items():
@@ -56,10 +56,10 @@ def load_weights(
     """Read only the named tensors from a Hugging Face directory, opening only their files.
 
     Args:
-        tally: counts the bytes of the tensors as they are held afterwards.
+        tally: counts the bytes of the loaded tensors.
 
     Raises:
-        RecipeError: no safetensors files, a tensor missing or of another shape.
+        RecipeError: there are no safetensors files, or a tensor is missing or has another shape.
     """
     files = _files(directory)
     wanted: dict[str, dict[str, str]] = {}
@@ -67,7 +67,7 @@ def load_weights(
         # A tied model's files hold the embedding only.
         source = EMBEDDING if name == HEAD and HEAD not in files else name
         if source not in files:
-            cause = f"model.path = {directory}: its files lack the tensor {source}"
+            cause = f"model.path = {directory}: the tensor {source} is missing"
             raise RecipeError(cause, fix="copy the whole model directory")
         wanted.setdefault(files[source], {})[name] = source
     loaded: dict[str, torch.Tensor] = {}
@@ -94,7 +94,7 @@ def _source(name: str, *, tied: bool) -> str:
 
 
 def _files(directory: Path) -> dict[str, str]:
-    """File of each tensor."""
+    """Map each tensor to its file."""
     index = directory / INDEX_FILE
     if index.is_file():
         weight_map: dict[str, str] = json.loads(index.read_text())["weight_map"]
@@ -103,7 +103,7 @@ def _files(directory: Path) -> dict[str, str]:
     if single.is_file():
         with _opened(single) as file:
             return dict.fromkeys(file.keys(), SINGLE_FILE)
-    cause = f"model.path = {directory}: neither {SINGLE_FILE} nor {INDEX_FILE} in it"
+    cause = f"model.path = {directory}: contains neither {SINGLE_FILE} nor {INDEX_FILE}"
     raise RecipeError(cause, fix="use a directory with safetensors files")
 
 
@@ -114,7 +114,7 @@ def _read(
     device: torch.device,
 ) -> Iterable[tuple[str, torch.Tensor]]:
     for part in _in_parts(names, parameters):
-        # Opened anew: what was read stays in this process's memory as long as its file is mapped.
+        # Reopened per part: pages that were read stay resident as long as the file is mapped.
         with _opened(path) as file:
             for name in part:
                 tensor = file.get_tensor(names[name])
@@ -123,7 +123,7 @@ def _read(
                     shapes = f"{tuple(tensor.shape)}, its config says {tuple(like.shape)}"
                     cause = f"model.path = {path.parent}: {names[name]} is {shapes}"
                     raise RecipeError(cause, fix="use config.json and weights of the same model")
-                # What fits as it is stays a part of the file, until somebody writes to it.
+                # Without a conversion it stays mapped to the file until it is written to.
                 yield name, tensor.to(device=device, dtype=like.dtype)
 
 
@@ -142,5 +142,5 @@ def _opened(path: Path) -> safe_open:
     try:
         return safe_open(path, framework="pt")
     except (OSError, SafetensorError) as error:
-        cause = f"model.path = {path.parent}: {path.name} cannot be read: {error}"
+        cause = f"model.path = {path.parent}: cannot read {path.name}: {error}"
         raise RecipeError(cause, fix="copy the file again") from None

@@ -16,16 +16,16 @@ from jupyter_mntrain.recipe.memory import quantized_block
 from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
 
 ADAFACTOR_EPSILON = (1e-15, 1e-3)
-"""The first one's square is added to squares: the 1e-30 of arXiv 1804.04235, as is the other."""
+"""torch squares the first one: these are the 1e-30 and 1e-3 of arXiv 1804.04235."""
 
 _COMPILERS = ("g++", "clang++", "c++")
 
 
 def refuse_missing(section: OptimizerSection) -> None:
-    """Refuse what this node lacks.
+    """Check that this node has what the recipe's optimizer needs.
 
     Raises:
-        RecipeError: no torchao, or no compiler for it.
+        RecipeError: torchao, or a compiler for it, is not installed.
     """
     if section.kind in {"adamw", "adafactor"}:
         return
@@ -41,10 +41,7 @@ def refuse_missing(section: OptimizerSection) -> None:
 def make_optimizer(
     section: OptimizerSection, parameters: Sequence[nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """Over parameters of which the vectors are not decayed.
-
-    Norms and biases are vectors: pulling a norm's weight to zero is no regularizer.
-    """
+    """Make the recipe's optimizer; it decays matrices only, not norms and biases."""
     groups: list[dict[str, Any]] = [
         {"params": members, "weight_decay": decay}
         for members, decay in (
@@ -70,14 +67,14 @@ def make_optimizer(
 def first_state(
     kind: OptimizerKind, target: torch.Tensor, averages: torch.dtype
 ) -> dict[str, torch.Tensor]:
-    """What an optimizer of this kind knows of a parameter before the first step.
+    """Make an optimizer's initial state for one parameter.
 
-    They would make it themselves, later: a run that goes on needs to know what to load, and a
-    person how many bytes it will take.
+    Optimizers make it themselves in the first step, which is too late for a run that resumes and
+    must know which tensors to load.
 
     Args:
-        target: what is updated.
-        averages: what AdamW keeps its averages in, unless it quantizes them.
+        target: the parameter, or the copy of it that is updated.
+        averages: dtype of AdamW's averages, unless they are quantized.
     """
     match kind:
         case "adafactor":

@@ -10,11 +10,11 @@ from torch import nn
 
 
 class FusedBackward:
-    """Calls back once per step and parameter, when its last gradient has been added.
+    """Calls ``update`` once per step and parameter, when its gradient is complete.
 
     Args:
-        backwards: passes that add to each gradient in a step.
-        update: what to do then; it forgets the gradient.
+        backwards: number of backward passes per step that add to each gradient.
+        update: takes the parameter's name; must clear its gradient.
     """
 
     def __init__(
@@ -44,6 +44,6 @@ class FusedBackward:
         return added
 
     def take_square(self) -> torch.Tensor | None:
-        """The squared norm of all gradients of the step that is over."""
+        """Return and reset the squared norm of the step's gradients."""
         square, self._square = self._square, None
         return square

@@ -17,9 +17,9 @@ from jupyter_mntrain.train.optimizer.precision import MasterUpdate, RoundedUpdat
 
 
 def learning_rate_ratio(step: int, *, steps: int, warmup_steps: int, min_ratio: float) -> float:
-    """Share of the full learning rate at ``step``, from 0: linear up, then half a cosine down.
+    """Ratio to the full learning rate at ``step``, from 0: linear warm-up, then half a cosine.
 
-    The first step already moves, the last one is at ``min_ratio``.
+    It is above 0 at the first step, and ``min_ratio`` at the last.
     """
     if step < warmup_steps:
         return (step + 1) / warmup_steps
@@ -29,11 +29,11 @@ def learning_rate_ratio(step: int, *, steps: int, warmup_steps: int, min_ratio: 
 
 
 class Optimizer:
-    """One per rank; the same learning rate everywhere.
+    """Optimizer of one rank; the learning rate is the same on all.
 
     Args:
         parameters: this rank's, by name.
-        counted_once: those whose gradient belongs into the global norm: not a tied copy.
+        counted_once: those whose gradients count in the global norm: all but a tied copy.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """Of the step to come: it depends on nothing but which one that is."""
+        """Learning rate of the next step."""
         ratio = learning_rate_ratio(
             self._step,
             steps=self._recipe.train.steps,
@@ -64,16 +64,16 @@ class Optimizer:
         return self._recipe.optimizer.learning_rate * ratio
 
     def state(self) -> dict[str, torch.Tensor]:
-        """What it remembers of each parameter: ``exp_avg/NAME`` and so on."""
+        """Optimizer state by ``exp_avg/NAME`` and the like."""
         updates = self._updates.values()
         return {name: one for update in updates for name, one in update.state().items()}
 
-    def go_on(self, step: int) -> None:
-        """As after ``step`` steps; what :meth:`state` has must be as it was then."""
+    def resume_after(self, step: int) -> None:
+        """Continue after ``step`` steps; the tensors of :meth:`state` must be restored, too."""
         self._step = step
 
     def gradient_square(self) -> torch.Tensor:
-        """Squared norm of the gradients this rank accounts for: a float64 scalar."""
+        """Squared norm of this rank's gradients that count: a float64 scalar."""
         square = None if self._fused is None else self._fused.take_square()
         if square is not None:
             return square
@@ -83,27 +83,27 @@ class Optimizer:
     def total(
         self, loss: torch.Tensor, square: torch.Tensor, votes: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Loss and gradient norm of the whole model, on every rank, by one small all-reduce.
+        """Sum loss, gradient norm and votes over all ranks, in one small all-reduce.
 
         Args:
             loss: scalar, zero on all ranks but the last stage's.
             square: this rank's :meth:`gradient_square`.
-            votes: what else there is to agree on.
+            votes: this rank's, see :meth:`Checkpointing.votes`.
 
         Returns:
-            Loss, norm, and the sum of each vote over all ranks.
+            Loss and gradient norm of the whole model, and the sum of each vote.
         """
         cast = torch.tensor(votes, dtype=torch.float64, device=square.device)
         sums = torch.cat([torch.stack([loss.double(), square]), cast])
         dist.all_reduce(sums)
-        # Every replica has the same gradient, and has counted it.
+        # Each replica has counted the same gradient.
         square = sums[1] / self._recipe.data_parallel.replicas
         return sums[0], square.sqrt(), sums[2:]
 
     def update(self, norm: torch.Tensor) -> None:
-        """Clip to the global ``norm``, step, and forget the gradients.
+        """Clip by the global ``norm``, update the parameters, and clear the gradients.
 
-        With a fused backward pass all that has been done, but for the clipping.
+        With a fused backward pass they have been updated already, unclipped.
         """
         clip_norm = self._recipe.optimizer.clip_norm
         if clip_norm:
@@ -120,7 +120,7 @@ class Optimizer:
 def _updates(
     recipe: Recipe, parameters: Mapping[str, nn.Parameter], *, is_tied: bool
 ) -> dict[str, Update]:
-    """By the parameter they are of, or one of all where nothing is done one by one."""
+    """Updates by parameter name, or a single one where parameters are updated together."""
     section = recipe.optimizer
     match recipe.precision:
         case "plain" if not recipe.memory.fused_backward:
@@ -135,7 +135,7 @@ def _updates(
             name,
             one,
             seed=recipe.train.seed,
-            # Both copies of a tied embedding are rounded alike.
+            # Both copies of a tied embedding must be rounded alike.
             drawn_as=EMBEDDING if is_tied and name == HEAD else name,
         )
         for name, one in parameters.items()

@@ -1,4 +1,4 @@
-"""Forward-only runs: held-out loss and next tokens."""
+"""Forward-only runs: compute the held-out loss and next tokens."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from jupyter_mntrain.train.world import Groups
 
 
 class Forwards:
-    """Runs a rank's stages forward, under any schedule, and leaves gradients as they are.
+    """Runs a rank's stages forward only, whatever the schedule, and leaves gradients untouched.
 
-    It has torch's stages of its own over the same modules: what trains knows nothing of it.
+    It wraps the same modules in its own torch stages, separate from those that train.
 
     Args:
         groups: the ranks of this pipeline, and of its replicas.
         modules: this rank's stages by index.
-        renew: called before anything is computed, since weights may have changed.
-        loss: the sum over the tokens of a microbatch.
+        renew: called before each computation: frees gathered weights that may be stale.
+        loss: sums over the tokens of a microbatch.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Forwards:
         self._sampler: Any = None
 
     def evaluate(self, batch: Batch, progress: ProgressWriter = unwatched) -> float:
-        """The sum of the losses of some sequences, on the ranks of last stages; zero elsewhere.
+        """Sum the loss over a batch: this pipeline's share on its last stage's rank, else zero.
 
-        Every rank calls it with the same batch, of which each pipeline takes its share.
+        Collective; every rank passes the same batch.
 
         Args:
             batch: any number of sequences.
-            progress: hears how far it is.
+            progress: receives the progress.
         """
         count, size = self._recipe.pipeline.microbatches, self._recipe.microbatch_size
         grid, each = self._groups.grid, count * size
-        # As many rounds on every rank: shards gather their weights together in each.
+        # The same number of rounds on every rank: gathering sharded weights is collective.
         rounds = -(-len(batch) // (each * grid.width))
         batch = batch.share(grid.part_of(self._groups.rank), grid.width)
         tally = Tally(progress, "evaluating", len(batch), "sequences")
@@ -83,13 +83,13 @@ class Forwards:
         return total
 
     def likeliest(self, ids: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """The likeliest next token of some texts, the same on every rank: (b,), on the CPU.
+        """Return the likeliest next token of each text on every rank: (b,), on the CPU.
 
-        Every rank calls it with the same texts, and always with the same shape.
+        Collective; every rank passes the same texts, always of the same shape.
 
         Args:
-            ids: (b, T); what stands behind a text does not matter.
-            last: (b,), the place of each text's last token.
+            ids: (b, T); anything may follow a text.
+            last: (b,), index of each text's last token.
         """
         device = self._world.device
         ids, last = ids.to(device), last.to(device)
@@ -105,14 +105,14 @@ class Forwards:
         return found.cpu()
 
     def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-        """Of what the last stage hands out, (b, T, d) or (b, T, V): ids, (b,)."""
+        """Pick the likeliest ids, (b,), from the last stage's output, (b, T, d) or (b, T, V)."""
         module = self._modules[self._layout.last_stage]
         here = output[torch.arange(len(last), device=last.device), last]
         logits = module.causal.lm_head(here) if module.leaves_head else here
         return logits.float().argmax(-1)
 
     def _runtime(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:
-        """Of microbatches of a shape: sequences, and their length."""
+        """Make a forward-only schedule; ``shape`` is (sequences, length) of a microbatch."""
         stages = make_stages(
             self._recipe,
             self._config,
@@ -143,13 +143,13 @@ class Forwards:
 def run(
     schedule: Callable[..., Any], modules: Mapping[int, StageModule], batch: Batch
 ) -> list[torch.Tensor]:
-    """Call a schedule of torch's with what the rank of these stages has for it.
+    """Call one of torch's schedules with this rank's arguments.
 
     Args:
-        batch: its labels are what the loss is handed; of any shape that begins with a sequence's.
+        batch: its labels go to the loss; any shape whose first dimension is sequences.
 
     Returns:
-        The loss of each microbatch, where the last stage is; none elsewhere.
+        The loss of each microbatch on the rank of the last stage; empty elsewhere.
     """
     has_last = any(module.last for module in modules.values())
     losses: list[torch.Tensor] | None = [] if has_last else None
@@ -157,7 +157,7 @@ def run(
         *((batch.inputs,) if any(module.first for module in modules.values()) else ()),
         target=batch.labels if has_last else None,
         losses=losses,
-        # On every rank: without them gradients are wrong, silently (measured).
+        # Needed on every rank: without positions gradients are silently wrong (measured).
         position_ids=batch.positions,
         return_outputs=False,
     )
@@ -165,5 +165,5 @@ def run(
 
 
 def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
-    """Compiled for one more shape, layers would be compiled for any shape from then on."""
+    """Run uncompiled: a second shape would make torch recompile layers for dynamic shapes."""
     return torch.compiler.set_stance("force_eager") if recipe.memory.compile else nullcontext()

@@ -1,4 +1,4 @@
-"""Link timing: measures the links between stages, between two steps."""
+"""Link timing: measures transfer times between stages, between two training steps."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from jupyter_mntrain.train.world import World
 
 TRIES = 3
 FREE_SHARE = 0.8
-"""Of a GPU's free memory that more microbatches in flight may take."""
+"""Share of a GPU's free memory that additional microbatches in flight may use."""
 
 
 class Links(NamedTuple):
-    """As every rank knows it.
+    """Measured times of a pipeline, the same on every rank.
 
     Args:
         compute_s: forward and backward of a microbatch, per stage.
-        transfer_s: of one there and back, per boundary; 0 between ranks of one node.
-        most: microbatches in flight that fit, per stage.
+        transfer_s: round trip of a microbatch, per boundary; 0 within a node.
+        most: microbatches in flight that fit into memory, per stage.
     """
 
     compute_s: tuple[float, ...]
@@ -33,17 +33,17 @@ class Links(NamedTuple):
 def measure_links(
     world: World, sample: torch.Tensor, compute_s: float, ahead: int, microbatches: int
 ) -> Links:
-    """Send a microbatch there and back between neighbors on different nodes. Every rank calls it.
+    """Time a microbatch's round trip between neighbors on different nodes. Collective.
 
     Args:
-        world: the ranks of a pipeline. Where there are several, all measure at once: as they train.
-        sample: as large as what goes from stage to stage.
-        compute_s: of a microbatch, on this rank.
-        ahead: microbatches in flight on this rank up to now.
+        world: the ranks of a pipeline. Several pipelines measure at once, as they will train.
+        sample: a tensor of the size that stages exchange.
+        compute_s: seconds per microbatch on this rank.
+        ahead: current number of microbatches in flight on this rank.
     """
     hosts = all_hosts(world)
     mine = 0.0
-    # One boundary after the other: what is measured is a link that is idle otherwise.
+    # One boundary at a time, so that each link is otherwise idle.
     for stage in range(world.size - 1):
         if hosts[stage] != hosts[stage + 1]:
             if world.rank == stage:
@@ -66,7 +66,7 @@ def measure_links(
 
 
 def most_in_flight(device: torch.device, ahead: int, microbatches: int) -> int:
-    """By what they have taken of a GPU's memory up to now; on a CPU nobody counts."""
+    """Estimate how many microbatches fit, from the GPU memory used so far; on a CPU, all."""
     if device.type != "cuda":
         return microbatches
     base = torch.cuda.memory_allocated(device)

@@ -38,10 +38,10 @@ class Pipeline:
     Args:
         groups: the ranks of this pipeline, and of its replicas.
         modules: from :func:`~jupyter_mntrain.train.model.stages.build_modules`.
-        meter: told of every second computed and every byte exchanged, once attached.
+        meter: counts compute seconds and exchanged bytes, once attached by :meth:`measure`.
 
     Attributes:
-        forwards: the same stages, forward alone.
+        forwards: the same stages, for forward-only runs.
     """
 
     def __init__(
@@ -83,48 +83,48 @@ class Pipeline:
             loss=self._sum_of_losses,
         )
         self._counted = 1.0
-        """Tokens of the step under way whose loss counts."""
+        """Tokens of the current step that the loss counts."""
         self.note = ""
-        """What a person should know of the schedule."""
+        """A remark about the schedule, for the log."""
         given, stages = recipe.pipeline.in_flight, len(layout.stages)
-        # Of 1F1B, until the links are known.
+        # As in 1F1B, until the links are measured.
         self._ahead = tuple(range(stages, 0, -1)) if given == "auto" else given
         self._schedule = self._make_schedule()
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """What this rank updates, by the name in the whole model: of shards, its :meth:`rows`."""
+        """Parameters that this rank updates, by name in the whole model; its rows if sharded."""
         if self._shards is not None:
             return self._shards.parts
         stages = self._modules.values()
         return {name: value for stage in stages for name, value in stage.weights().items()}
 
     def counted_once(self) -> dict[str, nn.Parameter]:
-        """Parameters whose gradient this rank adds to the global norm: a tied copy only once."""
+        """Parameters whose gradients count in the global norm: all but a tied copy."""
         return {k: v for k, v in self.parameters().items() if not (self._is_tied and k == HEAD)}
 
     def rows(self) -> dict[str, tuple[int, int]]:
-        """Begin and end of what this rank has of a parameter's rows, where it has not all."""
+        """Begin and end of this rank's rows of each parameter; empty if not sharded."""
         return {} if self._shards is None else self._shards.rows
 
     def written_once(self) -> dict[str, torch.Tensor]:
-        """Whole parameters that this rank writes, when all together write the model."""
+        """Whole parameters that this rank writes to the exported model. Collective if sharded."""
         once = self.counted_once()
         is_first = self._groups.grid.part_of(self._groups.rank) == 0
         if self._shards is None:
             return {**once} if is_first else {}
         gathered = ((name, one) for name, one in self._shards.gather() if name in once)
-        # To the host, one by one: a GPU need not have room for all of them.
+        # To the host one by one: they may not all fit on the GPU.
         return {name: one.cpu() for name, one in gathered if is_first}
 
     def neighbors(self) -> tuple[int, ...]:
-        """Ranks of the job that this one exchanges activations or gradients with, ascending."""
+        """Ranks, in the job, that this one exchanges activations or gradients with, ascending."""
         grid, rank = self._groups.grid, self._groups.rank
         beside = self._layout.neighbors(self._world.rank, tied=self._is_tied)
         ring = {*grid.ring_of(rank)} - {rank}
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
     def stage_shapes(self) -> list[StageShape]:
-        """What the memory of this rank depends on, with microbatches in flight as of now."""
+        """Shapes for the memory estimate of this rank, with the current microbatches in flight."""
         indices = list(self._modules)
         count = self._recipe.pipeline.microbatches
         held = most_held(self._schedule, self._world.rank, indices, count)
@@ -143,7 +143,7 @@ class Pipeline:
         ]
 
     def measure(self, *, is_on: bool = True) -> None:
-        """Attach the meter to the stages, or take it off."""
+        """Attach the meter to the stages, or detach it."""
         for stage in self._stages:
             StageMeter.detach(stage)
             if is_on:
@@ -151,18 +151,18 @@ class Pipeline:
         self._timed_loss = self._meter.timed(self._sum_of_losses) if is_on else self._sum_of_losses
 
     def forward_backward(self, batch: Batch) -> torch.Tensor:
-        """Add the gradients of this pipeline's share of one optimizer step's batch.
+        """Accumulate gradients over this pipeline's share of a step's batch.
 
         Args:
-            batch: the whole, the same on every rank.
+            batch: the whole batch, the same on every rank.
 
         Returns:
-            This pipeline's part of the mean loss per token that counts, on the rank of its last
-            stage, zero elsewhere: a scalar.
+            This pipeline's part of the mean loss per token, a scalar, on the rank of its last
+            stage; zero elsewhere.
         """
         total = torch.zeros((), device=self._world.device)
         grid = self._groups.grid
-        # FSDP2 takes the mean of the gradients of its ranks, where we want the sum.
+        # FSDP2 averages gradients over its ranks; we want the sum.
         self._counted = max(1, batch.counted) / grid.shards
         mine = batch.share(grid.part_of(self._groups.rank), grid.width)
         self._renew()
@@ -173,15 +173,15 @@ class Pipeline:
         return total / grid.shards
 
     def share_gradients(self) -> None:
-        """Add up what others have of the same gradients; all get the sum."""
+        """Sum gradients over replicas, and over the copies of a tied embedding. Collective."""
         if self._shards is not None:
             self._shards.take_gradients()
         self._add_up_over_replicas()
-        # Afterwards: the replicas' sums are the same to the last bit, so the copies stay equal.
+        # After the replicas' sums, which are bitwise equal, so that the copies stay equal.
         self._share_tied_gradient()
 
     def _renew(self) -> None:
-        """Before anything is computed: the optimizer knows nothing of what was gathered."""
+        """Free gathered weights, which the optimizer has not updated."""
         if self._shards is not None:
             self._shards.forget_gathered()
 
@@ -194,7 +194,7 @@ class Pipeline:
         self._meter.passed_on(size, sent_to=after, received_from=before)
 
     def _share_tied_gradient(self) -> None:
-        """Of the two copies of a tied embedding."""
+        """Sum the gradients of the two copies of a tied embedding."""
         peer = self._layout.tied_peer(self._world.rank)
         if self._is_tied and self._has_first and self._has_last:
             self._share_with_ourselves()
@@ -210,12 +210,12 @@ class Pipeline:
         ]
         for work in dist.batch_isend_irecv(exchange):
             work.wait()
-        # a + b is b + a to the last bit, so the copies stay equal.
+        # a + b equals b + a bitwise, so the copies stay equal.
         mine += theirs
         self._meter.exchanged(peer, mine.nbytes)
 
     def _share_with_ourselves(self) -> None:
-        """Where the first and the last stage are both here, as in a V."""
+        """Sum them where this rank holds both the first and the last stage, as in a V."""
         known = self.parameters()
         if HEAD not in known:
             return  # one stage alone has one copy
@@ -225,12 +225,15 @@ class Pipeline:
         last.copy_(first)
 
     def send_ahead(self, compute_s: float) -> str | None:
-        """Have every stage send as many microbatches ahead as its link needs; what to say of it.
+        """Measure the links, and set how many microbatches each stage keeps in flight. Collective.
 
-        Every rank calls it, once, between two steps. Nothing but the time of a step changes.
+        Called once, between two steps. Only step times change, not results.
 
         Args:
-            compute_s: of this rank's stage in a step.
+            compute_s: seconds that this rank's stage computes in a step.
+
+        Returns:
+            A line for the log, or ``None`` if nothing was measured.
         """
         section, world = self._recipe.pipeline, self._world
         is_eager = section.schedule == "eager-1f1b" and not self.note
@@ -250,20 +253,20 @@ class Pipeline:
             self._ahead = ahead
             self._schedule = self._make_schedule()
         return (
-            f"pipeline: {', '.join(map(str, ahead))} microbatches in flight; computing one takes "
-            f"{max(links.compute_s) * 1e3:.0f} ms, sending one there and back "
+            f"pipeline: {', '.join(map(str, ahead))} microbatches in flight per stage; computing "
+            f"one takes {max(links.compute_s) * 1e3:.0f} ms, its round trip "
             f"{max(links.transfer_s) * 1e3:.0f} ms"
         )
 
     def _make_loss(self) -> Loss:
         last = self._modules.get(self._layout.last_stage)
         if last is None:
-            return from_logits  # nobody asks for it
+            return from_logits  # unused
         kind = choose_loss(self._recipe, self._config.vocab_size, self._world.device)
         return make_loss(kind, last.causal.lm_head, self._recipe.memory.chunk_tokens)
 
     def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """This microbatch's part of the mean over all tokens that count in the optimizer step."""
+        """A microbatch's part of the mean loss over the step's tokens."""
         return self._timed_loss(output, labels) / self._counted
 
     def _make_schedule(self) -> Any:

@@ -13,13 +13,13 @@ BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
 
 
 def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
-    """Leave the sum over all replicas in each gradient; the same bits on all of them.
+    """All-reduce gradients over the replicas, in buckets; the sums are bitwise equal.
 
     Args:
         gradients: in the same order on every rank of the group; of one dtype.
 
     Returns:
-        Bytes that this rank has sent, and received: what a ring needs.
+        Bytes sent, and as many received, by this rank in a ring all-reduce.
     """
     count, total = dist.get_world_size(group), 0
     for bucket in _buckets(gradients):

@@ -31,11 +31,11 @@ _MULTI: dict[ScheduleName, Any] = {
 
 
 _HELD_MORE = {"F": 1, "B": -1, "W": -1}
-"""Microbatches; the gradient of the input alone lets nothing go."""
+"""Change in stored microbatches per action; an input-gradient pass (I) frees nothing."""
 
 
 class RuntimeChangedError(Exception):
-    """This torch's pipeline runtime is not the one that eager 1F1B was made for."""
+    """This torch version's private pipeline runtime is not the one expected here."""
 
 
 def make_schedule(
@@ -44,10 +44,10 @@ def make_schedule(
     microbatches: int,
     loss: Callable[..., Any],
 ) -> Any:
-    """A schedule of torch's own.
+    """Make one of torch's own schedules.
 
-    scale_grads would divide whatever is in .grad after each call: with accumulation that is wrong
-    (torchtitan#1732). The scale is in the loss.
+    ``scale_grads`` would divide all of ``.grad`` after each call, which is wrong with accumulation
+    (torchtitan#1732); the loss is scaled instead.
     """
     if name in _MULTI and stages[0].num_stages > 1:
         return _MULTI[name]([*stages], microbatches, loss_fn=loss, scale_grads=False)
@@ -58,10 +58,10 @@ def make_schedule(
 def make_eager(
     stage: PipelineStage, ahead: Sequence[int], microbatches: int, loss: Callable[..., Any]
 ) -> Any:
-    """Eager 1F1B: one stage per rank, each with its own number of microbatches in flight.
+    """Make eager 1F1B: one stage per rank, each with its own number of microbatches in flight.
 
     Raises:
-        RuntimeChangedError: torch has changed; nothing was begun.
+        RuntimeChangedError: torch's runtime has changed.
     """
     try:
         runtime = private._PipelineScheduleRuntime(
@@ -84,13 +84,13 @@ def make_forward_only(
     microbatches: int,
     loss: Callable[..., Any],
 ) -> Any:
-    """Forwards alone, whatever schedule trains: of each rank's stages in order.
+    """Make a forward-only schedule for the stages of any training schedule.
 
     Args:
         stages_of: the indices of each rank's stages, by rank.
 
     Raises:
-        RuntimeChangedError: torch has changed; nothing was begun.
+        RuntimeChangedError: torch's runtime has changed.
     """
     forward: Order = tuple(("F", microbatch) for microbatch in range(microbatches))
     try:
@@ -105,7 +105,7 @@ def make_forward_only(
         runtime.stage_index_to_group_rank = places
         for one in stages:
             one.stage_index_to_group_rank = places
-        # What prepares a schedule wants backwards in it; this is all that it does beside checking.
+        # torch's own preparation requires backwards; apart from its checks, this is all it does.
         gathered = {rank: private._add_unshard_reshard(one) for rank, one in order.items()}
         runtime.pipeline_order_with_comms = private._add_send_recv(
             gathered, stage_to_rank=places.__getitem__, num_stages=len(places)
@@ -116,11 +116,11 @@ def make_forward_only(
 
 
 def most_held(schedule: Any, rank: int, stages: Sequence[int], microbatches: int) -> list[int]:
-    """How many microbatches wait in each of a rank's stages, when most do in all of them together.
+    """Return the microbatches stored in each of a rank's stages when their sum is largest.
 
     Args:
-        schedule: any of this module's.
-        stages: the rank's, by index.
+        schedule: made by this module.
+        stages: indices of the rank's stages.
     """
     if isinstance(schedule, ScheduleGPipe):
         return [microbatches] * len(stages)

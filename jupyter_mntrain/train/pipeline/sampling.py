@@ -1,6 +1,6 @@
-"""Sampling: what the model writes to the recipe's prompts during training, greedily.
+"""Sampling: continues the recipe's prompts greedily during training.
 
-Without a cache: each token takes a forward pass of all that stands before it, through all stages.
+There is no key-value cache: each token takes a forward pass of the whole text through all stages.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.pipeline.forwards import Forwards
 
 SHOWN_CHARACTERS = 40
-"""Of a prompt, in an error of one line."""
+"""Characters of a prompt that an error message shows."""
 
 
 class Prompt(NamedTuple):
-    """What the model goes on from.
+    """A prompt that the model continues.
 
     Args:
-        text: as the recipe has it.
-        ids: of the text; for chat, of the conversation up to where the answer begins.
+        text: from the recipe.
+        ids: token ids of the text; for chat, of the conversation up to the answer.
     """
 
     text: str
@@ -34,13 +34,13 @@ class Prompt(NamedTuple):
 
 
 def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[Prompt, ...]:
-    """The recipe's prompts, as the model meets text in training.
+    """Tokenize the recipe's prompts like the training text.
 
     Args:
-        vocabulary_size: of the model.
+        vocabulary_size: the model's.
 
     Raises:
-        RecipeError: a prompt is too long, or the model or the chat template does not know it.
+        RecipeError: a prompt is too long, has no tokens, or the chat template rejects it.
     """
     writer = ChatWriter(tokens.tokenizer, tokens.template, answers_only=False)
     found = []
@@ -66,13 +66,13 @@ def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str)
 
 
 class TextSampler:
-    """Has the model go on from each prompt. Changes neither weights nor any random state.
+    """Continues prompts with the model. Changes neither weights nor random state.
 
     Args:
-        forwards: of the model.
+        forwards: runs the model.
         prompts: the same on every rank.
-        tokens: whose tokenizer decodes what is written.
-        ends: ids that end a text.
+        tokens: supplies the tokenizer.
+        ends: token ids that end a text.
     """
 
     def __init__(
@@ -89,27 +89,23 @@ class TextSampler:
         self._most = recipe.evaluation.prompt_tokens
         self.prompts = tuple(prompts)
         self._width = max((len(one.ids) for one in prompts), default=0) + self._most
-        # No more tokens at once than a microbatch has: training has the memory for those.
+        # At most as many tokens at once as a microbatch has, so that memory suffices.
         at_once = recipe.microbatch_size * recipe.data.sequence_length // self._width
         self._rows = max(1, min(len(prompts), at_once))
 
     def write(self, progress: ProgressWriter = unwatched) -> tuple[str, ...]:
-        """A text for each prompt, on every rank. Every rank calls it.
-
-        Args:
-            progress: hears how far it is.
-        """
+        """Return a continuation of each prompt, on every rank. Collective."""
         groups = range(0, len(self.prompts), self._rows)
         tally = Tally(progress, "writing samples", len(groups) * self._most, "tokens")
         written: list[list[int]] = []
         for begin in groups:
-            written += self._go_on(self.prompts[begin : begin + self._rows], tally)
+            written += self._continue(self.prompts[begin : begin + self._rows], tally)
         tally.end()
         return tuple(str(self._tokenizer.decode(ids, skip_special_tokens=True)) for ids in written)
 
-    def _go_on(self, prompts: Sequence[Prompt], tally: Tally) -> list[list[int]]:
-        """The new ids of each."""
-        # Padding stands behind the text, where nothing before it looks.
+    def _continue(self, prompts: Sequence[Prompt], tally: Tally) -> list[list[int]]:
+        """Return the new ids of each prompt."""
+        # Padding follows the text, where causal attention does not see it.
         ids = torch.zeros((self._rows, self._width), dtype=torch.int64)
         last = torch.zeros(self._rows, dtype=torch.int64)
         for row, prompt in enumerate(prompts):
@@ -131,10 +127,10 @@ class TextSampler:
 
 
 def ends_of(eos_token_id: int | Sequence[int] | None, tokens: Tokens) -> frozenset[int]:
-    """Ids that end a text.
+    """Collect the token ids that end a text.
 
     Args:
-        eos_token_id: as a model's config has it.
+        eos_token_id: from the model's config.
     """
     named = eos_token_id if isinstance(eos_token_id, Sequence) else [eos_token_id]
     known = [*named, tokens.tokenizer.eos_token_id]

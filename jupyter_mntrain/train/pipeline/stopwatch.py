@@ -1,7 +1,7 @@
 """Stopwatch: times work on the device without synchronizing it.
 
-On a GPU a mark is an event in the stream, read after the step has ended anyway; on a CPU it is
-the clock. Stages are measured by wrapping methods of the *instance*: torch stays as it is.
+On a GPU a mark is a CUDA event, read once the step has ended anyway; on a CPU it is the clock.
+Stages are measured by wrapping methods of the *instance*; torch's classes stay unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Mark = Any
-"""Seconds of the clock as a float, or a CUDA event: only :class:`Stopwatch` looks inside."""
+"""Clock seconds as a float, or a CUDA event; opaque outside of :class:`Stopwatch`."""
 
 _COMPUTE = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 _SENT = ("get_fwd_send_ops", "get_bwd_send_ops")
@@ -26,7 +26,7 @@ _RECEIVED = ("get_fwd_recv_ops", "get_bwd_recv_ops")
 
 
 class Stopwatch:
-    """Marks moments on a device and reads the seconds between them, once they have passed."""
+    """Marks moments on a device, and reads the seconds between them once they have passed."""
 
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
@@ -49,7 +49,7 @@ class Stopwatch:
 
 
 class StageMeter:
-    """What this rank's stages computed, sent and received since the last :meth:`reset`."""
+    """Counts seconds computed and bytes exchanged by this rank's stages since :meth:`reset`."""
 
     def __init__(self, stopwatch: Stopwatch) -> None:
         self.sent_bytes: dict[int, int] = {}
@@ -58,7 +58,7 @@ class StageMeter:
         self._spans: list[tuple[Mark, Mark]] = []
 
     def attach(self, stage: PipelineStage) -> None:
-        """Measure ``stage`` from now on."""
+        """Start measuring ``stage``."""
         for name in _COMPUTE:
             setattr(stage, name, self.timed(getattr(stage, name)))
         for names, counts in ((_SENT, self.sent_bytes), (_RECEIVED, self.received_bytes)):
@@ -67,12 +67,12 @@ class StageMeter:
 
     @staticmethod
     def detach(stage: PipelineStage) -> None:
-        """Give ``stage`` its own methods back."""
+        """Stop measuring ``stage``: restore its methods."""
         for name in (*_COMPUTE, *_SENT, *_RECEIVED):
             vars(stage).pop(name, None)
 
     def timed(self, function: Callable[P, R]) -> Callable[P, R]:
-        """``function`` whose time counts as computing."""
+        """Wrap ``function`` so that its time counts as computing."""
 
         @wraps(function)
         def measured(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -85,7 +85,7 @@ class StageMeter:
         return measured
 
     def passed_on(self, size_bytes: int, *, sent_to: int, received_from: int) -> None:
-        """Count what goes round a ring."""
+        """Count bytes of a ring all-reduce."""
         for counts, peer in ((self.sent_bytes, sent_to), (self.received_bytes, received_from)):
             counts[peer] = counts.get(peer, 0) + size_bytes
 

@@ -1,7 +1,7 @@
 """Reports: passes training metrics to TensorBoard, W&B, Trackio and Prometheus.
 
-Rank 0 alone speaks: all ranks have the same loss and norm. Imports none of those libraries
-before a run begins.
+Only rank 0 reports: all ranks have the same loss and norm. Imports none of those libraries before
+a run starts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jupyter_mntrain.train.reports.prometheus import Prometheus
 from jupyter_mntrain.train.reports.tensorboard import FOLDER, TensorBoard
 from jupyter_mntrain.train.reports.trackio import Trackio
 from jupyter_mntrain.train.reports.wandb import WandB
-from jupyter_mntrain.train.world import Report, World, agree
+from jupyter_mntrain.train.world import World, agree
 
 __all__ = ["Reports", "open_reports", "refuse_missing"]
 
@@ -43,7 +43,7 @@ _Has = Callable[[str], bool]
 
 
 class Reports:
-    """Tells every report the same; with none, does nothing. Leaving it keeps what was told."""
+    """Sends the same numbers to every report. On exit, waits until they have written them."""
 
     def __init__(self, reports: Sequence[Background] = ()) -> None:
         self._reports = tuple(reports)
@@ -51,7 +51,7 @@ class Reports:
     def step(
         self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
     ) -> None:
-        """One optimizer step, counted from 1, of which the loop has recorded ``sample``."""
+        """Report one optimizer step, counted from 1, by the sample that the loop recorded."""
         values = {
             "train/loss": sample["loss"],
             "train/learning_rate": learning_rate,
@@ -63,7 +63,7 @@ class Reports:
         self._log(step, values)
 
     def evaluated(self, step: int, loss: float) -> None:
-        """The loss on text that is not trained on, after so many steps."""
+        """Report the loss on held-out text after ``step`` steps."""
         self._log(step, {"evaluation/loss": loss})
 
     def _log(self, step: int, values: Mapping[str, float]) -> None:
@@ -87,29 +87,29 @@ class Reports:
 
 
 def is_installed(library: str) -> bool:
-    """Not so for a mere folder of that name: W&B leaves one behind wherever it ran."""
+    """Whether a library is installed; a ``wandb`` folder with W&B's runs does not count."""
     spec = find_spec(library)
     return spec is not None and spec.origin is not None
 
 
 def refuse_missing(recipe: Recipe, world: World, has: _Has = is_installed) -> None:
-    """Before anything is read or sent.
+    """Check that rank 0 has the libraries that the recipe's reports need. Collective.
 
     Raises:
-        RecipeError: rank 0's node lacks a library of a report that the recipe asks for.
+        RecipeError: one is not installed.
     """
     if recipe.report.to is None:
         return
     libraries = [_LIBRARIES[kind] for kind in recipe.report.to]
     missing = [one for one in libraries if not has(one)] if world.is_head else []
-    problem = None
+    error = None
     if missing:
         packages = " ".join(one.replace("_", "-") for one in missing)
-        problem = RecipeError(
+        error = RecipeError(
             f"report.to = {list(recipe.report.to)}: {missing[0]} is not installed",
             fix=f"pip install {packages}, or remove it from report.to",
-        ).problem
-    agree(world, Report(host=world.host, problem=problem))
+        )
+    agree(world, error)
 
 
 def open_reports(
@@ -122,12 +122,12 @@ def open_reports(
     has: _Has = is_installed,
     environment: Mapping[str, str] = os.environ,
 ) -> Reports:
-    """The reports of this rank, once all have begun or :data:`BEGIN_S` are over.
+    """Start this rank's reports; return once all have started or after :data:`BEGIN_S`.
 
     Args:
-        directory: of the checkpoints of this run, if it has one.
-        first_step: steps that were done before.
-        say: prints a line.
+        directory: this run's checkpoint directory, if any.
+        first_step: steps finished by earlier attempts.
+        say: prints a line to the job's log.
     """
     if not world.is_head:
         return Reports()
@@ -148,7 +148,7 @@ def _kinds(
         if directory is None:
             return []
         if not has("tensorboard"):
-            say(f"report: pip install tensorboard for curves in {directory / FOLDER}")
+            say(f"report: for curves in {directory / FOLDER}, pip install tensorboard")
             return []
         return ["tensorboard"]
     kinds = list(dict.fromkeys(asked))

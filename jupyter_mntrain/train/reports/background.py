@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 
@@ -19,13 +20,13 @@ FAILED_CLOSE_S = tunables.seconds("reports.failed_close_timeout_s")
 
 
 class Background:
-    """Hands numbers to a reporter, in order, from a thread of its own.
+    """Passes numbers to a reporter, in order, from its own thread.
 
-    What goes wrong there is said once, and ends this report, never the training.
+    An error there is printed once and ends this report, never the training.
 
     Args:
-        name: of the reporter, for people.
-        say: prints a line.
+        name: the reporter's, for messages.
+        say: prints a line to the job's log.
     """
 
     def __init__(self, name: str, reporter: Reporter, say: Callable[[str], None]) -> None:
@@ -40,11 +41,11 @@ class Background:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Until it has begun, or has failed to."""
+        """Wait until the reporter has started or failed."""
         self._is_ready.wait(timeout_s)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Returns at once."""
+        """Queue numbers; returns immediately."""
         if not self._thread.is_alive():
             return
         try:
@@ -55,23 +56,18 @@ class Background:
                 self._say(f"report: {self._name} is too slow: steps from {step} on are missing")
 
     def stop(self) -> None:
-        """Say that there is no more to come. Returns at once."""
+        """Queue the end; returns immediately."""
         if self._queue.full():
-            self._forget_one()
+            with suppress(Empty):
+                self._queue.get_nowait()
         self._queue.put(None)  # only this thread puts, and there is room
 
     def join(self, timeout_s: float) -> None:
-        """Let it keep what it was told, but never wait for it for longer than this."""
+        """Wait for the reporter to finish, at most ``timeout_s``."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._is_left = True
             self._say(f"report: {self._name} did not finish; its last steps may be missing")
-
-    def _forget_one(self) -> None:
-        try:
-            self._queue.get_nowait()
-        except Empty:
-            return
 
     def _run(self) -> None:
         try:
@@ -80,7 +76,7 @@ class Background:
             while (told := self._queue.get()) is not None:
                 self._reporter.log(*told)
             self._reporter.close()
-        except BaseException as error:  # noqa: BLE001 - other people's code, and some of it exits
+        except BaseException as error:  # noqa: BLE001 - a library's code may even call sys.exit
             if self._is_left:
                 return
             said = " ".join(str(error).split())

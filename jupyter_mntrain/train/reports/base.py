@@ -13,7 +13,7 @@ import tomli_w
 from jupyter_mntrain.recipe.sections import Recipe
 
 PROJECT = "mntrain"
-"""Where the recipe names no other."""
+"""Default project name."""
 
 NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",
@@ -24,30 +24,30 @@ NUMBERS = {
     "train/tokens": "Tokens seen so far",
     "evaluation/loss": "Mean cross-entropy per token of held-out text",
 }
-"""Name of each number, and what it is."""
+"""Descriptions of the reported numbers, by name."""
 
 
 class Reporter(Protocol):
-    """Keeps numbers somewhere. Called from one thread of its own; may raise whatever it likes."""
+    """Writes numbers somewhere. Called from a single thread of its own; may raise anything."""
 
     def begin(self) -> None:
-        """Get ready; before anything else, and may take a while."""
+        """Get ready. Called first; may take a while."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Take numbers by the names of :data:`NUMBERS`; steps never fall."""
+        """Write values, keyed as in :data:`NUMBERS`; ``step`` never decreases."""
 
     def close(self) -> None:
-        """Keep what is not kept yet; after everything else."""
+        """Flush and close. Called last."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is reported on.
+    """The run that is reported.
 
     Args:
         job: its id; ``None`` outside of a job.
-        directory: of its checkpoints, if it has one.
-        first_step: steps that were done before this attempt.
+        directory: its checkpoint directory, if any.
+        first_step: steps finished by earlier attempts.
     """
 
     recipe: Recipe
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def sections(self) -> dict[str, dict[str, Any]]:
-        """The whole recipe, defaults too, without what was left out."""
+        """The recipe with its defaults, without unset fields."""
         return {
             section: {
                 field: list(value) if isinstance(value, tuple) else value
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def hyperparameters(self) -> dict[str, str | float | bool]:
-        """The same, flat: ``section.field`` → value."""
+        """The recipe as ``section.field`` → value."""
         return {
             f"{section}.{field}": value if isinstance(value, str | float | int) else str(value)
             for section, fields in self.sections.items()

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from prometheus_client import Gauge
 
 _UNITS = {"train/step_s": "train/step_seconds", "train/tokens_per_s": "train/tokens_per_second"}
-"""Prometheus writes units out."""
+"""Prometheus' convention is to spell out units."""
 
 
 class Prometheus:
-    """``/metrics`` on a port of this node, for as long as the job runs."""
+    """Serves ``/metrics`` on a port of this node while the job runs."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 FOLDER = "tensorboard"
-"""In the directory of the checkpoints."""
+"""Folder for event files, in the checkpoint directory."""
 
 
 class TensorBoard:
-    """Scalars, the recipe as text, and the hyperparameters."""
+    """Writes scalars, the recipe as text, and the hyperparameters."""
 
     def __init__(self, run: Run, directory: Path) -> None:
         self._run = run
@@ -26,7 +26,7 @@ class TensorBoard:
     def begin(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # What an earlier attempt did beyond its last checkpoint is made again, and replaced.
+        # Steps after the checkpoint that was resumed are repeated; purge them.
         first = self._run.first_step
         self._writer = SummaryWriter(
             str(self._directory), purge_step=first + 1 if first else 0, flush_secs=2
@@ -39,14 +39,14 @@ class TensorBoard:
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, global_step=step)
-        # At once: a rank may be killed, and goes on after a checkpoint that lies behind this.
+        # Flush each step: the rank may be killed.
         self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
 
     def _add_hyperparameters(self) -> None:
-        # add_hparams() would open a folder of its own and write a made-up value of each metric.
+        # add_hparams() would create another folder and write dummy values of each metric.
         from torch.utils.tensorboard.summary import hparams
 
         columns = dict.fromkeys(NUMBERS, 0.0)

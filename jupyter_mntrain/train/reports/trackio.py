@@ -1,4 +1,4 @@
-"""Trackio reporter."""
+"""Trackio reporter: logs to a local Trackio project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jupyter_mntrain.train.reports.base import Run
 
 
 class Trackio:
-    """A run per job, which later attempts of the job go on with."""
+    """One run per job; later attempts of the job continue it."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Weights & Biases reporter, configured by its own environment variables."""
+"""Weights & Biases reporter; W&B's own environment variables configure it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_mntrain.train.reports.base import Run
 
 
 class WandB:
-    """A run of its own per job, which later attempts of the job go on with."""
+    """One run per job; later attempts of the job continue it."""
 
     def __init__(self, run: Run, environment: Mapping[str, str] = os.environ) -> None:
         self._run = run
@@ -22,7 +22,7 @@ class WandB:
         import wandb
 
         run = self._run
-        # Beside the checkpoints: an attempt's own folder goes with the attempt.
+        # Beside the checkpoints: the working directory is deleted with the attempt.
         has_place = run.directory is None or "WANDB_DIR" in self._environment
         self._theirs = wandb.init(
             project=run.project,
@@ -31,12 +31,12 @@ class WandB:
             resume="allow" if run.job else None,
             config=run.hyperparameters,
             dir=None if has_place else str(run.directory),
-            # The job's log stays as it is; and at the end nobody waits for a network for ever.
+            # Leave the job's log alone, and do not wait for the network forever at the end.
             settings=wandb.Settings(console="off", finish_timeout=CLOSE_S),
         )
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        # It takes no step twice. Those that are made again after a checkpoint come out the same.
+        # W&B rejects repeated steps. Those repeated after a checkpoint have the same values.
         if step >= self._theirs.step:
             self._theirs.log(dict(values), step=step)
 

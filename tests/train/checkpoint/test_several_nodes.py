@@ -33,7 +33,7 @@ def test_what_is_left_of_a_checkpoint_is_not_thrown_away(text: Path, tmp_path: P
     nodes.losses("whole", "ab")
     (alone,) = nodes.run("alone", "a")
     assert alone.exit_code == 2
-    assert "step 9 the shards of rank 1, saved on b, are nowhere here" in alone.err
+    assert "checkpoint 9 is incomplete: no node has the shards of rank 1 (saved on b)" in alone.err
     assert "launch it with all nodes that saved it" in alone.err
     assert sorted(CheckpointDirectory(nodes.disks[0]).manifests()) == [3, 6, 9]
 

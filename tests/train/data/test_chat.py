@@ -86,7 +86,7 @@ def test_a_question_and_its_answer() -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"text": "hello"}, "x.jsonl line 3: no conversation in it; it has text"),
+        ({"text": "hello"}, "x.jsonl line 3: not a conversation; its fields are text"),
         ({"messages": [{"role": "user", "content": "hi"}]}, "has no assistant turn"),
         ({"messages": [{"role": "alien", "content": "hi"}]}, "no role and content"),
         ({"messages": [{"role": "user", "content": None}]}, "no role and content"),
@@ -117,7 +117,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused(
 ) -> None:
     forgets = "{% for m in messages[-2:] %}{{ m['content'] }}\n{% endfor %}"
     writer = ChatWriter(tokenizer, forgets, answers_only=True)
-    with pytest.raises(RecipeError, match="changes what was said before"):
+    with pytest.raises(RecipeError, match="rewrites earlier turns"):
         writer.write(ASKED, "line 1")
     assert ChatWriter(tokenizer, forgets, answers_only=False).write(ASKED, "").answers is None
     broken = ChatWriter(tokenizer, "{{ raise_exception('no system') }}", answers_only=False)

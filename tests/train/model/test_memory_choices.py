@@ -100,7 +100,7 @@ def test_every_rank_says_what_it_will_hold_before_the_first_step(
     assert re.fullmatch(
         r"rank 0 memory: weights \S+ \SB \+ gradients .* \+ optimizer .* = .* \SB", said[0]
     )
-    assert said[1:] == ["rank 0 memory: on a CPU activations are on the host already"]
+    assert said[1:] == ["rank 0 memory: nothing to offload on a CPU"]
 
 
 class Largest(TorchDispatchMode):

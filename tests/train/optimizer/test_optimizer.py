@@ -16,7 +16,7 @@ from jupyter_mntrain.telemetry.gemm import device_peak, measured_gemm
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer import algorithms as kinds
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
-from jupyter_mntrain.train.optimizer.precision import round_by_chance
+from jupyter_mntrain.train.optimizer.precision import round_stochastically
 
 
 def ratios(steps: int, warmup_steps: int, min_ratio: float) -> list[float]:
@@ -101,12 +101,12 @@ ROUNDING = (BFLOAT16, "optimizer.precision=stochastic-rounding")
 def test_rounding_by_chance_is_right_on_average_and_exact_where_it_can_be() -> None:
     generator = torch.Generator().manual_seed(0)
     exact = torch.full((100_000,), 1 + 1 / 128 / 5)  # a fifth of the way from 1 to the next
-    rounded = round_by_chance(torch.empty(100_000, dtype=torch.bfloat16), exact, generator)
+    rounded = round_stochastically(torch.empty(100_000, dtype=torch.bfloat16), exact, generator)
     assert set(rounded.tolist()) == {1.0, 1 + 1 / 128}
     assert rounded.double().mean().item() == pytest.approx(1 + 1 / 128 / 5, abs=5e-5)
     fits = torch.tensor([0.0, -2.5, float("inf"), -float("inf"), 3.3895313892515355e38])
-    assert round_by_chance(fits.bfloat16(), fits, generator).tolist() == fits.tolist()
-    assert round_by_chance(fits[:1].bfloat16(), fits[:1] / 0, generator).isnan().all()
+    assert round_stochastically(fits.bfloat16(), fits, generator).tolist() == fits.tolist()
+    assert round_stochastically(fits[:1].bfloat16(), fits[:1] / 0, generator).isnan().all()
 
 
 def test_updates_too_small_for_bfloat16_are_lost_unless_rounded_by_chance_or_remembered() -> None:

@@ -110,7 +110,7 @@ def test_without_a_directory_there_is_no_tensorboard(
 def test_tensorboard_that_is_not_there_is_one_line(tmp_path: Path, said: list[str]) -> None:
     settings: dict[str, Any] = {"directory": tmp_path, "first_step": 0, "say": said.append}
     open_reports(Recipe(), RANK_0, has=lambda _: False, **settings)
-    assert said == [f"report: pip install tensorboard for curves in {tmp_path / 'tensorboard'}"]
+    assert said == [f"report: for curves in {tmp_path / 'tensorboard'}, pip install tensorboard"]
     nobody = parse_recipe("", ["report.to=[]"])
     open_reports(nobody, RANK_0, has=lambda _: False, **settings)
     other = World(rank=1, local_rank=1, size=2, host="node1", device=torch.device("cpu"))
