@@ -1,7 +1,7 @@
 """Control file: requests to a running job, read when it changes.
 
-An agent writes it, every rank reads its own node's; the trainer has all ranks agree before any of
-them acts. Imports no torch, so a script of one's own can use it, too.
+The agent writes it and every rank reads its own node's; the trainer makes all ranks act on it at
+the same step. Imports no torch, so any script can use it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CONTROLS_FILE = "controls.json"
 
 
 class Controls(Record, frozen=True):
-    """What was asked of an attempt so far.
+    """What was requested of an attempt so far.
 
     Args:
-        saves: a key for each save that was asked for: asked for twice with one key is once.
-        is_stop: save once more and end.
+        saves: the key of each requested save; a repeated key counts once.
+        is_stop: save once more, and end.
     """
 
     saves: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Controls(Record, frozen=True):
 
 
 def read_controls(directory: Path) -> Controls:
-    """What stands in an attempt's directory of samples; nothing asked if there is nothing."""
+    """Read the control file of an attempt's metrics directory; without one, no requests."""
     try:
         return msgspec.json.decode((directory / CONTROLS_FILE).read_bytes(), type=Controls)
     except (OSError, msgspec.MsgspecError):
@@ -40,7 +40,7 @@ def read_controls(directory: Path) -> Controls:
 
 
 def write_controls(directory: Path, controls: Controls) -> None:
-    """For the ranks of this node to find.
+    """Write the control file for the ranks of this node.
 
     Raises:
         OSError: the disk is full.
@@ -49,9 +49,9 @@ def write_controls(directory: Path, controls: Controls) -> None:
 
 
 class ControlReader:
-    """A rank's eye on what is asked of its attempt.
+    """Reads the requests to a rank's attempt.
 
-    In a script of one's own::
+    In your own script::
 
         wishes = ControlReader()
         for batch in batches:
@@ -59,11 +59,11 @@ class ControlReader:
             if wishes.wants_save() or wishes.wants_stop():
                 save()
 
-    In a job of several ranks let rank 0 read and tell the others, as by an all-reduce: one node
-    hears of it a step before another.
+    With several ranks, let rank 0 read and broadcast: a request may reach one node a step earlier
+    than another.
 
     Args:
-        directory: instead of ``$MNTRAIN_METRICS_DIR``; without either nothing is ever asked.
+        directory: instead of ``$MNTRAIN_METRICS_DIR``; without either, nothing is ever requested.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class ControlReader:
         self._saves_done = 0
 
     def wants_save(self) -> bool:
-        """Whether somebody asked for a save that was not made yet."""
+        """Whether a save was requested and not made yet."""
         return len(self._read().saves) > self._saves_done
 
     def wants_stop(self) -> bool:
-        """Whether somebody asked to save and end."""
+        """Whether the job was asked to save and end."""
         return self._read().is_stop
 
     def saved(self) -> None:
-        """What was asked for up to now is done."""
+        """Confirm the saves that were requested so far."""
         self._saves_done = len(self._controls.saves)
 
     def _read(self) -> Controls:

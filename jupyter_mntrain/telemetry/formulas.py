@@ -1,4 +1,4 @@
-"""Formulas: every one the product shows, with its source. Pure; fractions are 0..1.
+"""Formulas: every derived number that mntrain shows, with its source. Pure; fractions are 0..1.
 
 Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
 twice forward, attention counts the full T x T square, recomputation counts nothing. PaLM's
@@ -8,8 +8,6 @@ embedding lookup and the norms; ours is split by layer so that a pipeline stage 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from jupyter_mntrain.model._record import Record
 
 FORWARD_AND_BACKWARD = 3
@@ -17,7 +15,7 @@ FORWARD_AND_BACKWARD = 3
 
 
 class ModelShape(Record, frozen=True):
-    """What the FLOPs of a Llama-like decoder depend on (gated MLP, grouped-query attention)."""
+    """Dimensions of a Llama-like decoder (gated MLP, grouped-query attention)."""
 
     layers: int
     hidden_size: int
@@ -59,36 +57,23 @@ def dense_flops_per_token(
 ) -> float:
     """FLOPs of a whole dense decoder for one token: ``6N + 12·L·H·Q·T`` (PaLM appendix B).
 
-    For layers of any kind; where they are a :class:`ModelShape`'s, it is the sum of those.
+    Holds for layers of any kind, and equals the sum over a :class:`ModelShape`'s layers and head.
 
     Args:
-        weights: of all matrices that a token is multiplied with, the head's included: N.
+        weights: N, the values of all matrices that a token is multiplied with, including the head.
     """
     attention = 2 * layers * heads * head_dim * sequence_length
     return float(2 * FORWARD_AND_BACKWARD * (weights + attention))
 
 
 def mfu(flops: float | None, seconds: float, peak_flops_per_s: float | None) -> float | None:
-    """Model FLOPs utilization of one device; ``None`` if anything it needs is unknown.
+    """Model FLOPs utilization of one device, or ``None`` if an input is unknown.
 
     Source: PaLM appendix B. ``flops`` are the model FLOPs done in ``seconds``.
     """
     if flops is None or not peak_flops_per_s or seconds <= 0:
         return None
     return flops / seconds / peak_flops_per_s
-
-
-def job_mfu(
-    flops: Iterable[float | None], seconds: float, peaks: Iterable[float | None]
-) -> float | None:
-    """MFU of a whole job over the sum of the devices' *own* peaks, right for mixed devices.
-
-    ``None`` as soon as one rank's FLOPs or peak is unknown: a part is not the whole.
-    """
-    work, capacity = _sum(flops), _sum(peaks)
-    if work is None or capacity is None:
-        return None
-    return mfu(work, seconds, capacity)
 
 
 def throughput(tokens: float, seconds: float) -> float | None:
@@ -102,15 +87,15 @@ def ideal_bubble(
     """Share of a step that a balanced pipeline must idle: ``i / (v·M + i)``, ``i = S-1``.
 
     The same for GPipe (arXiv 1811.06965) and 1F1B; schedules with ``v`` stages per rank divide it
-    by ``v`` (Megatron-LM, arXiv 2104.04473, section 2.2). What splits the backward fills two thirds
-    of it with the weights' gradients (ZB-H1, arXiv 2401.10241, section 2.3), in a V all of it, if
-    forward, backward and weights take the same time (ZB-V, section 6).
+    by ``v`` (Megatron-LM, arXiv 2104.04473, section 2.2). Schedules that split the backward pass
+    fill two thirds of it with weight gradients (ZB-H1, arXiv 2401.10241, section 2.3), or all of it
+    in a V, if forward, input gradient and weight gradient take the same time (ZB-V, section 6).
 
     Args:
         stages: pipeline ranks, S.
         microbatches: per schedule step, M.
         virtual_stages: stages on each rank, v.
-        schedule: its name in a recipe.
+        schedule: name in a recipe.
     """
     filled = {"interleaved-zero-bubble": 2 / 3, "zbv": 1.0, "dualpipev": 1.0}
     idle = (stages - 1) * (1.0 - filled.get(schedule or "", 0.0))
@@ -118,9 +103,9 @@ def ideal_bubble(
 
 
 def measured_bubble(compute_s: float, step_s: float) -> float | None:
-    """Share of a step in which a rank's stages computed nothing.
+    """Share of a step that a rank's stages spent outside forward and backward.
 
-    All that is not forward or backward: the schedule's bubble, exposed transfers, the optimizer.
+    That is the schedule's bubble, exposed transfers, and the optimizer.
     """
     if step_s <= 0:
         return None
@@ -128,13 +113,13 @@ def measured_bubble(compute_s: float, step_s: float) -> float | None:
 
 
 class StepShares(Record, frozen=True):
-    """Where a rank's step went; fractions of its duration that add up to 1.
+    """How a rank spent a step: fractions of its duration that add up to 1.
 
     Args:
         compute: forward, backward and the optimizer.
-        send: what the link needs for the bytes sent to other nodes; ``None`` if that is unknown.
-        bubble: what the schedule leaves idle even on equal stages and endless links.
-        wait: the rest: for a slower stage, for data, for a link that is not what was measured.
+        send: time that the link needs for the bytes sent to other nodes; ``None`` if unknown.
+        bubble: idle time of the schedule itself, with equal stages and infinitely fast links.
+        wait: the rest: waiting for a slower stage, for data, or for a link slower than measured.
     """
 
     compute: float
@@ -153,9 +138,9 @@ def step_shares(
 ) -> StepShares | None:
     """Split one step of one rank; ``None`` if no time passed.
 
-    The schedule's idle slots last as long as this rank's own ones, so a rank that is slowed down
-    by another one shows it as waiting, not as bubble. Each share takes at most what the ones
-    before it have left: clocks and estimates never make more than a whole step.
+    Idle slots of the schedule are as long as this rank's own compute slots, so being slowed down by
+    another rank counts as waiting, not as bubble. Each share is capped by what the previous ones
+    leave, so that the sum never exceeds the step.
 
     Args:
         compute_s: forward and backward.
@@ -174,17 +159,10 @@ def step_shares(
 
 
 def link_utilization(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
-    """Share of a link in use in *one* direction; links are full duplex, directions never add up.
+    """Share of a link's capacity in use in *one* direction; links are full duplex.
 
     ``None`` if the capacity is unknown.
     """
     if not capacity_bytes_per_s:
         return None
     return bytes_per_s / capacity_bytes_per_s
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = list(values)
-    if not known or any(value is None for value in known):
-        return None
-    return float(sum(value for value in known if value is not None))

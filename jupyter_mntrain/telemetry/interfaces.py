@@ -1,4 +1,4 @@
-"""Interface kinds: physical or virtual, by what the kernel says."""
+"""Interface kinds: classify a network interface by what sysfs says."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _VIRTUAL_DEVTYPES = frozenset({"wireguard", "vxlan", "geneve", "gre", "ppp"})
 
 
 def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
-    """What an interface is. A tunnel, a bridge's port and a bridge among virtual machines or
-    containers are never chosen by themselves.
+    """Classify an interface; virtual ones are never chosen automatically.
 
-    A bridge with a network card among its ports has that card's address, and is as real. A veth
-    that is no bridge port is a container's own network card: real, seen from inside.
+    Tunnels, bridge ports, and bridges of virtual machines or containers are virtual. A bridge that
+    has a network card among its ports counts as that card. A veth outside of any bridge counts as
+    ethernet, too: it is a container's own network card.
     """
     device = sysfs / "class" / "net" / name
     kind = _read(device / "type")
@@ -38,7 +38,7 @@ def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
 
 
 def _has_card(bridge: Path) -> bool:
-    """Whether one of a bridge's ports is a piece of hardware, or a bond or VLAN of one."""
+    """Whether one of a bridge's ports is hardware, or a bond or VLAN of hardware."""
     return any(
         (port / "device").exists() or any(port.glob("lower_*"))
         for port in (bridge.parent / one.name for one in (bridge / "brif").glob("*"))

@@ -1,4 +1,4 @@
-"""Rank memory: how much a rank holds, read at a bounded rate."""
+"""Memory gauge: a rank's memory use, read at a bounded rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READ_INTERVAL_S = tunables.seconds("telemetry.memory_interval_s")
 
 
 class MemoryGauge:
-    """Bytes held by this process, or the most its GPU held so far.
+    """Reads this process's resident memory, or its GPU's peak allocation.
 
     Args:
         clock: seconds from an arbitrary start.
@@ -30,7 +30,7 @@ class MemoryGauge:
         self._resident_bytes = 0
 
     def bytes(self) -> int:
-        """At most :data:`READ_INTERVAL_S` old."""
+        """Return the bytes, at most :data:`READ_INTERVAL_S` old."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
         now = self._clock()

@@ -21,7 +21,7 @@ _CLOCKS = "architecture white paper"
 
 
 class Peak(Record, frozen=True):
-    """What a device can do at most, and who says so."""
+    """Peak FLOPs per second of a device, and the source of that number."""
 
     flops_per_s: float
     source: str
@@ -29,7 +29,7 @@ class Peak(Record, frozen=True):
 
 class _Gpu(Record, frozen=True):
     pattern: str
-    """Matches the *whole* name: a Laptop, Ti, SUPER or MIG variant is another device."""
+    """Matches the *whole* name: Laptop, Ti, SUPER and MIG variants are different devices."""
     sixteen_bit: float | None
     float32: float | None = None
     source: str = _SHEET
@@ -73,11 +73,11 @@ _BRAND = re.compile(r"^(NVIDIA |GeForce |Tesla )*", re.IGNORECASE)
 
 
 def known_peak(device_name: str, dtype: str) -> Peak | None:
-    """The peak of a GPU by the name its driver gives, e.g. ``NVIDIA GeForce RTX 3090``.
+    """Look up a GPU by its driver's name for it, e.g. ``NVIDIA GeForce RTX 3090``.
 
     Args:
         device_name: as ``torch.cuda.get_device_name`` and NVML spell it.
-        dtype: what the matrices are in: ``bfloat16``, ``float16`` or ``float32``.
+        dtype: of the matrices: ``bfloat16``, ``float16`` or ``float32``.
     """
     name = _BRAND.sub("", device_name.strip())
     for gpu in _GPUS:

@@ -1,4 +1,4 @@
-"""A rank's problem, handed to its agent as data: a file beside torchelastic's own error file."""
+"""Problem file: passes a rank's problem to its agent, beside torchelastic's own error file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBLEM_FILE = "problem.json"
 
 
 def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> None:
-    """Keep why this rank is about to end. Outside torchrun, and on a full disk, nothing is kept."""
+    """Write why this rank is about to fail; outside of torchrun, or on a full disk, do nothing."""
     error_file = environment.get("TORCHELASTIC_ERROR_FILE")
     if not error_file:
         return
@@ -27,7 +27,7 @@ def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> 
 
 
 def handed_over(directory: Path) -> Problem | None:
-    """What a rank left in its directory; ``None`` if nothing, or it is not readable."""
+    """Read the problem that a rank wrote; ``None`` if there is none, or it is unreadable."""
     try:
         return msgspec.json.decode((directory / PROBLEM_FILE).read_bytes(), type=Problem)
     except (OSError, msgspec.MsgspecError):

@@ -1,4 +1,4 @@
-"""Progress of long work inside a rank, written a few times a second at most."""
+"""Progress: reports of long work inside a rank, at most a few per second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVERY_S = tunables.seconds("telemetry.progress_interval_s")
 
 
 class ProgressWriter(Protocol):
-    """Takes how far a piece of work is; :meth:`Recorder.progress` is one."""
+    """Receives the progress of a piece of work, like :meth:`Recorder.progress`."""
 
     def __call__(
         self, what: str, done: float, total: float | None = None, unit: str = ""
@@ -22,14 +22,14 @@ class ProgressWriter(Protocol):
 
 
 def unwatched(what: str, done: float, total: float | None = None, unit: str = "") -> None:
-    """For work that nobody watches."""
+    """Ignore progress."""
 
 
 class Tally:
-    """Adds up what comes piece by piece, and says each sum.
+    """Adds up amounts and reports each sum; reports 0 at once.
 
     Args:
-        progress: told at once that nothing is done yet.
+        progress: receives the sums.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Tally:
         self._say()
 
     def end(self) -> None:
-        """All there was is done, be it more or less than was thought."""
+        """Report the work as finished, whatever its total was expected to be."""
         self._total = self._done
         self._say()
 
@@ -56,7 +56,7 @@ class Tally:
 
 
 class Pace:
-    """Lets pass, of each thing, the first word, the last, and one now and then in between.
+    """Rate limit for reports: passes each subject's first, its last, and a few in between.
 
     Args:
         stopwatch: seconds from an arbitrary start.
@@ -65,7 +65,7 @@ class Pace:
     def __init__(self, stopwatch: Callable[[], float]) -> None:
         self._stopwatch = stopwatch
         self._said: dict[str, tuple[float, bool]] = {}
-        """When each thing was last spoken of, and whether as over. Only the newest are kept."""
+        """Subject → (time of its last report, whether that was its end); recent ones only."""
 
     def allows(self, what: str, *, is_over: bool) -> bool:
         now = self._stopwatch()
@@ -80,7 +80,7 @@ class Pace:
 def tracked(
     items: Iterable[T], progress: ProgressWriter, what: str, total: float | None, unit: str
 ) -> Iterator[T]:
-    """The items, each counted once the next one is asked for."""
+    """Yield the items, counting each when the next one is requested."""
     tally = Tally(progress, what, total, unit)
     try:
         for item in items:
@@ -91,10 +91,10 @@ def tracked(
 
 
 def drawn(items: Iterable[T], what: str, total: float | None, unit: str, line: int) -> Iterable[T]:
-    """The items, with a bar where a person looks; none in a log, where every redraw stays.
+    """Show a progress bar if stderr is a terminal; a log would keep every redraw.
 
     Args:
-        line: of the terminal, counted from 0: ranks that share one each have their own.
+        line: terminal line of the bar, from 0: ranks that share a terminal use different ones.
     """
     if not sys.stderr.isatty():
         return items
@@ -107,5 +107,5 @@ def drawn(items: Iterable[T], what: str, total: float | None, unit: str, line: i
 
 
 def length(items: Iterable[object]) -> int | None:
-    """How many there are, if they know it."""
+    """Number of items, if known."""
     return len(items) if isinstance(items, Sized) else None

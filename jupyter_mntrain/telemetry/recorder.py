@@ -42,7 +42,7 @@ MESSAGE_LIMIT = tunables.count("telemetry.message_characters")
 TEXT_LIMIT = tunables.count("telemetry.text_characters")
 
 WHAT_LIMIT = 200
-"""Characters of what a rank says it is doing: people read it on one line."""
+"""Most characters of a progress report's name, which is shown on one line."""
 
 
 class Recorder:
@@ -54,15 +54,15 @@ class Recorder:
             for batch in batches:
                 recorder.step(tokens=batch.numel(), loss=train(batch))
 
-    Rank, host, step number and step time are filled in from torchrun's environment and the
-    clock. Every line is one ``write`` to a file opened for appending: a rank that is killed
-    leaves whole lines behind. A disk that is full ends the recording, never the training.
+    Rank, host, step number and step time come from torchrun's environment and the clock. Each line
+    is one ``write`` to a file opened for appending, so a killed rank leaves only whole lines. A
+    full disk ends the recording, never the training.
 
     Args:
         directory: instead of ``$MNTRAIN_METRICS_DIR``.
-        clock: Unix time in seconds; ``None`` = that of the job.
+        clock: Unix time in seconds; ``None`` = the job's clock.
         stopwatch: seconds from an arbitrary start, for durations.
-        environment: where torchrun's variables are read.
+        environment: to read torchrun's variables from.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Recorder:
             arm(directory, self._rank)
 
     def start(self, sample: RankStart | None = None, /, **fields: Any) -> None:
-        """Say who this rank is; the first :meth:`step` does it by itself.
+        """Write the first line, about this rank; otherwise the first :meth:`step` does.
 
         Takes a whole :class:`RankStart` or its fields by name; identity and time are filled in.
         """
@@ -130,7 +130,7 @@ class Recorder:
         the time since the last call if not given. ``loss`` may be anything ``float`` takes.
         """
         if not self._is_started:
-            # The first step has then run since the recorder was made, not since now.
+            # The first step has been running since the recorder was created.
             begun = self._last
             self.start()
             self._last = begun
@@ -158,18 +158,18 @@ class Recorder:
         total: SupportsFloat | None = None,
         unit: str = "",
     ) -> None:
-        """Say how far this rank is with something that is not a step: loading, reading, saving.
+        """Report the progress of something other than a step: loading, reading, saving.
 
-        May be called as often as is convenient: what comes too soon after the last line about the
-        same thing is left out. ``done`` equal to ``total`` ends it.
+        Call it as often as you like: reports too soon after the last one of the same name are
+        dropped. ``done`` equal to ``total`` ends it.
 
         Args:
-            what: for people: "loading the model".
-            total: if anybody knows it.
-            unit: of both: "B" for bytes, "s" for seconds, or what is counted: "files".
+            what: a name to show: "loading the model".
+            total: if known.
+            unit: of ``done`` and ``total``: "B" for bytes, "s" for seconds, or like "files".
         """
         if self._step == 0:
-            self._last = self._stopwatch()  # loading is no part of the first step
+            self._last = self._stopwatch()  # exclude loading from the first step
         if self._file is None:
             return
         sample = RankProgress(
@@ -184,51 +184,38 @@ class Recorder:
             self._write(sample)
 
     def evaluated(self, step: int, loss: SupportsFloat) -> None:
-        """Say what the loss is, after so many steps, on text that is not trained on."""
+        """Record the loss on held-out text after ``step`` steps."""
         if self._step == 0:
-            self._last = self._stopwatch()  # no part of the first step, as loading is not
-        if self._file is not None:
-            self._write(
-                RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=_number(loss))
-            )
+            self._last = self._stopwatch()  # exclude it from the first step
+        self._write(
+            RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=_number(loss))
+        )
 
     def wrote(self, step: int, prompt: str, text: str) -> None:
-        """Say what the model makes of ``prompt`` after so many steps."""
-        if self._file is not None:
-            limit = TEXT_LIMIT
-            self._write(
-                RankText(
-                    time_s=self._clock(),
-                    rank=self._rank,
-                    step=step,
-                    prompt=prompt[:limit],
-                    text=text[:limit],
-                )
-            )
+        """Record the model's continuation of ``prompt`` after ``step`` steps."""
+        cut = {"prompt": prompt[:TEXT_LIMIT], "text": text[:TEXT_LIMIT]}
+        self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
 
     def saved(self, step: int) -> None:
-        """Say that a checkpoint of ``step`` steps is whole, on all ranks."""
-        if self._file is not None:
-            self._write(RankSaved(time_s=self._clock(), rank=self._rank, step=step))
+        """Record that a checkpoint of ``step`` steps is complete on all ranks."""
+        self._write(RankSaved(time_s=self._clock(), rank=self._rank, step=step))
 
     def track(
         self, items: Iterable[T], what: str, total: float | None = None, unit: str = ""
     ) -> Iterable[T]:
-        """The items, one by one; :meth:`progress` counts them.
-
-        Where this rank's stderr is a terminal, a bar shows it there, too.
+        """Iterate over items, reporting :meth:`progress`; on a terminal also with a bar.
 
         Args:
-            what: for people: "reading shards".
-            total: how many; asked of ``items`` if not given.
-            unit: what is counted: "shards".
+            what: a name to show: "reading shards".
+            total: number of items; by default ``len(items)`` if it has one.
+            unit: what the items are: "shards".
         """
         total = length(items) if total is None else total
         items = drawn(items, what, total, unit, self._local_rank)
         return items if self._file is None else tracked(items, self.progress, what, total, unit)
 
     def close(self, ok: bool = True, message: str = "") -> None:
-        """Write the last line. Called again, does nothing."""
+        """Write the last line and close the file. May be called again."""
         if self._file is None:
             return
         end = RankEnd(time_s=self._clock(), rank=self._rank, ok=ok, message=message[:MESSAGE_LIMIT])
@@ -273,7 +260,7 @@ def _finite(value: SupportsFloat | None) -> float | None:
 
 
 def _number(value: SupportsFloat) -> float:
-    """A tensor is taken out of the graph first: torch warns of it otherwise."""
+    """Convert to float, detaching a tensor first: torch warns otherwise."""
     detach = getattr(value, "detach", None)
     return float(detach() if detach is not None else value)
 
@@ -283,5 +270,5 @@ def _open(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
-        os.write(file, b"\n")  # whoever wrote here before was cut off in the middle of a line
+        os.write(file, b"\n")  # an earlier process was killed in the middle of a line
     return file

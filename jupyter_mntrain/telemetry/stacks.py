@@ -1,7 +1,7 @@
 """Stack dumps: a rank writes its stacks when its agent sends a signal.
 
-Python's own :mod:`faulthandler` writes them from inside the signal handler: also while the main
-thread waits in C++ for another rank, or holds the interpreter's lock.
+Python's own :mod:`faulthandler` writes them from inside the signal handler, even while the main
+thread waits in C++ for another rank or holds the GIL.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from jupyter_mntrain.model.ids import Rank
 
 STACK_SIGNAL = int(getattr(signal, "SIGRTMIN", 34)) + 10
-"""Used by nobody we know of: glibc takes the first two, schedulers take SIGUSR1 and SIGUSR2."""
+"""Unused elsewhere as far as we know: glibc takes the first two real-time signals, schedulers take
+SIGUSR1 and SIGUSR2."""
 
 
 def stack_file(rank: Rank) -> str:
-    """Its name in ``$MNTRAIN_METRICS_DIR``."""
+    """Name of a rank's stack file in ``$MNTRAIN_METRICS_DIR``."""
     return f"stacks-{rank}.txt"
 
 
 def arm(directory: Path, rank: Rank) -> None:
-    """From now on this process answers :data:`STACK_SIGNAL` by appending its stacks to its file."""
+    """Make this process append its stacks to its file on :data:`STACK_SIGNAL`."""
     try:
         # Kept open for as long as the process lives: the handler must not open anything.
         file = os.open(
@@ -33,4 +34,4 @@ def arm(directory: Path, rank: Rank) -> None:
         )
         faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
     except (OSError, ValueError, RuntimeError):
-        return  # a full disk, or a system without it: then nobody can ask, and that is all
+        return  # a full disk, or an unsupported system: stacks are then unavailable

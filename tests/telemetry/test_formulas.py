@@ -47,14 +47,6 @@ def test_mfu_needs_everything() -> None:
     assert formulas.mfu(50.0, 0.0, 100.0) is None
 
 
-def test_job_mfu_is_over_the_sum_of_the_own_peaks() -> None:
-    # Two devices, one four times as fast: the mean of their MFUs would be 0.55.
-    assert formulas.job_mfu([80.0, 30.0], 1.0, [400.0, 33.0]) == pytest.approx(110 / 433)
-    assert formulas.job_mfu([80.0, None], 1.0, [400.0, 33.0]) is None
-    assert formulas.job_mfu([80.0, 30.0], 1.0, [400.0, None]) is None
-    assert formulas.job_mfu([], 1.0, []) is None
-
-
 @given(stages=st.integers(1, 64), microbatches=st.integers(1, 512), virtual=st.integers(1, 8))
 def test_bubble_shrinks_with_more_microbatches_and_virtual_stages(
     stages: int, microbatches: int, virtual: int

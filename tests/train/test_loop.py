@@ -75,7 +75,7 @@ def test_it_evaluates_first_between_steps_and_at_the_end_and_trains_the_same(
 
 
 def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:
-    with pytest.raises(RecipeError, match=r"evaluation.share = 0\.001: that is \d+ tokens"):
+    with pytest.raises(RecipeError, match=r"evaluation.share = 0\.001 holds out \d+ of \d+ tokens"):
         result(text, "evaluation.interval_steps=1", "evaluation.share=0.001")
 
 

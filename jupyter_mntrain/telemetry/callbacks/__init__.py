@@ -1,1 +1,1 @@
-"""Callbacks: recorders for other libraries' training loops; each imports its library."""
+"""Callbacks: record other libraries' training loops; each module imports its library."""

@@ -1,4 +1,4 @@
-"""Accelerate tracker."""
+"""Accelerate tracker: records an Accelerate training loop."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _FIELDS = {
     "eval_loss": "evaluation_loss",
     "val_loss": "evaluation_loss",
 }
-"""What a logged value is called in a sample. Others are left out."""
+"""Fields of a sample, by the name that loops log them under; other values are ignored."""
 
 _TOTALS = ("total_steps", "max_steps", "max_train_steps", "num_training_steps")
 
 
 class MntrainTracker(GeneralTracker):
-    """Records an Accelerate loop on every rank, and knows what people want of the job.
+    """Records an Accelerate loop on every rank, and relays requests to save or stop.
 
     Used like this::
 
@@ -56,17 +56,17 @@ class MntrainTracker(GeneralTracker):
                 break
         tracker.finish()
 
-    :meth:`log` is to be called on all ranks, once per optimizer step. ``loss`` or ``train_loss``,
-    ``learning_rate`` or ``lr``, ``grad_norm``, ``tokens`` and ``eval_loss`` or ``val_loss`` are
-    kept. Logged again with the same step, they are of that step. With the model, tokens and FLOPs
-    are counted in its forward passes. Outside of an mntrain job it does nothing.
+    Call :meth:`log` on all ranks, once per optimizer step. It keeps ``loss`` or ``train_loss``,
+    ``learning_rate`` or ``lr``, ``grad_norm``, ``tokens``, and ``eval_loss`` or ``val_loss``. A
+    later call with the same step adds to that step. Given the model, it counts tokens and FLOPs in
+    the forward passes. Outside of an mntrain job it does nothing.
 
-    ``Accelerator(log_with=tracker)`` works, too, but ``accelerator.log`` reaches the main process
-    alone: other ranks then show nothing.
+    ``Accelerator(log_with=tracker)`` works, too, but ``accelerator.log`` reaches only the main
+    process: the other ranks then show nothing.
 
     Args:
         model: before or after ``accelerator.prepare``.
-        saves: whether the loop saves when :meth:`wish` says so.
+        saves: whether the loop saves when :meth:`wish` asks for it.
     """
 
     name = "mntrain"
@@ -130,12 +130,12 @@ class MntrainTracker(GeneralTracker):
             self._loop.evaluated(evaluation)
 
     def wish(self) -> Wish:
-        """What people want after this step. All ranks have to ask, and get the same answer."""
+        """Return what was requested of the job. Collective: the same answer on all ranks."""
         self.start()
         return self._loop.ask()
 
     def saved(self) -> None:
-        """The loop has saved as it was asked to: on all ranks, once each has written its part."""
+        """Confirm a requested save. Call on all ranks, after each has written its part."""
         self._loop.saved(self._step)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""Batch counting: tokens from a loop's batches, FLOPs from its model."""
+"""Batch meter: counts tokens of a loop's batches, and FLOPs of its model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from jupyter_mntrain.telemetry.formulas import dense_flops_per_token
 
 FlopsPerToken = Callable[[int], float]
-"""Of a sequence length in tokens: model FLOPs per token, forward and backward."""
+"""Sequence length in tokens → model FLOPs per token, forward and backward."""
 
 _TOKENS = ("input_ids", "attention_mask", "decoder_input_ids", "inputs_embeds")
 """Fields of a batch whose first two dimensions are sequences and positions."""
@@ -22,7 +22,7 @@ class BatchMeter:
     """Adds up tokens and FLOPs of the batches of one step.
 
     Args:
-        flops_per_token: of the model; ``None`` = nobody knows, and then there are no FLOPs.
+        flops_per_token: the model's; ``None`` = unknown, and FLOPs are not counted.
     """
 
     def __init__(self, flops_per_token: FlopsPerToken | None = None) -> None:
@@ -31,7 +31,7 @@ class BatchMeter:
         self._flops: float | None = None
 
     def add(self, batch: object) -> int | None:
-        """Count a batch, padding included; its sequence length, if it has one."""
+        """Count a batch, including padding; return its sequence length, if it has one."""
         shape = token_shape(batch)
         if shape is None:
             return None
@@ -43,17 +43,17 @@ class BatchMeter:
         return length
 
     def take(self) -> tuple[int | None, float | None]:
-        """Tokens and FLOPs since the last call; ``None`` for what no batch told."""
+        """Return tokens and FLOPs since the last call; ``None`` where unknown."""
         taken = self._tokens, self._flops
         self._tokens = self._flops = None
         return taken
 
 
 def token_shape(batch: object) -> tuple[int, int] | None:
-    """Sequences and positions in each; ``None`` if it is no batch of tokens.
+    """Return (sequences, positions) of a batch of tokens; ``None`` for any other batch.
 
-    A mapping tells by its names, a sequence by its first item, a tensor by being whole numbers in
-    two dimensions: labels have one, pictures are floats.
+    A mapping is recognized by its keys, a sequence by its first item, a tensor by having two
+    dimensions of integers: labels have one dimension, images are floats.
     """
     if isinstance(batch, Mapping):
         for name in _TOKENS:
@@ -70,15 +70,15 @@ def token_shape(batch: object) -> tuple[int, int] | None:
 
 
 def parameter_count(model: nn.Module) -> int:
-    """All of them, also where DeepSpeed (ZeRO 3) holds other ranks' parts elsewhere."""
+    """Count all parameters, including those that DeepSpeed ZeRO-3 keeps on other ranks."""
     return sum(int(getattr(one, "ds_numel", one.numel())) for one in model.parameters())
 
 
 def model_flops(model: nn.Module) -> FlopsPerToken | None:
-    """Of the transformers decoder that ``model`` is or holds.
+    """Return the FLOPs formula of the transformers decoder that ``model`` is or contains.
 
-    ``None`` where the formula would be wrong rather than rough: without a decoder, with experts,
-    frozen weights, several modalities, or layers that are not attention over the whole sequence.
+    ``None`` where it would be wrong rather than rough: without a decoder, with experts, frozen
+    weights, several modalities, or layers without attention over the whole sequence.
     """
     decoder = next(_decoders(model), None)
     if decoder is None or not _is_plain(decoder.config):
@@ -122,7 +122,7 @@ def _is_plain(config: Any) -> bool:
 
 
 def _matrix_weights(module: nn.Module) -> int:
-    """Of a linear layer; by its widths, as a shard holds only a part of the weight."""
+    """Weights of a linear layer, by its widths: a sharded weight has fewer values."""
     if isinstance(module, nn.Linear):
         return module.in_features * module.out_features
     if type(module).__name__ == "Conv1D" and isinstance(module.weight, Tensor):

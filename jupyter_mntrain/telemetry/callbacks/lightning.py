@@ -1,4 +1,4 @@
-"""Lightning callback, for either name of the library."""
+"""Lightning callback, for the packages ``lightning`` and ``pytorch_lightning``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 
 try:
     if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-        from pytorch_lightning import Callback  # both may be installed: the one that is used
+        from pytorch_lightning import Callback  # if both are installed, the one in use
     else:
         from lightning.pytorch import Callback
 except ImportError:
@@ -27,23 +27,23 @@ except ImportError:
         ) from error
 
 _WHOLE_GRADIENTS = ("SingleDevice", "DDP")
-"""Strategies, by the start of their names, under which each rank holds all gradients."""
+"""Prefixes of the strategies under which each rank holds all gradients."""
 
 
 class MntrainLightningCallback(Callback):
-    """Records a Lightning Trainer's steps on every rank; saves and stops when somebody asks for it.
+    """Records a Lightning Trainer's steps on every rank; saves and stops on request.
 
     Used like this::
 
         Trainer(callbacks=[MntrainLightningCallback()]).fit(module, batches)
 
-    The loss is what ``training_step`` returns, on each rank its own; tokens are those of the batch,
-    FLOPs those of the transformers decoder that the module holds. Outside of an mntrain job it does
+    The loss is each rank's own, as returned by ``training_step``; tokens are those of the batch,
+    FLOPs those of the transformers decoder in the module. Outside of an mntrain job it does
     nothing.
 
     Args:
-        evaluation_metric: under which name the module logs its loss in validation.
-        checkpoint_directory: for saves that somebody asked for; ``None`` = the job's own.
+        evaluation_metric: name under which the module logs its validation loss.
+        checkpoint_directory: for requested saves; ``None`` = the job's own.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class MntrainLightningCallback(Callback):
 
 
 def _gradient_norm(trainer: Any, pl_module: Any) -> float | None:
-    """Before clipping; ``None`` where a rank holds only a part of the gradients."""
+    """Gradient norm before clipping; ``None`` if a rank holds only part of the gradients."""
     if not type(trainer.strategy).__name__.startswith(_WHOLE_GRADIENTS):
         return None
     gradients = [one.grad for one in pl_module.parameters() if one.grad is not None]

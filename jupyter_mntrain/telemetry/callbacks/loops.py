@@ -1,4 +1,4 @@
-"""Loop recorder: what all callbacks share; one line per optimizer step."""
+"""Loop recorder: shared by all callbacks; records one line per optimizer step."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.recorder import Recorder
 
 DTYPES = {"bf16": torch.bfloat16, "16": torch.float16, "fp16": torch.float16}
-"""What matrix products run in, by how the libraries name mixed precision: ``bf16-mixed``."""
+"""Dtype of matrix products, by the libraries' names of mixed precision, such as ``bf16-mixed``."""
 
 
 class LoopRecorder:
     """Records another library's training loop. Outside of an mntrain job it does nothing.
 
-    A step is held until what else is said about it, its loss or an evaluation, has come:
-    :meth:`flush` writes it, as does the next one.
+    A step is held back until its loss or evaluation is known, which may come later; :meth:`flush`
+    or the next step writes it.
 
     Args:
-        environment: where the job's variables are read.
+        environment: to read the job's variables from.
         stopwatch: seconds from an arbitrary start.
     """
 
@@ -46,22 +46,22 @@ class LoopRecorder:
 
     @property
     def recorder(self) -> Recorder | None:
-        """What is written to between :meth:`begin` and :meth:`end`."""
+        """The recorder between :meth:`begin` and :meth:`end`; otherwise ``None``."""
         return None if self._running is None else self._running.recorder
 
     @property
     def is_wanted(self) -> bool:
-        """Whether this is a rank of an mntrain job."""
+        """Whether this process is a rank of an mntrain job."""
         return bool(self._environment.get(METRICS_VARIABLE))
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is recorded."""
+        """Whether a run is being recorded."""
         return self._running is not None
 
     @property
     def checkpoint_directory(self) -> Path:
-        """The job's own place for checkpoints on this node."""
+        """The job's checkpoint directory on this node."""
         return Path(self._environment.get(CHECKPOINT_VARIABLE, "."))
 
     def begin(
@@ -73,10 +73,12 @@ class LoopRecorder:
         saves: bool = True,
         total_steps: int | None = None,
     ) -> None:
-        """Before the first batch; all ranks of a node at once, as each measures its device.
+        """Start recording; call before the first batch, on all ranks of a node at the same time.
+
+        Each rank measures its device.
 
         Args:
-            precision: of matrix products where it is not the weights': ``bf16``, ``16-mixed``.
+            precision: of matrix products if it differs from the weights': ``bf16``, ``16-mixed``.
             saves: whether :meth:`ask` is called after every step.
         """
         if not self.is_wanted:
@@ -86,28 +88,28 @@ class LoopRecorder:
         self._running.facts |= {"saves": saves, "total_steps": total_steps}
 
     def facts(self, **facts: Any) -> None:
-        """More fields of the first line; too late after the first batch."""
+        """Add fields to the first line; no effect after the first batch."""
         if self._running is not None:
             self._running.facts |= facts
 
     def batch(self, batch: object) -> None:
-        """Before this rank computes ``batch`` in training."""
+        """Count a training batch; call before computing it."""
         if self._running is not None:
             self._running.batch(batch)
 
     def step(self, step: int, **fields: Any) -> None:
-        """After the optimizer's step number ``step``, from 1."""
+        """Record optimizer step number ``step``, from 1; call after it."""
         if self._running is not None:
             self._running.flush()
             self._running.hold(step, fields)
 
     def add(self, **fields: Any) -> None:
-        """More about the step that is held; nothing if none is."""
+        """Add fields to the held step, if any."""
         if self._running is not None and self._running.held is not None:
             self._running.held |= fields
 
     def evaluated(self, loss: float) -> None:
-        """On data that is not trained on, after the steps that are done; not before the first."""
+        """Record the held-out loss after the finished steps; ignored before the first step."""
         running = self._running
         if running is not None and running.step:
             running.flush()
@@ -116,33 +118,33 @@ class LoopRecorder:
 
     @property
     def held_step(self) -> int | None:
-        """Its number, if there is one."""
+        """Number of the held step, or ``None``."""
         held = None if self._running is None else self._running.held
         return None if held is None else int(held["step"])
 
     def flush(self) -> None:
-        """Nothing more is to come about the step that is held."""
+        """Write the held step."""
         if self._running is not None:
             self._running.flush()
 
     def leave_out(self) -> None:
-        """What was done since the last step, such as saving, is no part of the next one."""
+        """Restart the step timer, to exclude work such as saving from the next step."""
         if self._running is not None:
             self._running.last = self._stopwatch()
 
     def ask(self) -> Wish:
-        """What people want after this step: the same on all ranks, which all have to ask."""
+        """Return what was requested of the job. Collective: the same answer on all ranks."""
         return Wish() if self._running is None else self._running.wishes.ask()
 
     def saved(self, step: int) -> None:
-        """A checkpoint of ``step`` steps is written, on each of the ranks."""
+        """Record a checkpoint of ``step`` steps. Call on all ranks, after each has written it."""
         if self._running is not None:
             self._running.wishes.saved()
             self._running.recorder.saved(step)
             self.leave_out()
 
     def end(self, ok: bool = True, message: str = "") -> None:
-        """After the last step. Called again, does nothing."""
+        """Stop recording, after the last step. May be called again."""
         if self._running is not None:
             self._running.flush()
             self._running.recorder.close(ok, message)
@@ -150,7 +152,7 @@ class LoopRecorder:
 
 
 class _Running:
-    """One run of a loop, between begin and end."""
+    """State of one run, between begin and end."""
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class _Running:
         self.wishes = SharedWishes(ControlReader(environment=environment))
         self.held: dict[str, Any] | None = None
         self.step = 0
-        """Number of the last one."""
+        """Number of the last step."""
         self.facts: dict[str, Any] = {"device": _name(device)}
         self._stopwatch = stopwatch
         self._flops_per_token = None if model is None else model_flops(model)
@@ -184,7 +186,7 @@ class _Running:
         if length is not None and self._flops_per_token is not None:
             self.facts.setdefault("flops_per_token", self._flops_per_token(length))
         if not self._is_started:
-            self.last = self._stopwatch()  # loading is no part of the first step
+            self.last = self._stopwatch()  # exclude loading from the first step
         self._start()
 
     def hold(self, step: int, fields: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Requests to a job (save, stop), taken by all of its ranks at the same step."""
+"""Requests to a job: save and stop, relayed to all of its ranks at the same step."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from jupyter_mntrain.telemetry.controls import ControlReader
 
 
 class Wish(Record, frozen=True):
-    """What is wanted after this step.
+    """What was requested of the job.
 
     Args:
-        save: of everything, now.
-        stop: to end after this step; ``save`` is then wanted, too.
+        save: save a checkpoint now.
+        stop: end after this step; then ``save`` is set, too.
     """
 
     save: bool = False
@@ -22,13 +22,13 @@ class Wish(Record, frozen=True):
 
 
 class SharedWishes:
-    """Rank 0 reads for all: one node's agent hears of a wish a step before another's.
+    """Requests as rank 0 reads them, broadcast to all ranks.
 
-    Where a process group is there, the first to ask makes one on gloo, together with all others:
-    asking then waits for no GPU.
+    A request may reach one node's agent a step earlier than another's. In a distributed run, the
+    first :meth:`ask` creates a gloo group, so that asking never waits for a GPU.
 
     Args:
-        reader: what stands in this node's file of controls.
+        reader: reads this node's control file.
     """
 
     def __init__(self, reader: ControlReader) -> None:
@@ -36,7 +36,7 @@ class SharedWishes:
         self._group: dist.ProcessGroup | None = None
 
     def ask(self) -> Wish:
-        """After an optimizer step, on all ranks: the same answer on each."""
+        """Return the requests after an optimizer step. Collective: the same on all ranks."""
         if self._group is None:
             if not _is_shared():
                 return self._read()
@@ -50,7 +50,7 @@ class SharedWishes:
         return Wish(save=bool(save), stop=bool(stop))
 
     def saved(self) -> None:
-        """Once this rank has saved; returns when all have."""
+        """Confirm that this rank has saved; return once all have. Collective."""
         self._reader.saved()
         if self._group is not None:
             dist.barrier(group=self._group)

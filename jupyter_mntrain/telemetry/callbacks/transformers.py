@@ -1,4 +1,4 @@
-"""transformers Trainer callback."""
+"""transformers callback: records a Trainer's steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ except ImportError as error:
 
 
 class MntrainCallback(TrainerCallback):
-    """Records a Trainer's steps on every rank; saves and stops when somebody asks for it.
+    """Records a Trainer's steps on every rank; saves and stops on request.
 
     Used like this::
 
         Trainer(model, arguments, train_dataset=data, callbacks=[MntrainCallback()]).train()
 
-    Loss and gradient norm are those the Trainer logs, at the steps at which it logs them
+    Loss and gradient norm are recorded at the steps at which the Trainer logs them
     (``logging_steps``). Outside of an mntrain job it does nothing.
     """
 
@@ -58,7 +58,7 @@ class MntrainCallback(TrainerCallback):
         optimizer: Any = None,
         **others: Any,
     ) -> None:
-        # Here and not after the step: the schedule has then gone on.
+        # Read before the scheduler advances.
         self._learning_rate = None if optimizer is None else float(optimizer.param_groups[0]["lr"])
 
     def on_step_end(
@@ -120,7 +120,7 @@ class MntrainCallback(TrainerCallback):
         self._loop.end()
 
     def _flush_unless_evaluated(self, state: TrainerState, control: TrainerControl) -> None:
-        """An epoch's last step waits: whether it is evaluated is decided at the epoch's end."""
+        """Flush unless the step is an epoch's last, which may still be evaluated."""
         if not control.should_evaluate and not float(state.epoch or 0.0).is_integer():
             self._loop.flush()
 
@@ -129,7 +129,7 @@ class MntrainCallback(TrainerCallback):
             return self._before_forward
         from torch import compiler
 
-        # Or each step would be compiled anew.
+        # Otherwise each step would be recompiled.
         return compiler.disable(self._before_forward)  # type: ignore[no-untyped-call]
 
     def _before_forward(

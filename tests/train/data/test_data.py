@@ -107,7 +107,7 @@ def test_a_bad_line_of_jsonl_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "fine"}\n{"body": "b", "id": 1}\n')
     corpus = read_corpus(section(path))
-    with pytest.raises(RecipeError, match=r"line 2: no text in field .text.*it has body, id"):
+    with pytest.raises(RecipeError, match=r"line 2: no text in field .text.*its fields: body, id"):
         list(corpus.documents())
     path.write_text('{"text": "fine"}\n{"text":\n')
     with pytest.raises(RecipeError, match="line 2: not JSON"):

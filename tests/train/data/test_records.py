@@ -42,7 +42,7 @@ def test_what_datasets_saves(tmp_path: Path) -> None:
     both.save_to_disk(tmp_path / "both")
     assert found(tmp_path / "both") == TEXTS
     assert found(tmp_path / "both", split="test") == TEXTS[:2]
-    with pytest.raises(RecipeError, match=r"data\.split = dev.*it has test, train"):
+    with pytest.raises(RecipeError, match=r"data\.split = dev.*use one of test, train"):
         found(tmp_path / "both", split="dev")
 
 
