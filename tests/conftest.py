@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,10 @@ from tests.trusted import install_drivers
 
 _next_host = itertools.count(1)
 
+WHOLLY_SLOW = re.compile(
+    r"^pytestmark = (\[[^\]]*)?pytest\.mark\.(slow|netlab)\b", flags=re.MULTILINE
+)
+
 # Several tests run at once, each on its own: threads of torch would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -30,6 +36,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "scramble every cause and fix; tests of wording are skipped"
     parser.addoption("--scramble-words", action="store_true", help=text)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out, files of nothing else are not imported: that takes seconds."""
+    leaves_out = "not slow" in config.getoption("markexpr")
+    if not leaves_out or not collection_path.match("test_*.py"):
+        return None
+    return True if WHOLLY_SLOW.search(collection_path.read_text()) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

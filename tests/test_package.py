@@ -14,6 +14,13 @@ from jupyter_mntrain.model.errors import MissingLibraryError
 HEAVY = ("torch", "transformers", "matplotlib", "zeroconf", "tornado", "IPython", "httpx", "rich")
 HEAVY += ("accelerate", "lightning", "pytorch_lightning")
 
+CALLBACKS = {
+    "MntrainCallback": (("transformers",), r"pip install 'transformers\[torch\]'"),
+    "MntrainLightningCallback": (("lightning", "pytorch_lightning"), "pip install lightning"),
+    "MntrainTracker": (("accelerate",), "pip install accelerate"),
+}
+"""Of other libraries: which, and how to install them."""
+
 
 def modules_after(code: str) -> set[str]:
     command = [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"]
@@ -35,8 +42,14 @@ def test_public_names_are_these():
         "Recorder",
         "__version__",
     ]
-    for name in jupyter_mntrain.__all__:
+    for name in set(jupyter_mntrain.__all__) - CALLBACKS.keys():
         assert getattr(jupyter_mntrain, name) is not None
+
+
+@pytest.mark.slow  # their libraries take ten seconds to import
+@pytest.mark.parametrize("name", list(CALLBACKS))
+def test_each_callback_is_there(name):
+    assert getattr(jupyter_mntrain, name) is not None
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -45,15 +58,9 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "libraries", "fix"),
-    [
-        ("MntrainCallback", ("transformers",), r"pip install 'transformers\[torch\]'"),
-        ("MntrainLightningCallback", ("lightning", "pytorch_lightning"), "pip install lightning"),
-        ("MntrainTracker", ("accelerate",), "pip install accelerate"),
-    ],
-)
-def test_a_callback_without_its_library_says_what_to_install(name, libraries, fix):
+@pytest.mark.parametrize("name", list(CALLBACKS))
+def test_a_callback_without_its_library_says_what_to_install(name):
+    libraries, fix = CALLBACKS[name]
     # None there is how Python itself marks a module that cannot be imported.
     hide = "; ".join(f"sys.modules[{one!r}] = None" for one in libraries)
     code = f"import sys; {hide}\nfrom jupyter_mntrain import {name}"

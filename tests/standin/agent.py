@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,21 @@ from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
-from jupyter_mntrain.trust.certificates import (
-    Subject,
-)
+from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.credentials import Credentials
 from tests import trusted
 from tests.standin.faults import Fault, Refuse, ScriptedRefusalError
 from tests.standin.nodes import node
 from tests.standin.routes import PORTS, application
+
+
+@cache  # most tests have a node1 and a node2, and a key takes longer to make than to use
+def _credentials(
+    node_id: str, of: Authority | None, issued: datetime | None, lifetime: timedelta
+) -> Credentials:
+    subject = Subject(role="node", name=node_id)
+    with tempfile.TemporaryDirectory() as path:
+        return trusted.make_credentials(Path(path), subject, of=of, now=issued, lifetime=lifetime)
 
 
 @dataclass
@@ -120,11 +129,7 @@ class FakeAgent:
             self._tasks.add(asyncio.create_task(self._beat(self.beat_every_s)))
 
     def _context(self) -> ssl.SSLContext:
-        with tempfile.TemporaryDirectory() as path:
-            subject = Subject(role="node", name=self.node_id)
-            made = trusted.make_credentials(
-                Path(path), subject, of=self.authority, now=self.issued, lifetime=self.lifetime
-            )
+        made = _credentials(self.node_id, self.authority, self.issued, self.lifetime)
         self.serial = made.certificate.serial_number
         return made.server
 
