@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "jupyter_mntrain"
@@ -174,3 +175,106 @@ def test_no_sentence_is_a_riddle():
     paths = tracked("jupyter_mntrain", "docs", "notebooks", "labextension/src", "*.md")
     found = {f"{name(path)}: {one[0]}" for path in paths for one in RIDDLES.finditer(text(path))}
     assert sorted(found) == []
+
+
+WORDED_BY = {"jupyter_mntrain/model/failure/problem.py", "labextension/src/problem.tsx"}
+"""Where a problem is put into words."""
+
+SENTENCES = frozenset({"cause", "fix", "headline", "fix_line", "stop_reason"})
+SPOKEN = frozenset({"problem", "error"})
+SEARCHES = frozenset(
+    {"startswith", "endswith", "partition", "rpartition", "split", "rsplit", "find", "index"}
+    | {"count", "replace", "removeprefix", "removesuffix", "search", "match", "fullmatch"}
+    | {"findall", "finditer", "sub"}
+)
+
+
+FOREIGN_ERRORS = {
+    "jupyter_mntrain/cluster/agents/transport.py",
+    "jupyter_mntrain/workload/workload.py",
+}
+"""Where errors of other libraries are searched, which have nothing but words."""
+
+
+def is_sentence(node: ast.AST) -> bool:
+    """Whether it is a cause, a fix, or a whole problem or error in words."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "str" and node.args:
+        return getattr(node.args[0], "attr", getattr(node.args[0], "id", "")) in SPOKEN
+    return isinstance(node, ast.Attribute) and node.attr in SENTENCES
+
+
+def searched_in(node: ast.AST) -> list[ast.expr]:
+    """What a comparison with words or a search looks into."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        is_within = any(isinstance(one, ast.In | ast.NotIn) for one in node.ops)
+        has_words = any(isinstance(one, ast.Constant) and one.value for one in sides)
+        return sides if is_within or has_words else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        return [node.func.value, *node.args] if node.func.attr in SEARCHES else []
+    return []
+
+
+def test_no_code_searches_a_sentence_of_ours() -> None:
+    found = [
+        f"{name(path)}:{one.lineno}: {ast.unparse(one)}"
+        for path in MODULES
+        if name(path) not in WORDED_BY | FOREIGN_ERRORS
+        for node in ast.walk(ast.parse(path.read_text()))
+        for one in searched_in(node)
+        if is_sentence(one)
+    ]
+    assert not found, "decide by the problem's kind"
+
+
+def test_the_page_searches_no_sentence_of_ours() -> None:
+    words = r"\b(cause|fix|stop_reason)\b[?!]*"
+    search = r"\.(startsWith|endsWith|includes|indexOf|match|search|split|replace)\("
+    pattern = re.compile(rf"{words}{search}|\.test\([^()]*{words}\)")
+    found = [
+        name(path)
+        for path in tracked("labextension/src/*.ts", "labextension/src/*.tsx")
+        if pattern.search(path.read_text())
+    ]
+    assert not found, "decide by the problem's kind"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "'timed out' in error.cause",
+        "view.problem.fix == 'try again'",
+        "problem.headline.startswith('x')",
+        "re.search('x', str(error))",
+        "re.match('x', self.problem.cause)",
+        "str(one.problem).partition(' Fix: ')",
+    ],
+)
+def test_a_search_of_a_sentence_is_noticed(code: str) -> None:
+    nodes = ast.walk(ast.parse(code))
+    assert any(is_sentence(one) for node in nodes for one in searched_in(node))
+
+
+def docstrings(tree: ast.AST) -> set[int]:
+    """Ids of expressions that nobody is shown."""
+    return {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def test_a_fix_is_put_into_words_in_one_place_of_each_language() -> None:
+    found = set()
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        silent = docstrings(tree)
+        found |= {
+            name(path)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in silent
+            if isinstance(node.value, str) and "Fix:" in node.value
+        }
+    page = [path for path in tracked("labextension/src") if "__tests__" not in str(path)]
+    found |= {name(path) for path in page if "Fix:" in path.read_text()}
+    assert found == WORDED_BY

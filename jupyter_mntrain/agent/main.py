@@ -40,6 +40,8 @@ from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
@@ -288,10 +290,9 @@ def _greet(node: LocalNode) -> None:
     if node.reach.listen and node.reach.is_local(interfaces):
         log.info("listening on loopback only, as configured: no other machine can reach it")
     elif node.reach.is_local(interfaces):
-        log.warning(
-            "no network interface is up: no other machine can reach this node. Fix: connect it, "
-            "or say with --address how it is reached"
-        )
+        cause = "no network interface is up: no other machine can reach this node"
+        fix = "connect it, or say with --address how it is reached"
+        log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
 
 
 async def _every(interval_s: float, work: Callable[[], object]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo, Versions
 
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
@@ -18,6 +20,8 @@ MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "nccl", "python"})
 """What ranks exchange depends on these; drivers and processors may well differ."""
 
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
+
+_SAME = "install the same version on every node"
 
 
 class Divergence(Record, frozen=True):
@@ -49,26 +53,35 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
     if different:
         keys = dict.fromkeys(one.key for one in different)
         said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
-        fixes = [fix for one in different if (fix := mended(one))]
-        fix = fixes[0] if fixes else "install the same version on every node"
+        fix = next((fix for one in different if (fix := _command(one))), _SAME)
         raise SpecError(said, fix=f"{fix}; or, at your own risk, launch with --mixed-versions")
 
 
 def _told(different: Sequence[Divergence]) -> str:
     """Of one key: who has another version than the rest, or who has which."""
     if different[0].majority is not None:
-        return "; ".join(f"{one.node} has {described(one)}" for one in different)
+        return "; ".join(f"{one.node} has {_described(one)}" for one in different)
     each = [f"{one.value or 'none'} on {one.node}" for one in different]
     return f"{different[0].key} differs between nodes: {', '.join(each)}"
 
 
-def described(one: Divergence) -> str:
+def version_problem(one: Divergence) -> Problem:
+    """A version that differs, as a problem of its node."""
+    return Problem(
+        kind=Kind.MIXED_VERSIONS,
+        cause=_described(one),
+        fix=_command(one) or _SAME,
+        node=one.node,
+    )
+
+
+def _described(one: Divergence) -> str:
     """Like ``torch 2.9.0, the others have 2.13.0``."""
     others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
     return f"{one.key} {one.value or 'not installed'}, {others}"
 
 
-def mended(one: Divergence) -> str | None:
+def _command(one: Divergence) -> str | None:
     """The command that does it, where there is one."""
     package = PIP_NAMES.get(one.key)
     if package and one.majority and one.majority != "not installed":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.traffic import rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
@@ -56,19 +58,24 @@ class Grid(Record, frozen=True):
         """Its number among those that hold the same weights."""
         return self.part_of(rank) // self.shards
 
-    def in_words(self, hosts: Sequence[str]) -> str:
-        """One line.
+    def __str__(self) -> str:
+        split = f", weights split over {self.shards}" if self.shards > 1 else ""
+        return f"{self.width} pipelines of {self.ranks // self.width} ranks{split}"
+
+    def spread_replicas(self, hosts: Sequence[str]) -> Problem | None:
+        """Whether sums of gradients cross the network.
 
         Args:
             hosts: of each rank.
         """
-        said = f"{self.width} pipelines of {self.ranks // self.width} ranks"
-        if self.shards > 1:
-            said += f", weights split over {self.shards}"
-        if any(_differ(hosts, self.replicas_of(rank)) for rank in range(self.ranks)):
-            said += ". Some replicas of a stage are on different nodes: gradients cross the network"
-            said += f" in every step. Fix: give every node a multiple of {self.width} ranks"
-        return said
+        if not any(_differ(hosts, self.replicas_of(rank)) for rank in range(self.ranks)):
+            return None
+        return Problem(
+            kind=Kind.SPREAD_REPLICAS,
+            cause="some replicas of a stage are on different nodes: gradients cross the network in "
+            "every step",
+            fix=f"give every node a multiple of {self.width} ranks",
+        )
 
     def split_apart(self, hosts: Sequence[str]) -> tuple[int, ...] | None:
         """Ranks on several nodes that would split weights among themselves, if there are any."""

@@ -69,10 +69,17 @@ class MemoryEstimate(Record, frozen=True):
         names = (name for name in self.__struct_fields__ if name != "host")
         return {name: getattr(self, name) for name in names}
 
-    def __str__(self) -> str:
-        parts = " + ".join(f"{name} {_shown(size)}" for name, size in self._parts().items() if size)
+    @property
+    def shown_parts(self) -> str:
+        return " + ".join(f"{name} {_shown(size)}" for name, size in self._parts().items() if size)
+
+    @property
+    def shown_total(self) -> str:
         host = f", and {_shown(self.host)} on the host" if self.host else ""
-        return f"{parts} = {_shown(self.total)}{host}"
+        return f"{_shown(self.total)}{host}"
+
+    def __str__(self) -> str:
+        return f"{self.shown_parts} = {self.shown_total}"
 
 
 def memory_estimate(

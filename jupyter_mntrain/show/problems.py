@@ -17,9 +17,4 @@ def problem_text(
     """
     text = Text(f"{mark} ", style=style)
     text.append(f"{before}{problem.headline}", style="bold default")
-    return text.append(f" Fix: {problem.fix}.", style="default") if problem.fix else text
-
-
-def problem_line(problem: Problem) -> str:
-    """The same without a mark and colors, for pictures."""
-    return problem_text(problem).plain.partition(" ")[2]
+    return text.append(f" {problem.fix_line}", style="default") if problem.fix else text

@@ -258,8 +258,9 @@ class Trainer:
         if rank == 0:
             _say(topology(ready.reports))
             if ready.grid.width > 1:
-                hosts = [report.host for report in ready.reports]
-                _say(f"data parallel: {ready.grid.in_words(hosts)}")
+                _say(f"data parallel: {ready.grid}")
+                if note := ready.grid.spread_replicas([report.host for report in ready.reports]):
+                    _say(str(note))
             _say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:

@@ -100,8 +100,8 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
     text = Text("Memory, as estimated:")
     for one in found:
         # The sum on a line of its own: a notebook cuts long lines off at its right edge.
-        parts, _, total = str(one.estimate).rpartition(" = ")
-        text.append(f"\nrank {one.rank} on {one.node}: {parts}\n  = {total}")
+        text.append(f"\nrank {one.rank} on {one.node}: {one.estimate.shown_parts}")
+        text.append(f"\n  = {one.estimate.shown_total}")
         if one.gpu_bytes is not None:
             text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:

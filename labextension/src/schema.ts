@@ -68,6 +68,7 @@ export type Kind =
   | "revoked"
   | "silent"
   | "slow-link"
+  | "spread-replicas"
   | "stopped"
   | "terminated"
   | "tight-memory"

@@ -370,7 +370,7 @@ async def _give_back_one(gang: _Gang, node: str, client: AgentClient) -> str | N
             f"to end what it may have started, run mntrain stop {job_id}"
         )
     except MntrainError as error:
-        return str(error)
+        return f"{node}: {error.cause}"
     return None
 
 

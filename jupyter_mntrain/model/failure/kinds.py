@@ -105,6 +105,8 @@ class Kind(StrEnum):
 
     SLOW_LINK = "slow-link"
     """The ranks use a slower network than the nodes have."""
+    SPREAD_REPLICAS = "spread-replicas"
+    """Replicas of a stage are on different nodes, so gradients cross the network."""
     TIGHT_MEMORY = "tight-memory"
     """A rank will need more memory than its GPU has."""
 

@@ -46,6 +46,11 @@ class Problem(Record, frozen=True):
         told = f"{self.place}: {self.cause}" if self.place else self.cause
         return told if told.endswith((".", "!", "?")) else f"{told}."
 
+    @property
+    def fix_line(self) -> str:
+        """The fix, as a sentence; empty if there is none."""
+        return f"Fix: {self.fix}." if self.fix else ""
+
     def __str__(self) -> str:
-        """One line for logs and tracebacks, like ``node: cause. Fix: fix``."""
-        return f"{self.headline} Fix: {self.fix}." if self.fix else self.headline
+        """One line for logs, tracebacks and pictures, like ``node: cause. Fix: fix``."""
+        return f"{self.headline} {self.fix_line}".rstrip()

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.problems import problem_line
 from jupyter_mntrain.show.tables.job import headline
 from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
 
@@ -53,7 +52,7 @@ def make_header(
     cause = hint = None
     problem = summary.problem
     if problem is not None:
-        cause = problem_line(problem)
+        cause = str(problem)
         rank = "" if problem.rank is None else f" --rank {problem.rank}"
         at = "" if problem.time_s is None else f"at {formats.clock(problem.time_s)}; "
         hint = f"{at}log: {program} logs {view.job_id}{rank}"

@@ -14,7 +14,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Gpu, Interface, InterfaceRate, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
-from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences
+from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences, version_problem
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
 from jupyter_mntrain.show.problems import problem_text
@@ -214,11 +214,7 @@ def _version_lines(
     infos: Sequence[NodeInfo], different: Sequence[Divergence]
 ) -> Iterable[RenderableType]:
     for one in different:
-        has = one.value or "not installed"
-        others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
-        yield Text.assemble(
-            ("⚠ ", "red"), (one.node, "bold"), f": {one.key} {has}, {others}. Fix: install the same"
-        )
+        yield problem_text(version_problem(one), mark="⚠")
     settled = [key for key in KEYS if key not in {one.key for one in different}]
     known = [
         (key, value)

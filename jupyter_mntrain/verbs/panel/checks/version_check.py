@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan import divergences
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.versions import MUST_AGREE, described, mended
+from jupyter_mntrain.plan.versions import MUST_AGREE, version_problem
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -27,11 +25,8 @@ def check_versions(
     for info in infos:
         own = [one for one in different if one.node == info.name]
         for one in own:
-            problem = Problem(
-                kind=Kind.MIXED_VERSIONS,
-                cause=described(one),
-                fix=mended(one) or "install the same version on every node",
-            )
+            # The row says which node it is.
+            problem = msgspec.structs.replace(version_problem(one), node=None)
             check = Check(level="warning", problem=problem)
             if one.key in MUST_AGREE and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)

@@ -4,6 +4,7 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
+import { problemText } from '../../problem';
 import { capacityOf } from '../../series/store';
 import type { IViewProps } from '../props';
 import { Table } from './table';
@@ -51,7 +52,10 @@ export function LinkTable({ store, trans }: IViewProps): JSX.Element {
             <td>
               {rate(
                 capacityOf(one),
-                trans.__('Not measured. Fix: %mntrain measure')
+                problemText(
+                  { cause: trans.__('Not measured'), fix: '%mntrain measure' },
+                  trans
+                )
               )}
             </td>
           </tr>
