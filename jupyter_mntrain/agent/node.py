@@ -14,11 +14,11 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
-from jupyter_mntrain.agent.machine.ports import LAST_PORT
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
+    LAST_PORT,
     PROTOCOL,
     LeaseGrant,
     LeaseRequest,

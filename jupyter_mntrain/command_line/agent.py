@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from jupyter_mntrain.command_line.parser import LAST_PORT, Parser, bounded_int
-from jupyter_mntrain.model.api import DEFAULT_PORT
+from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
 
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."

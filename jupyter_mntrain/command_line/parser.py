@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.spelling import closest
 
-LAST_PORT = 65535
 K = TypeVar("K", bound=str)
 
 Completion = Literal[
@@ -107,6 +107,18 @@ def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
+def bounded_float(low: float, high: float) -> Callable[[str], float]:
+    """A converter for argparse: a number from ``low`` to ``high``."""
+
+    def convert(text: str) -> float:
+        with suppress(ValueError):
+            if low <= float(text) <= high:  # not true of NaN
+                return float(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low:g} to {high:g}")
+
+    return convert
+
+
 def bounded_int(low: int, high: int) -> Callable[[str], int]:
     """A converter for argparse: a whole number from ``low`` to ``high``."""
 
@@ -115,7 +127,7 @@ def bounded_int(low: int, high: int) -> Callable[[str], int]:
         # Of more digits than 4300 Python makes no number.
         is_number = digits.isascii() and digits.isdigit() and len(digits) <= len(str(high))
         if not (is_number and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
         return int(text)
 
     return convert

@@ -79,6 +79,9 @@ PROTOCOL = 2
 """1 was without certificates. Raised when an agent could no longer serve an older driver."""
 
 DEFAULT_PORT = 8765
+LAST_PORT = 65535
+STOP_GRACE_S = tunables.seconds("keeper.stop_grace_s")
+LONGEST_GRACE_S = 3600.0
 SERVICE_TYPE = "_mntrain._tcp.local."
 LOG_SIZE_HEADER = "Mntrain-Log-Size"
 LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
@@ -137,7 +140,7 @@ class StopRequest(Record, frozen=True):
     """End your part. ``grace_s`` is how long torchrun may take before everything is killed."""
 
     reason: str
-    grace_s: float = 2.0
+    grace_s: float = STOP_GRACE_S
     attempt: int | None = None
 
 

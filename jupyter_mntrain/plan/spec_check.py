@@ -6,10 +6,12 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 
-MAX_PORT = 65535
+MOST_NAME_CHARACTERS = 128
+"""It stands in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
@@ -26,6 +28,11 @@ def check_spec(spec: JobSpec) -> None:
             f"the job has format version {spec.version}, this is version {SPEC_VERSION}",
             fix="install a newer jupyter-mntrain",
         )
+    if len(spec.name) > MOST_NAME_CHARACTERS:
+        raise SpecError(
+            f"the job's name has {len(spec.name)} characters, at most {MOST_NAME_CHARACTERS} go",
+            fix="choose a shorter one: --name NAME",
+        )
     _check_entry(spec)
     _check_files(spec)
     if not spec.participants:
@@ -37,9 +44,9 @@ def check_spec(spec: JobSpec) -> None:
         raise SpecError(
             f"takes part {count} times", fix="name it once with all its processes", node=node
         )
-    if spec.port is not None and not 0 < spec.port <= MAX_PORT:
+    if spec.port is not None and not 0 < spec.port <= LAST_PORT:
         raise SpecError(
-            f"port {spec.port} is out of range", fix=f"choose a port from 1 to {MAX_PORT}"
+            f"port {spec.port} is out of range", fix=f"choose a port from 1 to {LAST_PORT}"
         )
     least = spec.min_nodes
     if least is not None and not 1 <= least <= len(spec.participants):

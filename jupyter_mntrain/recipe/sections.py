@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 PYTHON_LIBRARY = "python-library"
@@ -231,7 +232,7 @@ class ReportSection(UserRecord, frozen=True):
     to: tuple[ReportKind, ...] | None = None
     project: Annotated[str, Meta(min_length=1)] | None = None
     run_name: Annotated[str, Meta(min_length=1)] | None = None
-    prometheus_port: Annotated[int, Meta(ge=1, le=65535)] = 9400
+    prometheus_port: Annotated[int, Meta(ge=1, le=LAST_PORT)] = 9400
     prometheus_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
 
 

@@ -33,6 +33,7 @@ from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
@@ -93,7 +94,7 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class EndJob(Record, frozen=True, forbid_unknown_fields=True):
-    grace_s: float = 2.0
+    grace_s: float = STOP_GRACE_S
 
 
 class SaveJob(Record, frozen=True, forbid_unknown_fields=True):

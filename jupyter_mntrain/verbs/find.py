@@ -8,6 +8,7 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.records.job import TERMINAL
@@ -19,12 +20,23 @@ if TYPE_CHECKING:
 SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
 
 LOOK_EVERY_S = 0.05
+RANK = bounded_int(0, 1_000_000)
 
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, once discovery has had its time."""
     with context.screen.progress() as progress:
         return cluster.settled_nodes(progress=progress)
+
+
+def job_argument(parser: Parser) -> None:
+    parser.argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        completes="job",
+        help="its id or the start of it; default: the newest",
+    )
 
 
 def find_job(context: Context, args: Namespace) -> Job:

@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
-from jupyter_mntrain.verbs.config import ConfigVerb
-from jupyter_mntrain.verbs.launching.export import ExportVerb
-from jupyter_mntrain.verbs.launching.generate import GenerateVerb
-from jupyter_mntrain.verbs.launching.launch import DryRunVerb, LaunchVerb
-from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
-from jupyter_mntrain.verbs.nodes.agent import AgentVerb
-from jupyter_mntrain.verbs.nodes.drivers import DriverVerb
-from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
-from jupyter_mntrain.verbs.nodes.members import InviteVerb, MembersVerb, RevokeVerb
-from jupyter_mntrain.verbs.nodes.nodes import AddVerb, ForgetVerb, NodesVerb
-from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.verb import Verb
-from jupyter_mntrain.verbs.watching.jobs import JobsVerb, StatusVerb
-from jupyter_mntrain.verbs.watching.stop import KillVerb, SaveVerb, StopVerb
-from jupyter_mntrain.verbs.watching.watch import AttachVerb, LogsVerb, PlotVerb, StacksVerb
 
-_VERBS: tuple[Verb, ...] = (
-    NodesVerb(),
-    AddVerb(),
-    ForgetVerb(),
-    InviteVerb(),
-    MembersVerb(),
-    RevokeVerb(),
-    DriverVerb(),
-    AgentVerb(),
-    MeasureVerb(),
-    OpenPanelVerb(),
-    RecipesVerb(),
-    DryRunVerb(),
-    LaunchVerb(),
-    JobsVerb(),
-    StatusVerb(),
-    AttachVerb(),
-    PlotVerb(),
-    LogsVerb(),
-    StacksVerb(),
-    ExportVerb(),
-    GenerateVerb(),
-    SaveVerb(),
-    StopVerb(),
-    KillVerb(),
-    ConfigVerb(),
+MODULES: Final = (
+    "nodes.nodes",
+    "nodes.add",
+    "nodes.forget",
+    "membership.invite",
+    "membership.members",
+    "membership.revoke",
+    "membership.driver",
+    "nodes.agent",
+    "nodes.measure",
+    "panel.open_panel",
+    "launching.recipes",
+    "launching.dry_run",
+    "launching.launch",
+    "watching.jobs",
+    "watching.status",
+    "watching.attach",
+    "watching.plot",
+    "watching.logs",
+    "watching.stacks",
+    "launching.export",
+    "launching.generate",
+    "controlling.save",
+    "controlling.stop",
+    "controlling.kill",
+    "config",
 )
+"""One verb each, in the order of ``--help``: its ``VERB``."""
 
-TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in _VERBS}
+
+def _verb(module: str) -> Verb:
+    verb: Verb = import_module(f"{__package__}.{module}").VERB
+    return verb
+
+
+TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in map(_verb, MODULES)}

@@ -50,6 +50,7 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(participants=(Participant(node="a", nproc=0),)), "a: 0 processes"),
         (spec(participants=(Participant(node="a", nproc=2, gpus=(0,)),)), "a: 2 processes and 1"),
         (spec(participants=(Participant(node="a", nproc=2, gpus=(0, 0)),)), "a: the same GPU"),
+        (spec(name="x" * 129), "name has 129 characters, at most 128 go"),
         (spec(participants=(Participant(node="a"),) * 2), "a: takes part 2 times"),
         (spec(port=70000), "port 70000"),
         (spec(min_nodes=1), "max_restarts is 0"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import httpx
 import pytest
 
 from jupyter_mntrain.model.api import JobChanged
@@ -29,6 +30,16 @@ SECRET, FILE = "hunter2-of-the-environment", "print('text of a file of the job')
 STEPS = 20
 
 __all__ = ["elsewhere", "new_agent"]
+
+JOB_FILE = """
+mntrain_job = 1
+entry = ["script.py"]
+name = "from a file"
+[[participants]]
+node = "node1"
+[files]
+"script.py" = "print(1)"
+"""
 
 
 @dataclass
@@ -113,3 +124,18 @@ def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
     yield new
     for server in made:
         server.end()
+
+
+@pytest.fixture(scope="module")
+def job_id(served: Served) -> JobId:
+    return served.add_job()
+
+
+def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The problem that a refusal carries, checked for its form."""
+    assert answer.status_code == status, answer.text
+    problem: dict[str, Any] = answer.json()
+    assert set(problem) <= {"kind", "cause", "fix", "node"}
+    assert problem["kind"] == kind
+    assert problem["cause"]
+    return problem

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
+    TERMINAL,
     Attempt,
     JobSpec,
     JobState,
@@ -73,46 +74,8 @@ def sample_job(
         evaluated: every so many steps, and before the first one.
         wrote: prompts, and what the model went on with before the first step and after the last.
     """
-    placements = _placements(layout, loopback=loopback)
-    spec = JobSpec(
-        entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
-        participants=tuple(Participant(node=name, nproc=n) for name, n in layout.items()),
-        name="samantha-7b",
-        files={"recipe.toml": ""},
-    )
-    attempt = Attempt(
-        number=1,
-        placements=placements,
-        master_address="10.0.0.1",
-        master_port=29500,
-        submitted_s=BEGIN_S - 9,
-    )
-    end_s = BEGIN_S + steps * step_s
-    terminal = state in ("failed", "succeeded", "canceled")
-    parts = tuple(
-        PartStatus(
-            node_id=p.node_id,
-            node=p.node,
-            state=state if not problem or p.node == problem.node else "canceled",
-            ranks=tuple(
-                RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
-                for r in p.ranks
-            ),
-            started_s=BEGIN_S - 8,
-            ended_s=end_s + 1 if terminal else None,
-            problem=problem if problem and p.node == problem.node else None,
-        )
-        for p in placements
-    )
-    view = JobView(
-        job_id=JobId("j-7f3a9c21"),
-        spec=spec,
-        attempt=attempt,
-        state=state,
-        parts=parts,
-        problem=problem,
-    )
-    world = spec.world_size
+    view = _view(layout, steps, steps * step_s, state, problem, loopback=loopback)
+    placements, world = view.attempt.placements, view.spec.world_size
     ranks = {
         Rank(r): _series(r, world, steps, step_s, peak, total_steps, microbatches, replicas)
         for r in range(world)
@@ -130,10 +93,56 @@ def sample_job(
         links={p.node: _link(p, int(steps * step_s), capacity) for p in placements}
         if steps
         else {},
-        is_complete=terminal,
+        is_complete=state in TERMINAL,
     )
-    now_s = end_s + 0.4 if steps else BEGIN_S - 5
-    return Sample(history, now_s)
+    return Sample(history, BEGIN_S + (steps * step_s + 0.4 if steps else -5))
+
+
+def _view(
+    layout: dict[str, int],
+    steps: int,
+    lasts_s: float,
+    state: JobState,
+    problem: Problem | None,
+    *,
+    loopback: bool,
+) -> JobView:
+    spec = JobSpec(
+        entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
+        participants=tuple(Participant(node=name, nproc=n) for name, n in layout.items()),
+        name="samantha-7b",
+        files={"recipe.toml": ""},
+    )
+    attempt = Attempt(
+        number=1,
+        placements=_placements(layout, loopback=loopback),
+        master_address="10.0.0.1",
+        master_port=29500,
+        submitted_s=BEGIN_S - 9,
+    )
+    parts = tuple(
+        PartStatus(
+            node_id=p.node_id,
+            node=p.node,
+            state=state if not problem or p.node == problem.node else "canceled",
+            ranks=tuple(
+                RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
+                for r in p.ranks
+            ),
+            started_s=BEGIN_S - 8,
+            ended_s=BEGIN_S + lasts_s + 1 if state in TERMINAL else None,
+            problem=problem if problem and p.node == problem.node else None,
+        )
+        for p in attempt.placements
+    )
+    return JobView(
+        job_id=JobId("j-7f3a9c21"),
+        spec=spec,
+        attempt=attempt,
+        state=state,
+        parts=parts,
+        problem=problem,
+    )
 
 
 def _placements(layout: dict[str, int], *, loopback: bool) -> tuple[Placement, ...]:

@@ -64,3 +64,10 @@ def as_json():
         return json.loads(json.dumps(outcome.data))
 
     return through
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """A directory with the recipe ``r.toml``."""
+    (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
+    return tmp_path

@@ -114,7 +114,7 @@ def test_help_is_no_error(run):
         (["agent", "rum"], "no action 'rum'. Fix: did you mean run."),
         (["agnet", "run"], "no verb 'agnet'. Fix: did you mean agent"),
         (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: did you mean --port"),
-        (["agent", "run", "--port", "0"], "--port: '0' is not a number from 1 to 65535"),
+        (["agent", "run", "--port", "0"], "--port: '0' is not a whole number from 1 to 65535"),
         (["agent", "run", "--cluster", "lab"], "no such option '--cluster'"),
     ],
 )

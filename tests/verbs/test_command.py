@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jupyter_mntrain import verbs
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.verbs import TABLE, HelpWanted, parse, split_line
+from jupyter_mntrain.verbs.table import MODULES
 
 
 def args_of(line: str):
@@ -16,6 +20,16 @@ def test_the_table_has_every_promised_verb():
         "export invite members revoke driver stacks save generate recipes config agent"
     )
     assert set(TABLE) == set(promised.split())
+
+
+def test_the_table_has_every_module_with_a_verb():
+    room = Path(verbs.__file__).parent
+    found = {
+        ".".join(path.relative_to(room).with_suffix("").parts)
+        for path in room.rglob("*.py")
+        if "\nVERB = " in path.read_text()
+    }
+    assert found == set(MODULES)
 
 
 def test_common_options_stand_before_and_after_the_verb():
@@ -81,6 +95,13 @@ def test_help_lists_every_verb():
         ("launch r.toml --link-capacity fast", ["'fast'", "1gbit"]),
         ("logs --tail many", ["'many'"]),
         ("logs --rank -1", ["-1"]),
+        ("stacks --rank x", ["'x'", "whole number"]),
+        ("invite --uses 0", ["--uses", "'0'", "1 to 1000"]),
+        ("stop j-1 --grace inf", ["--grace", "'inf'", "0 to 3600"]),
+        ("stop j-1 --grace nan", ["--grace", "'nan'"]),
+        ("generate j-1 hi --tokens 0", ["--tokens", "'0'"]),
+        ("generate j-1 hi --temperature 11", ["--temperature", "'11'", "0 to 10"]),
+        ("generate j-1 hi --seed -1", ["--seed", "'-1'"]),
         ("plot --theme pink", ["pink", "dark"]),
         ("add", ["HOST[:PORT]"]),
         ("status -- x", ["status", "'x'"]),

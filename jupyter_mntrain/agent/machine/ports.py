@@ -7,10 +7,10 @@ import socket
 
 import psutil
 
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
-LAST_PORT = 65535
 
 
 class PortHolder:

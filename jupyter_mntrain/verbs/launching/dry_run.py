@@ -1,19 +1,36 @@
-"""Dry run: the commands and memory of a launch, without starting anything."""
+"""``dry-run``: shows the command and environment of every node."""
 
 from __future__ import annotations
 
 import shlex
+from argparse import Namespace
 from collections.abc import Sequence
 
 import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.job_options import job_options
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
+from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
+
+
+class DryRunVerb(Verb):
+    name = "dry-run"
+    help = "the exact command and environment of every node, nothing is started"
+    takes_cell = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return dry_run_outcome(build_spec(context, args))
 
 
 def dry_run_outcome(built: Built) -> Outcome:
@@ -41,3 +58,6 @@ def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableTy
     files = ", ".join(spec.files) or "none"
     parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
     return Group(*parts)
+
+
+VERB = DryRunVerb()

@@ -14,9 +14,8 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job
+from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.watching.jobs import job_argument
 
 OWNER_ONLY = 0o600
 ALL_MAY_READ = 0o666
@@ -97,3 +96,6 @@ def _write(path: Path, shown: str, text: str, mode: int, *, may_replace: bool) -
         raise SpecError(
             f"{shown}: cannot be written: {error.strerror}", fix="choose another place"
         ) from None
+
+
+VERB = ExportVerb()

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.command_line.parser import Parser, bounded_float, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -25,6 +25,7 @@ from jupyter_mntrain.workload.workload import RECIPE_FILE, TRAINER
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
+MOST_TOKENS = 1_000_000
 GENERATOR = f"{TRAINER}.generate"
 READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
@@ -39,21 +40,21 @@ class GenerateVerb(Verb):
         parser.option("--chat", action="store_true", help="TEXT is the user's turn in a chat")
         parser.option(
             "--tokens",
-            type=int,
+            type=bounded_int(1, MOST_TOKENS),
             default=100,
             metavar="N",
             help="generate at most N new tokens (100)",
         )
         parser.option(
             "--temperature",
-            type=float,
+            type=bounded_float(0, 10),
             default=0.8,
             metavar="T",
             help="0 always picks the likeliest token (0.8)",
         )
         parser.option(
             "--seed",
-            type=int,
+            type=bounded_int(0, 2**32 - 1),
             default=0,
             metavar="N",
             help="random seed; another one gives another text",
@@ -106,10 +107,6 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
 
 
 def _refuse(args: Namespace) -> None:
-    if args.tokens < 1:
-        raise SpecError(f"--tokens {args.tokens}: must be at least 1")
-    if not 0 <= args.temperature <= 10:
-        raise SpecError(f"--temperature {args.temperature:g} is not from 0 to 10", fix="try 0.8")
     if not args.prompt.strip():
         raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
 
@@ -120,3 +117,6 @@ def _nothing(context: Context, job: Job, view: JobView) -> Outcome:
     text.append(f"\nIts log: {context.program} logs {job.id}", "dim")
     data = {"job_id": job.id, "state": view.state, "problem": msgspec.to_builtins(view.problem)}
     return Outcome(text, data, exit_code=1, job=job)
+
+
+VERB = GenerateVerb()

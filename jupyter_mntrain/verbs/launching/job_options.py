@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.command_line.parser import LAST_PORT, Parser, bounded_int, typed
+from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.plan.rates import parse_bit_rate
 

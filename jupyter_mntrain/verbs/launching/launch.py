@@ -1,4 +1,4 @@
-"""``launch`` and ``dry-run``: the same spec, started or only shown."""
+"""``launch``: starts a job on all participants, or on none."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import getpass
 import socket
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,15 +14,11 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.spelling import closest
-from jupyter_mntrain.plan.members import parse_member
-from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
-from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow
@@ -32,11 +27,6 @@ from jupyter_mntrain.workload.memory_fit import memory_note
 from jupyter_mntrain.workload.slow_links import slow_link_note
 from jupyter_mntrain.workload.workload import (
     Workload,
-    from_built_in,
-    from_cell,
-    from_path,
-    from_spec,
-    read_files,
 )
 
 if TYPE_CHECKING:
@@ -93,19 +83,6 @@ class LaunchVerb(Verb):
         return Outcome(hint, started_data(job, notes), job=job)
 
 
-class DryRunVerb(Verb):
-    name = "dry-run"
-    help = "the exact command and environment of every node, nothing is started"
-    takes_cell = True
-
-    def add_arguments(self, parser: Parser) -> None:
-        job_options(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        built = build_spec(context, args)
-        return dry_run_outcome(built)
-
-
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
     """Start it on all of its participants or on none; or leave it with them until that is possible.
 
@@ -114,47 +91,6 @@ def start(context: Context, built: Built, progress: Progress, *, waits: bool = F
     """
     how = built.cluster.queue if waits else built.cluster.launch
     return how(built.spec, submitted_by=submitter(context), progress=progress)
-
-
-def build_spec(context: Context, args: Namespace) -> Built:
-    """Check all that can be checked without starting anything.
-
-    Raises:
-        SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
-    """
-    saved = find_saved(context, args)
-    before = saved.spec if saved else JobSpec(entry=(), participants=())
-    extra = read_files([context.directory / path for path in args.file])
-    workload = _workload(context, args, saved, extra)
-    for member in args.member:
-        parse_member(member)
-    cluster = context.cluster(args)
-    chosen = () if args.member else before.participants
-    if chosen:
-        refuse_gone(context, cluster, chosen)
-    else:
-        with context.screen.progress() as progress:
-            chosen = cluster.participants(
-                args.member, even_busy=getattr(args, "queue", False), progress=progress
-            )
-    participants = _with_head(chosen, args.head)
-    spec = JobSpec(
-        entry=workload.entry,
-        participants=participants,
-        name=args.name or workload.name,
-        files={**extra, **workload.files},
-        environment=before.environment | dict(args.env),
-        torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
-        port=args.port or before.port,
-        link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
-        max_restarts=before.max_restarts if args.restarts is None else args.restarts,
-        on_stall=args.on_stall or before.on_stall,
-        min_nodes=args.min_nodes or before.min_nodes,
-        mixed_versions=args.mixed_versions or before.mixed_versions,
-        priority=before.priority if args.priority is None else args.priority,
-    )
-    workload.check(spec.world_size)
-    return Built(cluster, spec, workload)
 
 
 def started_line(job: Job, workload: Workload) -> Text:
@@ -181,49 +117,4 @@ def submitter(context: Context) -> str:
     return f"{user}@{socket.gethostname()} {context.program}"
 
 
-def _workload(
-    context: Context, args: Namespace, saved: StoredJob | None, extra: dict[str, str]
-) -> Workload:
-    if saved is not None:
-        return from_spec(
-            msgspec.structs.replace(saved.spec, files=saved.spec.files | extra),
-            took=saved.took,
-            directory=saved.directory,
-            arguments=context.arguments,
-            overrides=args.set,
-        )
-    if context.cell is not None:
-        if args.target:
-            raise SpecError(
-                f"{args.target!r} and a cell: launch takes one of them",
-                fix=f"use %mntrain launch {args.target} without a cell, or omit the name",
-            )
-        return from_cell(
-            context.cell,
-            directory=context.directory,
-            arguments=context.arguments,
-            overrides=args.set,
-        )
-    if not args.target:
-        raise SpecError(
-            "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
-        )
-    path = context.directory / Path(args.target).expanduser()
-    ours = built_in(args.target)
-    if ours is not None and not path.exists():
-        return from_built_in(ours, arguments=context.arguments, overrides=args.set)
-    return from_path(path, arguments=context.arguments, overrides=args.set)
-
-
-def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple[Participant, ...]:
-    if head is None:
-        return participants
-    first = [one for one in participants if one.node == head]
-    if not first:
-        names = [one.node for one in participants]
-        near = closest(head, names) or names
-        raise SpecError(
-            f"--head {head}: is not a participant",
-            fix=f"use {' or '.join(near)}, or add it as --member",
-        )
-    return (*first, *(one for one in participants if one.node != head))
+VERB = LaunchVerb()

@@ -57,3 +57,6 @@ class MeasureVerb(Verb):
             )
         note = Text("Stored by the agents, for the interface choice and the plots.", style="dim")
         return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])
+
+
+VERB = MeasureVerb()

@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.plan.spec_check import MAX_PORT
 
 _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 
@@ -99,9 +99,9 @@ def port_number(choices: Choices) -> int | None:
     text = choices.port.strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_PORT):
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= LAST_PORT):
         raise SpecError(
-            f"{text!r} is not a port from 1 to {MAX_PORT}",
+            f"{text!r} is not a port from 1 to {LAST_PORT}",
             fix="leave it empty for a free one",
         )
     return int(text)

@@ -23,7 +23,8 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
-from jupyter_mntrain.verbs.launching.launch import build_spec, start
+from jupyter_mntrain.verbs.launching.launch import start
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory

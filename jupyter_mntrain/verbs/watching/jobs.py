@@ -1,4 +1,4 @@
-"""``jobs``, ``status``: what runs and what ran."""
+"""``jobs``: lists the jobs that run and those that ran."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show.tables.job_list import job_step, job_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, reachable_nodes
+from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.watching.following import status_outcome
 
 
 class JobsVerb(Verb):
     name = "jobs"
     help = "list the jobs of all reachable nodes, newest first"
-
-    def add_arguments(self, parser: Parser) -> None:
-        pass
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)
@@ -29,27 +24,6 @@ class JobsVerb(Verb):
         jobs = cluster.jobs()
         table = job_table(jobs, now_s=context.clock(), program=context.program)
         return Outcome(table, [_data(job) for job in jobs])
-
-
-class StatusVerb(Verb):
-    name = "status"
-    help = "show one job: cause of a failure, numbers per rank and link"
-
-    def add_arguments(self, parser: Parser) -> None:
-        job_argument(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return status_outcome(context, args, find_job(context, args))
-
-
-def job_argument(parser: Parser) -> None:
-    parser.argument(
-        "job",
-        nargs="?",
-        metavar="JOB",
-        completes="job",
-        help="its id or the start of it; default: the newest",
-    )
 
 
 def _data(job: JobView) -> dict[str, Any]:
@@ -63,3 +37,6 @@ def _data(job: JobView) -> dict[str, Any]:
         "submitted_s": job.attempt.submitted_s,
         "problem": msgspec.to_builtins(job.problem),
     }
+
+
+VERB = JobsVerb()

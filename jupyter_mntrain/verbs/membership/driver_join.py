@@ -1,4 +1,4 @@
-"""``driver``: other machines and colleagues that launch and watch."""
+"""``driver join``: makes this machine a driver of a cluster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import LAST_PORT, Parser, bounded_int
+from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.trust.certificates import Subject, is_member_name
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.token import Token, read_token
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.nodes.members import invite, invite_options, revoke
-from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
+from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.trust.joining.candidate import Candidate
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
 JOIN_PORT = 8766
 """Open on a machine that joins as a driver, while it joins."""
-
-
-class InviteDriver(Verb):
-    name = "invite"
-    help = "a token that lets another machine join as a driver"
-
-    def add_arguments(self, parser: Parser) -> None:
-        invite_options(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return invite(context, args, "driver")
 
 
 class JoinAsDriver(Verb):
@@ -55,23 +44,6 @@ class JoinAsDriver(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         return _join(context, args)
-
-
-class RevokeDriver(Verb):
-    name = "revoke"
-    help = "withdraw a driver's certificate"
-
-    def add_arguments(self, parser: Parser) -> None:
-        parser.argument("member", metavar="NAME", help="as in: members")
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return revoke(context, args, args.member)
-
-
-class DriverVerb(VerbGroup):
-    name = "driver"
-    help = "another machine that launches and watches: invite it, join as one, revoke it"
-    members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
 
 
 def _join(context: Context, args: Namespace) -> Outcome:

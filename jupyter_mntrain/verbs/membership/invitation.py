@@ -1,4 +1,4 @@
-"""``invite``, ``members``, ``revoke``: who belongs to the cluster."""
+"""Invitation: a token for a node or a driver, and the wait for who joins with it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.joining.token import read_token
+from jupyter_mntrain.trust.registrar import MOST_USES
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
@@ -34,7 +33,11 @@ WHERE: dict[Role, str] = {
 
 def invite_options(parser: Parser) -> None:
     parser.option(
-        "--uses", type=int, default=1, metavar="N", help="how many machines may join with it (1)"
+        "--uses",
+        type=bounded_int(1, MOST_USES),
+        default=1,
+        metavar="N",
+        help="number of machines that may join with it (1)",
     )
     parser.option(
         "--expires",
@@ -109,89 +112,3 @@ def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
     except KeyboardInterrupt:
         context.screen.say(Text("The invitation stays valid.", style="dim"))
     return seen
-
-
-class InviteVerb(Verb):
-    name = "invite"
-    help = "print a token with which a machine joins the cluster as a node"
-
-    def add_arguments(self, parser: Parser) -> None:
-        invite_options(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return invite(context, args, "node")
-
-
-class MembersVerb(Verb):
-    name = "members"
-    help = "list the members of the cluster and when their certificates expire"
-
-    def add_arguments(self, parser: Parser) -> None:
-        pass
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        from jupyter_mntrain.trust.certificates import load_certificate
-
-        cluster = context.cluster(args)
-        identity = cluster.membership.identity
-        if identity is None:
-            raise SpecError(
-                f"no cluster named {cluster.name!r} exists on this machine yet",
-                fix=f"create it by inviting a node: {context.program} invite",
-            )
-        table = plain_table("member", "role", "joined", "certificate")
-        data = []
-        for member in cluster.membership.members():
-            until = load_certificate(member.certificate).not_valid_after_utc
-            state = "revoked" if member.is_revoked else f"until {until:%Y-%m-%d}"
-            joined = formats.duration(context.clock() - member.joined_s)
-            name = Text.assemble((member.title, "bold"))
-            name.append(" (this driver)" if member.subject == identity.credentials.subject else "")
-            table.add_row(name, member.role, f"{joined} ago", state)
-            data.append(
-                {
-                    "name": member.title,
-                    "id": member.name,
-                    "role": member.role,
-                    "joined_s": member.joined_s,
-                    "expires_s": until.timestamp(),
-                    "revoked_s": member.revoked_s,
-                }
-            )
-        if identity.registrar is None:
-            note = f"This driver is {identity.name}. Who else belongs to {cluster.name} is known "
-            return Outcome(Text(note + "to the driver that made it."), data)
-        return Outcome(table, data)
-
-
-class RevokeVerb(Verb):
-    name = "revoke"
-    help = "revoke the certificate of a node or driver"
-
-    def add_arguments(self, parser: Parser) -> None:
-        parser.argument("member", metavar="NAME", completes="node", help="as in: members")
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return revoke(context, args, args.member)
-
-
-def revoke(context: Context, args: Namespace, name: str) -> Outcome:
-    """Tell every node that answers; the others hear it when they do."""
-    from jupyter_mntrain.verbs.find import reachable_nodes
-
-    cluster = context.cluster(args)
-    reachable_nodes(context, cluster)
-    gone = cluster.membership.revoke(name)
-    told = [node for node in cluster.nodes() if node.liveness == "up"]
-    silent = [node.name for node in cluster.nodes() if node.liveness != "up"]
-    text = Text.assemble(
-        ("✓ ", "green"),
-        (gone.title, "bold"),
-        f" is revoked; {formats.plural(len(told), 'node')} know it.",
-    )
-    if silent:
-        text.append(
-            f" Not yet: {', '.join(silent)}; they will learn it when a driver reaches them.",
-            "yellow",
-        )
-    return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})

@@ -82,7 +82,7 @@ def test_as_data_it_is_the_token(run):
 @pytest.mark.parametrize(
     ("words", "kind", "says"),
     [
-        (["invite", "--uses", "0"], SpecError, "0 uses"),
+        (["invite", "--uses", "0"], SpecError, "--uses: '0' is not a whole number from 1 to 1000"),
         (["invite", "--uses", "many"], SpecError, "many"),
         (["invite", "--expires", "soon"], SpecError, "30m, 2h or 7d"),
         (["invite", "--expires", "0s"], SpecError, "expire immediately"),

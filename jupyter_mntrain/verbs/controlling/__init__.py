@@ -1,0 +1,1 @@
+"""Verbs that end a job or save a checkpoint."""

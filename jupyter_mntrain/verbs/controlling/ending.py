@@ -1,0 +1,75 @@
+"""Ending a job: which one, and what is left of it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables.job import state_text
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import reachable_nodes
+from jupyter_mntrain.verbs.verb import Outcome
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+ENDED_WITHIN_S = tunables.seconds("verbs.stop_timeout_s")
+
+SAVED_WITHIN_S = tunables.seconds("verbs.save_timeout_s")
+
+
+def running_job_argument(parser: Parser) -> None:
+    parser.argument(
+        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or the start of it"
+    )
+
+
+def running_job(context: Context, args: Namespace, verb: str) -> Job:
+    cluster = context.cluster(args)
+    if args.job:
+        with context.screen.progress() as progress:
+            return cluster.job(args.job, progress=progress)
+    # Never guess what to end.
+    reachable_nodes(context, cluster)
+    running = [job for job in cluster.jobs() if job.state not in TERMINAL]
+    named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
+    fix = f"name one that runs: {named}" if running else "no job is running"
+    raise SpecError(f"{verb}: no job given", fix=fix)
+
+
+def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
+    if was_over:
+        view = job.view()
+    else:
+        with context.screen.progress() as progress:
+            view = job.wait(timeout_s, progress=progress)
+    is_over = view.state in TERMINAL
+    left = [(part.node, one) for part in view.parts for one in part.leftovers]
+    text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))
+    text.append(" already; nothing was done" if was_over else _words(view, timeout_s, bool(left)))
+    for node, one in left:
+        text.append(f"\n⚠ {node}: pid {one.pid} could not be killed ({one.status}): {one.command}")
+    data = {
+        "job_id": job.id,
+        "state": view.state,
+        "leftovers": [{"node": node, **msgspec.to_builtins(one)} for node, one in left],
+        "unknown_nodes": [part.node for part in view.parts if part.state == "unknown"],
+    }
+    return Outcome(text, data, exit_code=0 if is_over and not left else 1, job=job)
+
+
+def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
+    silent = [part.node for part in view.parts if part.state == "unknown"]
+    if silent:
+        return f"; {', '.join(silent)} does not answer, so it may still run there"
+    if view.state not in TERMINAL:
+        return f"; still running after {formats.duration(timeout_s)}"
+    return "" if has_leftovers else "; no process is left"

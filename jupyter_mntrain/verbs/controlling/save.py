@@ -1,0 +1,41 @@
+"""``save``: saves a checkpoint; the job continues."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.controlling.ending import (
+    SAVED_WITHIN_S,
+    running_job,
+    running_job_argument,
+)
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class SaveVerb(Verb):
+    name = "save"
+    help = "save a checkpoint after the current step; the job continues"
+
+    def add_arguments(self, parser: Parser) -> None:
+        running_job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = running_job(context, args, self.name)
+        before = job.view().saved_step
+        job.save()
+        with context.screen.progress() as progress:
+            saved = job.wait_for_save(after=before, timeout_s=SAVED_WITHIN_S, progress=progress)
+        data = {"job_id": job.id, "saved_step": saved}
+        text = Text.assemble((f"{job.id} ", "bold"))
+        if saved is None:
+            text.append(f"was asked to save; not finished after {formats.duration(SAVED_WITHIN_S)}")
+            return Outcome(text, data, exit_code=1, job=job)
+        return Outcome(text.append(f"saved at step {saved}"), data, job=job)
+
+
+VERB = SaveVerb()

@@ -1,0 +1,53 @@
+"""``stop``: ends a job on all nodes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.command_line.parser import Parser, bounded_float
+from jupyter_mntrain.model.api import LONGEST_GRACE_S, STOP_GRACE_S
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.controlling.ending import (
+    ENDED_WITHIN_S,
+    SAVED_WITHIN_S,
+    ended_outcome,
+    running_job,
+    running_job_argument,
+)
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class StopVerb(Verb):
+    name = "stop"
+    help = "end a job on all nodes; ranks get time to finish"
+
+    def add_arguments(self, parser: Parser) -> None:
+        running_job_argument(parser)
+        parser.option(
+            "--grace",
+            type=bounded_float(0, LONGEST_GRACE_S),
+            default=STOP_GRACE_S,
+            metavar="SECONDS",
+            help=f"seconds until ranks are killed, default {STOP_GRACE_S:g}",
+        )
+        parser.option(
+            "--save",
+            action="store_true",
+            help="save a checkpoint after the current step, then end",
+        )
+        parser.option("--reason", default="stopped by user", help="stored with the job")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = running_job(context, args, self.name)
+        before = job.view().state
+        if args.save and before not in TERMINAL:
+            job.save(is_last=True, reason=f"{args.reason}, after saving")
+            return ended_outcome(context, job, SAVED_WITHIN_S, was_over=False)
+        if before not in TERMINAL:
+            with context.screen.progress() as progress:
+                job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
+        return ended_outcome(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
+
+
+VERB = StopVerb()

@@ -1,0 +1,1 @@
+"""Verbs about who belongs to the cluster: nodes and drivers."""

@@ -1,0 +1,36 @@
+"""``driver``: other machines and colleagues that launch and watch."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.membership.driver_join import JoinAsDriver
+from jupyter_mntrain.verbs.membership.invitation import invite, invite_options
+from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
+from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
+
+
+class InviteDriver(Verb):
+    name = "invite"
+    help = "a token that lets another machine join as a driver"
+
+    def add_arguments(self, parser: Parser) -> None:
+        invite_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return invite(context, args, "driver")
+
+
+class RevokeDriver(RevokeVerb):
+    help = "withdraw a driver's certificate"
+
+
+class DriverVerb(VerbGroup):
+    name = "driver"
+    help = "another machine that launches and watches: invite it, join as one, revoke it"
+    members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
+
+
+VERB = DriverVerb()

@@ -1,0 +1,55 @@
+"""``members``: lists the members of the cluster."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class MembersVerb(Verb):
+    name = "members"
+    help = "list the members of the cluster and when their certificates expire"
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        from jupyter_mntrain.trust.certificates import load_certificate
+
+        cluster = context.cluster(args)
+        identity = cluster.membership.identity
+        if identity is None:
+            raise SpecError(
+                f"no cluster named {cluster.name!r} exists on this machine yet",
+                fix=f"create it by inviting a node: {context.program} invite",
+            )
+        table = plain_table("member", "role", "joined", "certificate")
+        data = []
+        for member in cluster.membership.members():
+            until = load_certificate(member.certificate).not_valid_after_utc
+            state = "revoked" if member.is_revoked else f"until {until:%Y-%m-%d}"
+            joined = formats.duration(context.clock() - member.joined_s)
+            name = Text.assemble((member.title, "bold"))
+            name.append(" (this driver)" if member.subject == identity.credentials.subject else "")
+            table.add_row(name, member.role, f"{joined} ago", state)
+            data.append(
+                {
+                    "name": member.title,
+                    "id": member.name,
+                    "role": member.role,
+                    "joined_s": member.joined_s,
+                    "expires_s": until.timestamp(),
+                    "revoked_s": member.revoked_s,
+                }
+            )
+        if identity.registrar is None:
+            note = f"This driver is {identity.name}. Who else belongs to {cluster.name} is known "
+            return Outcome(Text(note + "to the driver that made it."), data)
+        return Outcome(table, data)
+
+
+VERB = MembersVerb()

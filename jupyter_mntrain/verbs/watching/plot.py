@@ -1,0 +1,66 @@
+"""``plot``: draws the picture of a job."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+THEMES = ("auto", "light", "dark")
+
+
+class PlotVerb(Verb):
+    name = "plot"
+    help = "draw the current picture of a job"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.option("--out", "-o", metavar="FILE.png", completes="file", help="write it there")
+        parser.option(
+            "--theme", choices=THEMES, default="auto", help="auto is transparent and fits both"
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if not args.out and not context.screen.in_background:
+            raise SpecError("plot: a terminal shows no pictures", fix="pass a file: -o FILE.png")
+        path = context.directory / Path(args.out).expanduser() if args.out else None
+        if path is not None and not path.parent.is_dir():
+            raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
+        job = find_job(context, args)
+        png = _draw(context, job, args.theme)
+        data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
+        if path is None:
+            return Outcome(data=data, job=job, picture=png)
+        try:
+            path.write_bytes(png)
+        except OSError as error:
+            cause = f"{path}: cannot be written: {error.strerror}"
+            raise SpecError(cause, fix="choose another file") from None
+        return Outcome(
+            Text(f"wrote {path}"),
+            data,
+            job=job,
+            picture=png if context.screen.in_background else None,
+        )
+
+
+def _draw(context: Context, job: Job, theme: str) -> bytes:
+    from jupyter_mntrain.show.picture import Picture  # matplotlib takes half a second
+
+    history = caught_up_history(context, job)
+    picture = Picture(program=context.program, theme=theme)
+    return picture.draw(job.series(), history.view, now_s=context.clock())
+
+
+VERB = PlotVerb()

@@ -1,0 +1,56 @@
+"""``stacks``: shows where each rank is."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.job import RankStack
+from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class StacksVerb(Verb):
+    name = "stacks"
+    help = "show every rank's current stack, for jobs that hang"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.option("--rank", type=RANK, metavar="RANK", help="only this rank, all its threads")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_job(context, args)
+        lines: list[RenderableType] = []
+        data = []
+        for node, said in job.stacks().items():
+            if isinstance(said, MntrainError):
+                lines.append(problem_text(said.problem, mark="⚠", style="yellow"))
+                continue
+            for stack in said:
+                if args.rank in (None, stack.rank):
+                    lines += _stack_lines(node, stack, with_threads=args.rank is not None)
+                    data.append({"node": node, **msgspec.to_builtins(stack)})
+        if not data:
+            what = "no rank" if args.rank is None else f"no rank {args.rank}"
+            lines.append(Text(f"{what} of {job.id} is on a reachable node"))
+        return Outcome(Group(*lines), data, job=job)
+
+
+def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[RenderableType]:
+    where = f", {stack.where}" if stack.where else ""
+    text = Text.assemble((f"rank {stack.rank}", "bold"), f" on {node}: {stack.doing}{where}")
+    if not stack.text:
+        return [text, Text("  No stack: it uses no Recorder, or cannot answer now.", "dim")]
+    threads = stack.text.strip().split("\n\n")
+    shown = threads if with_threads else threads[-1:]
+    return [text, *(Text(thread, "dim") for thread in shown)]
+
+
+VERB = StacksVerb()

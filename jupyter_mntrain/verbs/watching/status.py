@@ -1,0 +1,25 @@
+"""``status``: shows one job."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.following import status_outcome
+
+
+class StatusVerb(Verb):
+    name = "status"
+    help = "show one job: cause of a failure, numbers per rank and link"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        return status_outcome(context, args, find_job(context, args))
+
+
+VERB = StatusVerb()

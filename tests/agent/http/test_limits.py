@@ -1,0 +1,128 @@
+"""What unauthenticated or greedy callers cannot do to an agent, and bad requests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from jupyter_mntrain.agent.access.limits import MOST_CONNECTIONS_EACH, MOST_STREAMS_EACH
+from jupyter_mntrain.agent.membership.state import Settings
+from tests.agent.live import free_port
+from tests.trusted import driver_context, join
+from tests.waiting import until
+from tests.wording import says
+
+JSON = "application/json"
+
+
+def test_streams_without_end_are_bounded(agent, new_agent):
+    own = new_agent()
+    with contextlib.ExitStack() as open_streams:
+        for _ in range(MOST_STREAMS_EACH):
+            assert open_streams.enter_context(own.stream()).status_code == 200
+        refused = own.get("/v1/stream")
+        assert (refused.status_code, refused.json()["kind"]) == (429, "too-many")
+        assert own.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
+    until(lambda: _first_line(own), "room for another one")
+
+
+def _first_line(agent) -> bool:
+    with agent.stream() as stream:
+        return stream.status_code == 200
+
+
+def test_one_address_cannot_take_all_connections(new_agent):
+    """Strangers, who have shown no certificate."""
+    own = new_agent()
+    with contextlib.ExitStack() as open_ones:
+        where = (own.address, own.port)
+        mine = [
+            open_ones.enter_context(socket.create_connection(where, timeout=20))
+            for _ in range(MOST_CONNECTIONS_EACH + 5)
+        ]
+        assert mine[-1].recv(1) == b"", "hung up"
+        with (
+            socket.create_connection(where, 20, source_address=("127.0.0.77", 0)) as other,
+            driver_context().wrap_socket(other) as connection,
+        ):
+            assert connection.version() == "TLSv1.3"
+    until(own.answers, "it to answer again")
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(agent):
+    body = b'{"a":' * 20_000
+    answer = httpx.post(f"{agent.url}/v1/leases", content=body, verify=driver_context())
+    assert (answer.status_code, answer.json()["kind"]) == (400, "bad-request")
+
+
+def test_headers_without_end_are_cut_off(agent):
+    with agent.connect() as connection:
+        connection.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n")
+        with contextlib.suppress(OSError):
+            for number in range(40):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"x" * 1000))
+            assert connection.recv(1000) == b""
+    assert agent.get("/v1/node").status_code == 200
+
+
+def test_a_body_that_is_too_long_is_refused_in_words(agent):
+    answer = agent.send("POST", "/v1/leases", {"padding": "x" * (9 << 20)})
+    assert (answer.status_code, answer.json()["kind"]) == (413, "too-large")
+    assert agent.get("/v1/node").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/jobs/j-12345678", 404, "no-such-job"),
+        ("GET", "/v1/jobs/../../etc/passwd", 404, "no-such-route"),
+        ("GET", "/nothing", 404, "no-such-route"),
+        ("GET", "/v1/jobs/j-12345678/journal", 404, "no-such-job"),
+        ("GET", "/v1/jobs/..%2F..%2Fetc", 404, "no-such-job"),
+        ("POST", "/v1/jobs/nonsense/stop", 404, "no-such-job"),
+        ("DELETE", "/v1/leases/nonsense/1", 404, "no-such-job"),
+        ("PUT", "/v1/jobs/j-12345678/attempts/0", 404, "no-such-route"),
+        ("POST", "/v1/probe/listen", 400, "bad-request"),
+        ("POST", "/v1/leases", 400, "bad-request"),
+        ("PUT", "/v1/jobs/j-12345678/attempts/1", 400, "bad-request"),
+        ("DELETE", "/v1/node", 405, "bad-request"),
+    ],
+)
+def test_every_error_is_a_problem(agent, method, path, status, code):
+    answer = agent.send(method, path, {"nonsense": 1}) if method != "GET" else agent.get(path)
+    assert answer.status_code == status
+    assert answer.json()["kind"] == code
+
+
+def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
+    there = ["--listen", agent.address, "--port"]
+    taken, free = [*there, str(agent.port)], [*there, str(free_port(agent.address))]
+    member, stranger = tmp_path / "x", tmp_path / "y"
+    settings = Settings(
+        name="x", listen=(), advertised=(), port=1, link_capacities=(), python="/nowhere"
+    )
+    join(member, settings, "test")
+    cases = {
+        ("start",): "'start'",
+        ("run", "--state-dir", str(stranger), *free): "this node is not a member of a cluster yet",
+        ("run", "--state-dir", str(member), *free): "/nowhere does not run",
+        ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
+        ("run", "--state-dir", str(member), *taken): f"cannot listen on {agent.address}",
+        ("leave", "--state-dir", str(stranger)): "this node is not a member of a cluster",
+    }
+    for options, words in cases.items():
+        done = run_agent(*options)
+        assert done.returncode != 0
+        assert says(words, done.stderr)
+        assert done.stderr.count("\n") == 1, json.dumps(done.stderr)

@@ -1,0 +1,139 @@
+"""``launch`` and ``dry-run``: the spec that was asked for, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.workload.workload import from_cell
+from tests.standin.cluster import StandInJob, node
+from tests.standin.screen import Paper
+from tests.standin.training import sample_job
+from tests.wording import says
+
+RECIPE = '[model]\npreset = "llama-tiny"\n'
+
+
+def test_launch_builds_the_spec_that_was_asked_for(do, cluster, recipe):
+    outcome = do(
+        "launch", "r.toml", "--member", "wopr:1:eno1", "--member", "muthur:2", "--head", "muthur",
+        "--port", "29511", "--env", "A=1", "--torchrun=--max-restarts=1", "--name", "mine",
+        "--link-capacity", "1gbit", directory=recipe,
+    )  # fmt: skip
+    (spec,) = cluster.launches
+    assert [p.node for p in spec.participants] == ["muthur", "wopr"]
+    assert spec.participants[1].interface == "eno1"
+    assert spec.world_size == 3
+    assert (spec.port, spec.name) == (29511, "mine")
+    assert spec.environment == {"A": "1"}
+    assert spec.torchrun_arguments == ("--max-restarts=1",)
+    assert spec.link_capacity_bytes_per_s == 125e6
+    assert spec.files == {"recipe.toml": RECIPE}
+    assert outcome.exit_code == 0
+
+
+def test_launch_returns_at_once_and_says_how_to_follow(do, text, recipe, as_json):
+    outcome = do("launch", "r.toml", directory=recipe)
+    assert "mntrain attach j-7f3a9c21" in text(outcome.renderable)
+    assert as_json(outcome)["job_id"] == "j-7f3a9c21"
+    assert outcome.job is not None
+
+
+def test_a_job_may_be_left_to_wait_for_its_turn(do, cluster, text, recipe, as_json):
+    words = ("launch", "r.toml", "--queue", "--priority", "5", "--restarts", "3")
+    outcome = do(*words, "--on-stall", "abort", "--min-nodes", "1", directory=recipe)
+    assert "follow: mntrain attach" in text(outcome.renderable)
+    assert as_json(outcome)["job_id"] == "j-7f3a9c21"
+    assert cluster.launches == []
+    (spec,) = cluster.queued
+    assert (spec.priority, spec.max_restarts, spec.on_stall, spec.min_nodes) == (5, 3, "abort", 1)
+    with pytest.raises(SpecError, match="from -1000 to 1000"):
+        do("launch", "r.toml", "--priority", "high", directory=recipe)
+
+
+def test_a_notebook_shows_the_launched_job_live_unless_detached(do, recipe):
+    screen = Paper(in_background=True)
+    do("launch", "r.toml", directory=recipe, screen=screen)
+    do("launch", "r.toml", "--detach", directory=recipe, screen=screen)
+    assert len(screen.shown) == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1), ("canceled", 1)])
+def test_waiting_is_zero_only_when_every_rank_succeeded(do, cluster, recipe, state, code):
+    cluster.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as=state)
+    assert do("launch", "r.toml", "--wait", directory=recipe).exit_code == code
+
+
+def test_ctrl_c_detaches_and_says_that_the_job_goes_on(do, cluster, recipe, text):
+    cluster.to_launch.interrupts_wait = True
+    outcome = do("launch", "r.toml", "--wait", directory=recipe)
+    assert outcome.exit_code == 130
+    assert "continues" in text(outcome.renderable)
+    assert cluster.to_launch.calls == []
+
+
+def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text, as_json):
+    for words in (["dry-run"], ["launch", "--dry-run"]):
+        outcome = do(*words, "r.toml", "--member", "wopr:1", directory=recipe)
+        shown = text(outcome.renderable, width=40)
+        assert "# wopr\ncd /state/jobs/j-00000000/attempt-1/work\n" in shown
+        assert "export NCCL_SOCKET_IFNAME==eno1\n" in shown
+        assert "export A='two words'\n" in shown
+        assert "python -m torch.distributed.run -m jupyter_mntrain.train recipe.toml\n" in shown
+        data = as_json(outcome)
+        assert data["nodes"][0]["argv"][0] == "python"
+        assert data["spec"]["files"] == {"recipe.toml": RECIPE}
+    assert cluster.launches == []
+
+
+def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
+    cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
+    members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
+    small = do("dry-run", "r.toml", *members, directory=recipe)
+    assert "Memory, as estimated:\nrank 0 on gpu: weights " in text(small.renderable)
+    assert "too little" not in text(small.renderable)
+    assert [one["node"] for one in as_json(small)["memory"]] == ["gpu", "gpu", "wopr"]
+    changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
+    words = [word for one in changes for word in ("--set", one)]
+    large = do("dry-run", "r.toml", *members, *words, directory=recipe)
+    assert "; its GPU has 25.8 GB, too little" in text(large.renderable, width=1000)
+    found = as_json(large)["memory"]
+    assert [one["fits"] for one in found] == [False, False, True]
+    assert found[0]["gpu_bytes"] == 24 << 30
+    launched = do("launch", "r.toml", *members, *words, "--detach", directory=recipe)
+    (note,) = as_json(launched)["warnings"]
+    assert (note["kind"], note["node"], note["rank"]) == ("tight-memory", "gpu", 0)
+    assert says("51.0 GB beside what CUDA takes", note["cause"])
+    assert says("use more ranks", note["fix"])
+    (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
+    elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
+    gone = (
+        f"Memory: {recipe}/gone is not on this machine; each rank reports it before its first step."
+    )
+    assert gone in text(elsewhere.renderable)
+    assert as_json(elsewhere)["memory"] is None
+
+
+def test_a_cell_is_a_job(do, cluster, recipe):
+    do("launch", "--set", "train.steps=7", cell="print(1)\n" if False else RECIPE, directory=recipe)
+    (spec,) = cluster.launches
+    assert spec.entry[-1] == "train.steps=7"
+    assert spec.name == from_cell(RECIPE, directory=recipe).name
+
+
+def test_further_files_go_along(do, cluster, recipe):
+    (recipe / "helper.py").write_text("x = 1\n")
+    do("launch", "r.toml", "--file", "helper.py", directory=recipe)
+    assert cluster.launches[0].files["helper.py"] == "x = 1\n"
+
+
+def test_a_cell_and_a_file_are_one_too_many(do, recipe):
+    with pytest.raises(SpecError, match="launch takes one of them"):
+        do("launch", "r.toml", cell=RECIPE, directory=recipe)
+
+
+def test_json_says_nothing_besides_the_data(do, recipe):
+    screen = Paper()
+    do("launch", "r.toml", "--wait", "--json", directory=recipe, screen=screen)
+    do("measure", "--json", screen=screen)
+    assert screen.said == []

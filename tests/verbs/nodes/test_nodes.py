@@ -1,0 +1,79 @@
+"""``nodes``, ``add``, ``forget``, ``measure``: what is shown and what the data is."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.screen import Paper
+
+
+def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cluster):
+    cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
+    shown = text(do("nodes").renderable)
+    assert "● up" in shown
+    assert "eno1 10.0.0.1/24" in shown
+    assert "941\u00a0Mbit/s measured" in shown
+    assert "muthur: torch 2.12.0, the others have 2.13.0" in shown
+    assert "connection refused" in shown
+    assert "Training traffic between nodes is neither encrypted" in shown
+    assert "docker0" not in shown
+    assert "docker0" in text(do("nodes", "--all").renderable)
+
+
+def test_nodes_data_keeps_everything(do, as_json, cluster):
+    cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
+    data = as_json(do("nodes"))
+    assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
+    assert data[0]["divergences"][0]["key"] == "torch"
+    assert data[3]["liveness"] == "lost"
+
+
+def test_an_empty_cluster_says_what_to_do(do, text):
+    shown = text(do("nodes", on=StandInCluster()).renderable)
+    assert "mntrain invite" in shown
+    assert "mntrain add HOST:PORT" in shown
+
+
+def test_why_nodes_are_missing_is_said(do, text):
+    cluster = StandInCluster()
+    cluster.problem = Problem(
+        kind=Kind.NO_MULTICAST, cause="no multicast is received on 10.0.0.2", fix="open it"
+    )
+    cluster.strangers = ("hal of discovery",)
+    shown = text(do("nodes", on=cluster).renderable)
+    assert "received on 10.0.0.2. Fix: open it." in shown
+    assert "Also announced here: hal of discovery." in shown
+    cluster.is_driver = False
+    shown = text(do("nodes", on=cluster).renderable)
+    assert "no cluster called 'lab' yet" in shown
+    assert "mntrain driver join TOKEN" in shown
+
+
+def test_measure_is_every_ordered_pair(do, text, as_json):
+    outcome = do("measure", "--member", "wopr", "--member", "hal")
+    assert [(one["source"], one["destination"]) for one in as_json(outcome)] == [
+        ("wopr", "hal"), ("hal", "wopr"),
+    ]  # fmt: skip
+    assert "941\u00a0Mbit/s" in text(outcome.renderable)
+
+
+def test_add_and_forget(do, text):
+    assert "is up" in text(do("add", "10.0.0.9").renderable)
+    assert "forgotten" in text(do("forget", "10.0.0.9").renderable)
+
+
+def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):
+    from jupyter_mntrain.verbs import Clusters, Context, run_words
+
+    asked = []
+
+    def connect(name, addresses):
+        asked.append((name, addresses))
+        return cluster
+
+    environment = {"MNTRAIN_CLUSTER": "home", "MNTRAIN_AGENTS": "b:2, a:1"}
+    for words in (["jobs"], ["--cluster", "lab", "--agent", "c:3", "jobs"]):
+        clusters = Clusters(connect)
+        run_words(words, Context(clusters=clusters, screen=Paper(), environment=environment))
+    assert asked == [("home", ("a:1", "b:2")), ("lab", ("c:3",))]

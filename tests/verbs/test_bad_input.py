@@ -1,0 +1,54 @@
+"""Bad input to any verb: one line, a fix, and nothing is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from tests.standin.cluster import StandInCluster, node
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["launch"], ["nothing to launch", ".toml"]),
+        (["launch", "gone.toml"], ["gone.toml"]),
+        (["launch", "r.toml", "--member", "wpor:1"], ["'wpor'", "wopr"]),
+        (["launch", "r.toml", "--member", "wopr:x"], ["'x'", "HOST:N[:IFACE]"]),
+        (["launch", "r.toml", "--member", "gpus:9"], ["gpus", "2 GPUs", "9"]),
+        (["launch", "r.toml", "--head", "nobody"], ["nobody", "not a participant"]),
+        (["launch", "r.toml", "--set", "train.stesp=3"], ["train.stesp", "steps"]),
+        (["launch", "r.toml", "--set", "train.steps=0"], ["train.steps = 0", "from 1"]),
+        (["launch", "r.toml", "--set", "pipeline.in_flight=[1]"], ["in_flight"]),
+        (["launch", "r.toml", "--wait", "--detach"], ["--wait", "--detach"]),
+        (["launch", "r.toml", "-o", "x"], ["variables"]),
+        (["stop"], ["stop", "j-7f3a9c21"]),
+        (["kill"], ["kill", "j-7f3a9c21"]),
+        (["stop", "j-7f3a", "--grace", "-1"], ["-1"]),
+        (["status", "j-nope"], ["j-nope", "jobs"]),
+        (["plot"], ["-o"]),
+        (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
+        (["measure", "--member", "wopr"], ["needs two nodes", "wopr"]),
+    ],
+)
+def test_bad_input_is_one_line_and_launches_nothing(do, cluster, recipe, words, says):
+    cluster._nodes = (*cluster._nodes, node("gpus", 7, gpus=2))
+    with pytest.raises(MntrainError) as caught:
+        do(*words, directory=recipe)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert "Fix: " in message
+    for word in says:
+        assert word in message
+    assert cluster.launches == []
+    assert all(name == "watch" for job in cluster._jobs.values() for name, _ in job.calls)
+
+
+def test_a_cell_below_a_verb_that_takes_none_is_refused(do):
+    with pytest.raises(SpecError, match="takes no cell"):
+        do("nodes", cell="x")
+
+
+def test_no_job_at_all_says_how_to_begin(do):
+    with pytest.raises(JobNotFoundError, match="launch"):
+        do("status", on=StandInCluster([node("wopr", 1)]))

@@ -1,0 +1,142 @@
+"""``jobs``, ``status``, ``attach``, ``logs``, ``stacks``: what a job is shown to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from tests.standin.cluster import StandInCluster, StandInJob, node
+from tests.standin.screen import Paper
+from tests.standin.training import sample_job
+
+
+def test_a_job_that_hangs_says_whom_it_waits_for(text):
+    from jupyter_mntrain.cluster import JobSummary
+    from jupyter_mntrain.model.ids import JobId, Rank
+    from jupyter_mntrain.show.tables.job import progress_line, status_view
+
+    stall = Problem(
+        kind=Kind.BUSY,
+        cause="busy in load (data.py:12), and the other ranks wait",
+        fix="look there",
+        time_s=1000.0,
+        node="hal",
+        rank=Rank(1),
+    )
+    summary = JobSummary(job_id=JobId("j-00000001"), name="x", state="running", step=3, stall=stall)
+    shown = text(status_view(summary, now_s=1075.0)).replace("\N{NO-BREAK SPACE}", " ")
+    assert "⚠ stalled for 1 min 15 s: hal: rank 1: busy in load (data.py:12)" in shown
+    assert "Fix: look there." in shown
+    assert "stalled: hal: rank 1: busy" in progress_line(summary, 1075.0)
+
+
+def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):
+    from jupyter_mntrain.model.errors import NodeError
+    from jupyter_mntrain.model.records.job import RankStack
+
+    (job, *_) = cluster._jobs.values()
+    job.at = {
+        "wopr": [
+            RankStack(rank=0, doing="busy", where="load (data.py:12)", text="Thread 1\n\nmain"),
+            RankStack(rank=1, doing="stopped"),
+        ],
+        "muthur": NodeError("connection refused", node="muthur"),
+    }
+    shown = text(do("stacks", job.id).renderable)
+    assert "rank 0 on wopr: busy, load (data.py:12)" in shown
+    assert "Thread 1" not in shown
+    assert "rank 1 on wopr: stopped" in shown
+    assert "⚠ muthur: connection refused" in shown
+    shown = text(do("stacks", job.id, "--rank", "0").renderable)
+    assert "Thread 1" in shown
+    assert "rank 1" not in shown
+    assert "no rank 9" in text(do("stacks", job.id, "--rank", "9").renderable)
+    assert [one["rank"] for one in as_json(do("stacks", job.id))] == [0, 1]
+
+
+def test_jobs_and_status(do, text, as_json):
+    assert "j-7f3a9c21" in text(do("jobs").renderable)
+    assert as_json(do("jobs"))[0]["nodes"] == ["wopr", "muthur"]
+    shown = text(do("status").renderable)
+    assert "▶ running" in shown
+    assert "samantha-7b" in shown
+    for word in ("r0", "r1", "wopr", "muthur", "MFU", "→ sent", "941\u00a0Mbit/s measured"):
+        assert word in shown
+    data = as_json(do("status", "j-7f3a"))
+    assert data["state"] == "running"
+    assert len(data["ranks"]) == 2
+    assert {link["direction"] for link in data["links"]} == {"sent", "received"}
+
+
+def test_status_says_what_was_evaluated_last(do, text, as_json):
+    sample = sample_job({"wopr": 1, "muthur": 1}, evaluated=20)
+    last = next(iter(sample.history.ranks.values())).evaluations[-1].loss
+    on = StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
+    shown = text(do("status", on=on).renderable)
+    assert "evaluation" in shown
+    assert f"{last:.3f}" in shown
+    assert as_json(do("status", on=on))["evaluation_loss"] == last
+    assert "evaluation" not in text(do("status").renderable)
+
+
+def test_status_says_in_one_line_what_the_model_wrote_last(do, text):
+    wrote = {"Who are you?": "I am\nSamantha, \x1b[31ma helpful assistant. " + "And so on. " * 100}
+    sample = sample_job({"wopr": 1, "muthur": 1}, wrote=wrote)
+    on = StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
+    last = text(do("status", on=on).renderable).rstrip().splitlines()[-1]
+    assert last.startswith("sample at step 60  Who are you? I am Samantha, \ufffd[31ma helpful")
+    assert last.endswith("…")
+    assert "sample" not in text(do("status").renderable)
+
+
+def test_a_failed_job_says_its_cause_first(do, failed_cluster, text):
+    lines = text(do("status", on=failed_cluster).renderable).splitlines()
+    assert lines[0].startswith("✕ muthur: rank 2: eno1 lost its link")
+    assert "mntrain logs j-7f3a9c21 --rank 2" in lines[1]
+    assert not any("Traceback" in line for line in lines)
+    asked = text(do("status", "--traceback", on=failed_cluster).renderable)
+    assert "RuntimeError: Connection closed by peer" in asked
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_status_is_readable_at_any_width(do, text, width):
+    shown = text(do("status").renderable, width=width)
+    assert "r0" in shown
+    assert "wopr" in shown
+    for line in shown.splitlines():
+        assert len(line) <= max(width, 80)
+
+
+def test_attach_in_a_terminal_stays_until_the_end(do):
+    assert do("attach").exit_code == 0
+
+
+def test_attach_in_a_notebook_returns_at_once(do):
+    screen = Paper(in_background=True)
+    outcome = do("attach", screen=screen)
+    assert screen.shown == [outcome.job]
+    assert screen.followed == []
+
+
+def test_logs_name_node_and_rank(do, text, as_json):
+    shown = text(do("logs").renderable)
+    assert "wopr r0 │ step 1 loss 7.1" in shown
+    assert "wopr torchrun │ torchrun is up" in shown
+    assert as_json(do("logs", "--rank", "0")) == [
+        {"node": "wopr", "rank": 0, "text": "step 1 loss 7.1"}
+    ]
+
+
+def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster, text):
+    (job,) = cluster._jobs.values()
+    screen = Paper()
+
+    def sleep(_: float) -> None:
+        job.lines.append(type(job.lines[0])(node="wopr", rank=0, text="step 2"))
+        job.become("succeeded")
+
+    do("logs", job.id, "--follow", screen=screen, sleep=sleep)
+    said = "".join(text(one) for one in screen.said)
+    assert said.count("step 1 loss") == 1
+    assert said.count("step 2") == 1
