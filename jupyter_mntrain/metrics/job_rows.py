@@ -33,7 +33,7 @@ class JobRows:
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take the steps that every rank has finished; returns the number of the last row."""
         most = max((len(one.steps) for one in history.ranks.values()), default=0)
-        expected = history.view.spec.world_size
+        expected = history.view.attempt.world_size
         writing = [one for one in history.ranks.values() if one.steps or one.start]
         self.is_whole = len(writing) == expected
         if len(writing) < expected and most < SILENT_AFTER_STEPS:

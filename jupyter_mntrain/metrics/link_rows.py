@@ -9,8 +9,7 @@ from ipaddress import ip_address
 
 from jupyter_mntrain.metrics.columns import Table
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
-from jupyter_mntrain.metrics.rank_rows import all_tell, short
-from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
+from jupyter_mntrain.metrics.rank_rows import WARM_UP, all_tell, short
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
@@ -27,6 +26,8 @@ MOST_WINDOW_S = 120.0
 OVERHEAD = 1.1
 """Counters hold headers and acknowledgments, payload does not: up to this much more than the
 payload is the job's own (TCP over Ethernet: 1.04 to 1.06, small messages a little more)."""
+
+NO_SAMPLE = "no sample yet"
 
 COLUMNS = ("time_s", "sent", "received", "own_sent", "own_received")
 
@@ -186,13 +187,13 @@ class LinkRows:
     def _missing(self, rate: float | None) -> str | None:
         if rate is None:
             if not (self._steps or self._samples):
-                return "no sample yet"
+                return NO_SAMPLE
             if self.basis == "ranks" and self._steps:
                 return (
                     f"nodes share {self.placement.interface}, and their ranks do not report what "
                     "they exchange: recorder.step(sent_bytes=…, received_bytes=…)"
                 )
-            return f"the first {WARM_UP_STEPS} steps are warm-up"
+            return WARM_UP
         return None if self.usable_capacity else "the capacity is not measured"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_mntrain.metrics.columns import UNKNOWN, Table
 from jupyter_mntrain.metrics.history import RankSeries
@@ -27,6 +27,13 @@ COLUMNS = (
     "memory_bytes",
 )
 
+WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
+NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
+NO_FLOPS = "no FLOPs are reported: recorder.step(flops=…)"
+NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
+NO_LOSS = "no loss is reported: recorder.step(loss=…)"
+NO_MEMORY = "no memory is reported: recorder.step(memory_bytes=…)"
+
 SUMMARY_DIGITS = 7
 """Significant ones: more than anybody is shown, fewer than a float has."""
 
@@ -43,6 +50,8 @@ class RankRows:
         self.node = node
         self.table = Table(COLUMNS, WARM_UP_STEPS)
         self.series: RankSeries | None = None
+        self.replicas = 1
+        """Ranks with the same stages, this one among them: each has tokens of its own."""
         self._own_node = own_node
         self._taken = 0
         self._best_flops_per_s = 0.0
@@ -143,12 +152,33 @@ class RankRows:
         return seconds
 
     def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
-        """With the MFU in place of the FLOPs."""
-        return with_mfu(columns, self.peak_flops_per_s)
+        """With the tokens of all replicas, and the MFU in place of the FLOPs."""
+        told = with_mfu(columns, self.peak_flops_per_s)
+        for name in ("tokens_per_s", "pace_tokens_per_s"):
+            told[name] = [one if one == UNKNOWN else one * self.replicas for one in told[name]]
+        return told
+
+    @property
+    def pace_tokens_per_s(self) -> float | None:
+        """Of the recent steps."""
+        return self._times_replicas("pace_tokens_per_s")
+
+    def _times_replicas(self, name: str) -> float | None:
+        own = self.table.recent(name)
+        return None if own is None else own * self.replicas
 
     def summary(self, state: JobState) -> RankSummary:
         series, start, table = self.series, self.start, self.table
         flops_per_s, peak = table.recent("flops_per_s"), self.peak_flops_per_s
+        figures: dict[str, float | None] = {
+            "tokens_per_s": short(self._times_replicas("tokens_per_s")),
+            "pace_tokens_per_s": short(self.pace_tokens_per_s),
+            "mfu": short(flops_per_s / peak) if flops_per_s is not None and peak else None,
+            "compute": short(table.recent("compute")),
+            "send": short(table.recent("send")),
+            "wait": short(table.recent("wait")),
+            "bubble": short(table.recent("bubble")),
+        }
         return RankSummary(
             rank=self.rank,
             node=self.node,
@@ -158,18 +188,30 @@ class RankRows:
             layers=start.layers if start else (),
             device=start.device if start else None,
             step=series.steps[-1].step if series and series.steps else None,
-            tokens_per_s=short(table.recent("tokens_per_s")),
-            pace_tokens_per_s=short(table.recent("pace_tokens_per_s")),
-            mfu=short(flops_per_s / peak) if flops_per_s is not None and peak else None,
+            **figures,
             peak_source=self.peak_source,
-            compute=short(table.recent("compute")),
-            send=short(table.recent("send")),
-            wait=short(table.recent("wait")),
-            bubble=short(table.recent("bubble")),
             memory_bytes=self._most_memory,
+            missing=self._missing({**figures, "memory_bytes": self._most_memory}),
             is_ready=series is not None and bool(series.start or series.end),
             progress=series.progress if series else None,
         )
+
+    def _missing(self, figures: Mapping[str, float | None]) -> dict[str, str]:
+        """Why figures are not known, by their names; nothing before the first step."""
+        if not len(self.table):
+            return {}
+        reasons = {
+            "tokens_per_s": NO_TOKENS,
+            "pace_tokens_per_s": NO_TOKENS if figures["tokens_per_s"] is None else NO_COMPUTE,
+            "mfu": NO_FLOPS,
+            "compute": NO_COMPUTE,
+            "memory_bytes": NO_MEMORY,
+        }
+        if len(self.table) <= WARM_UP_STEPS:
+            reasons = dict.fromkeys(reasons, WARM_UP) | {"memory_bytes": NO_MEMORY}
+        if self.start is not None and self.peak_flops_per_s is None:
+            reasons["mfu"] = f"the peak of {self.start.device} is not known"
+        return {name: why for name, why in reasons.items() if figures[name] is None}
 
 
 def exchanges(step: RankStep) -> bool:

@@ -5,7 +5,7 @@ The one place where journals become numbers: whoever shows a job takes them from
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 from jupyter_mntrain.metrics.columns import Table, page_columns
@@ -140,14 +140,19 @@ class SeriesBuilder:
             self.seq = link.extend(history, self.seq)
 
     def _extend_ranks(self, history: JobHistory) -> None:
+        stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
         for rank, known in self._ranks.items():
             before, peak = self.seq, known.peak_flops_per_s
+            replicas = stages[known.start.stages] if known.start else 1
             bubble = self._schedule_bubble(known.start)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.node)
             )
-            if peak is not None and known.peak_flops_per_s != peak:
-                self._whole_up_to = before  # the MFU of every row before is another one now
+            is_other_peak = peak is not None and known.peak_flops_per_s != peak
+            if is_other_peak or known.replicas != replicas:
+                # The MFU or the tokens of every row before are others now.
+                self._whole_up_to = before
+            known.replicas = replicas
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
         """Bytes per second from a node to that of another rank."""

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import median
 from typing import TypedDict
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
-from jupyter_mntrain.metrics.link_rows import LinkRows
-from jupyter_mntrain.metrics.rank_rows import RankRows, short
-from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary, WrittenText
+from jupyter_mntrain.metrics.link_rows import NO_SAMPLE, LinkRows
+from jupyter_mntrain.metrics.rank_rows import NO_LOSS, WARM_UP, RankRows, short
+from jupyter_mntrain.metrics.summary import (
+    JobSummary,
+    LinkSummary,
+    RankSpread,
+    RankSummary,
+    WrittenText,
+)
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
 from jupyter_mntrain.model.records.number import carried
@@ -42,6 +48,7 @@ def summarize(
     """
     view = history.view
     link_summaries = tuple(one for link in links.values() for one in _links(link, ranks))
+    rank_summaries = _rank_summaries(view, ranks)
     figures = _figures(job, link_summaries, peak_flops_per_s)
     return JobSummary(
         job_id=view.job_id,
@@ -57,8 +64,9 @@ def summarize(
         slowest_rank=_slowest(ranks),
         not_finite=job.not_finite,
         first_not_finite_step=job.first_not_finite_step,
-        missing=_missing(job, ranks, view, link_summaries, **figures, loss=job.last_loss),
-        ranks=_rank_summaries(view, ranks),
+        missing=_missing(job, rank_summaries, link_summaries, **figures, loss=job.last_loss),
+        ranks=rank_summaries,
+        spreads=_spreads(rank_summaries),
         links=link_summaries,
         sample=sample,
         problem=view.problem,
@@ -149,7 +157,7 @@ def _slowest(ranks: Ranks) -> Rank | None:
     paces = sorted(
         (pace, rank)
         for rank, known in ranks.items()
-        if (pace := known.table.recent("pace_tokens_per_s")) is not None
+        if (pace := known.pace_tokens_per_s) is not None
     )
     if len(paces) < 2 or paces[0][0] > (1 - NOISE) * paces[1][0]:
         return None
@@ -169,35 +177,45 @@ def _links(link: LinkRows, ranks: Ranks) -> tuple[LinkSummary, ...]:
 
 def _missing(
     job: JobRows,
-    ranks: Ranks,
-    view: JobView,
+    ranks: tuple[RankSummary, ...],
     links: tuple[LinkSummary, ...],
     **figures: float | None,
 ) -> dict[str, str]:
     """Why figures are not known, by their names."""
     if not len(job.table):
         return {}
-    starts = [known.start for known in ranks.values()]
-    writing = {rank for rank, known in ranks.items() if known.start or len(known.table)}
-    everybody = (rank for part in view.attempt.placements for rank in part.ranks)
-    silent = [rank for rank in everybody if rank not in writing]
-    unknown = sorted({s.device for s in starts if s is not None and s.peak_flops_per_s is None})
-    no_flops = "the ranks report no FLOPs: recorder.step(flops=…)"
-    if unknown:
-        no_flops = f"the peak of {', '.join(unknown)} is not known"
+    silent = [str(one.rank) for one in ranks if one.step is None]
+
+    def of_ranks(name: str) -> str:
+        why = "; ".join(dict.fromkeys(one.missing[name] for one in ranks if name in one.missing))
+        return why or WARM_UP
+
+    no_word = f"rank {', '.join(silent)} reports nothing"
     reasons = {
-        "tokens_per_s": "the ranks report no tokens: recorder.step(tokens=…)",
-        "mfu": no_flops,
-        "bubble": "the ranks do not report when they compute: recorder.step(compute_s=…)",
-        "loss": "the ranks report no loss: recorder.step(loss=…)",
+        "step_s": WARM_UP,
+        "tokens_per_s": of_ranks("tokens_per_s"),
+        "mfu": no_word if silent else of_ranks("mfu"),
+        "bubble": no_word if silent else of_ranks("compute"),
+        "loss": NO_LOSS,
+        "busiest_link": "the job runs on a single node",
     }
-    if silent:
-        reasons["mfu"] = reasons["bubble"] = f"rank {', '.join(map(str, silent))} reports nothing"
-    if len(job.table) <= WARM_UP_STEPS:
-        warm_up = f"the first {WARM_UP_STEPS} steps are warm-up"
-        reasons |= dict.fromkeys(("step_s", "tokens_per_s", "bubble"), warm_up)
-        reasons |= {} if unknown else {"mfu": warm_up}
-    told = {name: why for name, why in reasons.items() if figures[name] is None}
-    if links and figures["busiest_bytes_per_s"] is None:
-        told["busiest_link"] = next((one.missing for one in links if one.missing), "no sample yet")
-    return told
+    if links:
+        reasons["busiest_link"] = next((one.missing for one in links if one.missing), NO_SAMPLE)
+    # A link without a measured capacity has a rate.
+    figures["busiest_link"] = figures["busiest_bytes_per_s"]
+    return {name: why for name, why in reasons.items() if figures[name] is None}
+
+
+def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, RankSpread]:
+    """Of the figures that are drawn of each rank."""
+    known = {
+        "pace_tokens_per_s": [one.pace_tokens_per_s for one in ranks],
+        "mfu": [one.mfu for one in ranks],
+        "compute": [one.compute for one in ranks],
+    }
+    told = {name: [one for one in of if one is not None] for name, of in known.items()}
+    return {
+        name: RankSpread(low=min(of), median=median(of), high=max(of))
+        for name, of in told.items()
+        if of
+    }

@@ -69,14 +69,15 @@ class RankSummary(Record, frozen=True):
 
     Args:
         step: last optimizer step finished, from 1.
-        tokens_per_s: tokens of a step over its whole duration.
-        pace_tokens_per_s: tokens of a step over the time this rank computed: its throughput if it
-            never waited. The slowest pace is the bottleneck.
+        tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
+        pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
+            this rank never waited. The slowest pace is the bottleneck.
         mfu: model FLOPs of this rank's stages over this device's own peak.
         peak_source: where that peak is from.
         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
             ``bubble`` are the rest of it, see :class:`jupyter_mntrain.metrics.series.RankColumns`.
         memory_bytes: the most it ever reported.
+        missing: why a figure is not known, by its name.
         is_ready: it has begun, and waits for its first step or makes steps.
         progress: of what it does before its next step, if it says so.
     """
@@ -98,8 +99,17 @@ class RankSummary(Record, frozen=True):
     wait: float | None = None
     bubble: float | None = None
     memory_bytes: int | None = None
+    missing: dict[str, str] = {}
     is_ready: bool = False
     progress: RankProgress | None = None
+
+
+class RankSpread(Record, frozen=True):
+    """A figure of many ranks."""
+
+    low: float
+    median: float
+    high: float
 
 
 class LinkSummary(Record, frozen=True):
@@ -143,6 +153,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     name: str
     state: JobState
     ranks: tuple[RankSummary, ...] = ()
+    spreads: dict[str, RankSpread] = {}
+    """Of the ranks' pace, MFU and computing, by the figure's name."""
     links: tuple[LinkSummary, ...] = ()
     sample: WrittenText | None = None
     """What the model wrote last."""

@@ -120,6 +120,7 @@ export interface Everything {
   JobSummary?: JobSummary;
   RankSummary?: RankSummary;
   RankProgress?: RankProgress;
+  RankSpread?: RankSpread;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
   RankColumns?: RankColumns;
@@ -780,6 +781,9 @@ export interface JobSummary {
   name: string;
   state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   ranks?: RankSummary[];
+  spreads?: {
+    [k: string]: RankSpread;
+  };
   links?: LinkSummary[];
   sample?: WrittenText | null;
   problem?: Problem | null;
@@ -794,14 +798,15 @@ export interface JobSummary {
  *
  *     Args:
  *         step: last optimizer step finished, from 1.
- *         tokens_per_s: tokens of a step over its whole duration.
- *         pace_tokens_per_s: tokens of a step over the time this rank computed: its throughput if it
- *             never waited. The slowest pace is the bottleneck.
+ *         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
+ *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
+ *             this rank never waited. The slowest pace is the bottleneck.
  *         mfu: model FLOPs of this rank's stages over this device's own peak.
  *         peak_source: where that peak is from.
  *         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
  *             ``bubble`` are the rest of it, see :class:`jupyter_mntrain.metrics.series.RankColumns`.
  *         memory_bytes: the most it ever reported.
+ *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.
  *
@@ -826,6 +831,9 @@ export interface RankSummary {
   wait?: number | null;
   bubble?: number | null;
   memory_bytes?: number | null;
+  missing?: {
+    [k: string]: string;
+  };
   is_ready?: boolean;
   progress?: RankProgress | null;
 }
@@ -846,6 +854,17 @@ export interface RankProgress {
   done: number;
   total?: number | null;
   unit?: string;
+}
+/**
+ * A figure of many ranks.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankSpread".
+ */
+export interface RankSpread {
+  low: number;
+  median: number;
+  high: number;
 }
 /**
  * One direction of the interface a node trains over, during the recent steps.

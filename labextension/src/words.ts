@@ -62,6 +62,22 @@ export function restartLine(
       );
 }
 
+/** How often a loss or a gradient norm was NaN or infinite, and when first; `null` if never. */
+export function notFiniteLine(
+  numbers: JobEntry['numbers'],
+  trans: TranslationBundle
+): string | null {
+  const { not_finite: steps, first_not_finite_step: first } = numbers;
+  return steps
+    ? trans._n(
+        'NaN or infinite in %1 step, first in step %2',
+        'NaN or infinite in %1 steps, first in step %2',
+        steps,
+        formats.count(first)
+      )
+    : null;
+}
+
 /** Whether its ranks can save a checkpoint now. */
 export function saves(job: JobEntry): boolean {
   return job.parts.some(part => part.saves && part.state === 'running');

@@ -119,6 +119,11 @@ class Attempt(Record, frozen=True):
         """The participant that coordinates the job."""
         return self.placements[0]
 
+    @property
+    def world_size(self) -> int:
+        """Ranks of this attempt: fewer than the spec's once it goes on without a node."""
+        return sum(placement.nproc for placement in self.placements)
+
 
 class RankStatus(Record, frozen=True):
     """A rank as its node knows it.

@@ -60,6 +60,7 @@ class Chart:
     """A title, lines over a common time axis, and how heights are spelled.
 
     Args:
+        alarm: beside the title, in red.
         note: said instead of lines, where there can be none, with the reason.
         mirrored: heights below zero are spelled without their sign.
         bad_s: Unix times of values that are NaN or infinite, marked in red.
@@ -67,8 +68,9 @@ class Chart:
 
     key: str
     title: str
-    subtitle: str
     spell: Callable[[float], str]
+    subtitle: str = ""
+    alarm: str = ""
     limits: tuple[float, float] = (0.0, 1.0)
     curves: tuple[Curve, ...] = ()
     bands: tuple[Band, ...] = ()

@@ -74,7 +74,7 @@ def make_header(
 
 def _identity(view: JobView) -> str:
     words = f"{view.job_id}, attempt {view.attempt.number}"
-    size = view.spec.world_size
+    size = view.attempt.world_size
     nodes = len(view.attempt.placements)
     return f"{words}, {formats.plural(size, 'rank')} on {formats.plural(nodes, 'node')}"
 

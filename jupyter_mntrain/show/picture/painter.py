@@ -207,7 +207,8 @@ class Painter:
         box = axes.get_position()
         top = (1 - box.y1) * self._canvas.height
         x = self._canvas.write(EDGE_PX, top - 12, chart.title, MEDIUM, theme.text, bold=True)
-        self._canvas.write(x + 8, top - 12, chart.subtitle, SMALL, theme.secondary)
+        x = self._canvas.write(x + 8, top - 12, chart.subtitle, SMALL, theme.secondary)
+        self._canvas.write(x, top - 12, chart.alarm, SMALL, theme.bad)
         axes.set_xlim(span[0] / SECONDS_PER_DAY, span[1] / SECONDS_PER_DAY)
         axes.set_ylim(*chart.limits)
         self._dress(axes, chart, span, is_last=is_last and not chart.note)

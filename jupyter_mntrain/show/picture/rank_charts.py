@@ -10,7 +10,7 @@ from jupyter_mntrain.metrics.series import JobSeries, RankColumns
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, Floats, floats, scale
+from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, floats, scale
 from jupyter_mntrain.show.picture.theme import MANY_RANKS, Stroke, Theme
 
 Spell = Callable[[float | None], str]
@@ -112,7 +112,7 @@ def loss_chart(series: JobSeries, theme: Theme) -> Chart:
     return Chart(
         key="loss",
         title="Loss",
-        subtitle=formats.not_finite(summary),
+        alarm=formats.not_finite(summary),
         spell=_loss_tick(limits),
         curves=tuple(curves),
         limits=limits,
@@ -161,22 +161,13 @@ def _band_lines(
     length = min(len(getattr(one, name)) for one in known.values())
     rows = np.array([floats(getattr(one, name)[:length]) for one in known.values()])
     times = np.max([floats(one.time_s[:length]) for one in known.values()], axis=0)
-    recent = [figure for figure in figures.values() if figure is not None]
+    recent = series.summary.spreads.get(name)
     faint, middle = Stroke(theme.ranks[0], width=0.8), Stroke(theme.ranks[0], width=1.8)
-    edges: tuple[tuple[str, Callable[..., Floats]], ...] = (
-        ("max", np.max),
-        ("median", np.median),
-        ("min", np.min),
-    )
+    low, median, high = (recent.low, recent.median, recent.high) if recent else (None,) * 3
     curves = [
-        Curve(
-            word,
-            spell(float(pick(recent)) if recent else None),
-            times,
-            pick(rows, axis=0),
-            middle if word == "median" else faint,
-        )
-        for word, pick in edges
+        Curve("max", spell(high), times, np.max(rows, axis=0), faint),
+        Curve("median", spell(median), times, np.median(rows, axis=0), middle),
+        Curve("min", spell(low), times, np.min(rows, axis=0), faint),
     ]
     slowest = series.summary.slowest_rank
     if slowest in known:

@@ -3,15 +3,18 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { align, readingAt } from '../liveview/charts/align';
 import { written } from '../liveview/charts/labels';
 import { lossChart } from '../liveview/charts/loss';
-import { job, stored, THEME } from './samples';
+import { job, stored, summary, THEME } from './samples';
 
 const trans = nullTranslator.load('jupyter_mntrain');
 const choice = { rank: null, node: null };
 
 /** The chart of a run whose loss is this, a second per step. */
-function chartOf(loss: any[]) {
+function chartOf(loss: any[], fields: Parameters<typeof summary>[1] = {}) {
   const time_s = loss.map((_, i) => 1000 + i);
-  const store = stored({ job: { time_s, step: time_s, loss } as any });
+  const store = stored({
+    job: { time_s, step: time_s, loss } as any,
+    summary: summary(undefined, fields)
+  });
   return lossChart({ store, job: job(), theme: THEME, choice, trans });
 }
 
@@ -23,8 +26,11 @@ function label(loss: any[], pointed: number | null = null): string {
 
 describe('a loss that is not finite', () => {
   it('is counted in the chart, with the time of each', () => {
-    const chart = chartOf([4, 'NaN', 3, 'Infinity', null]);
-    expect(chart.alarm).toBe('2 values are NaN or infinite');
+    const chart = chartOf([4, 'NaN', 3, 'Infinity', null], {
+      not_finite: 2,
+      first_not_finite_step: 1001
+    });
+    expect(chart.alarm).toBe('NaN or infinite in 2 steps, first in step 1,001');
     expect(chart.breaks).toEqual([
       { time: 1001, line: 'loss', label: 'NaN' },
       { time: 1003, line: 'loss', label: '∞' }

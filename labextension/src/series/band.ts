@@ -28,8 +28,15 @@ export function band(
     });
     values.sort((a, b) => a - b);
     low[row] = values.length ? values[0] : NaN;
-    middle[row] = values.length ? values[values.length >> 1] : NaN;
+    middle[row] = median(values);
     high[row] = values.length ? values[values.length - 1] : NaN;
   }
   return { x, low, middle, high };
+}
+
+function median(sorted: number[]): number {
+  const half = sorted.length >> 1;
+  return sorted.length % 2
+    ? sorted[half]
+    : (sorted[half - 1] + sorted[half]) / 2;
 }

@@ -11,6 +11,7 @@ import { ProblemLines } from '../problem';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
+  notFiniteLine,
   OVER,
   progressOf,
   restartLine,
@@ -121,6 +122,8 @@ function Progress(props: IJobProps): JSX.Element {
 /** Two lines: how far it is, and how fast. */
 function Numbers({ job, trans }: IJobProps): JSX.Element {
   const { numbers } = job;
+  const { missing = {} } = numbers;
+  const alarm = notFiniteLine(numbers, trans);
   return (
     <p className="s">
       {stepLine(job, trans)}
@@ -128,26 +131,30 @@ function Numbers({ job, trans }: IJobProps): JSX.Element {
       <Measured
         value={numbers.tokens_per_s}
         write={formats.rate}
-        reason={trans.__('The job has finished too few steps.')}
+        reason={missing.tokens_per_s}
       />{' '}
       tok/s, MFU{' '}
       <Measured
         value={numbers.mfu}
         write={formats.percent}
-        reason={trans.__(
-          'The peak of these devices or the model’s FLOPs are not known.'
-        )}
+        reason={missing.mfu}
       />
       , {trans.__('loss')}{' '}
       <Measured
         value={numbers.loss}
         write={formats.loss}
-        reason={trans.__('No rank reports a loss.')}
+        reason={missing.loss}
       />
       {formats.isKnown(numbers.evaluation_loss) && (
         <>
           , {trans.__('evaluation')}{' '}
           <Measured value={numbers.evaluation_loss} write={formats.loss} />
+        </>
+      )}
+      {alarm && (
+        <>
+          <br />
+          <span className="mnt-alarm">{alarm}</span>
         </>
       )}
     </p>

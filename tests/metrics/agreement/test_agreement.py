@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import io
-import json
+import re
 from dataclasses import replace
 from math import nan
 from typing import get_args
 
 import msgspec
+import numpy as np
 import pytest
-from rich.console import Console
+from matplotlib.figure import Figure
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.model.records.metrics import RankStep, encoder, sample_decoder
-from jupyter_mntrain.notebook.liveview import LiveView
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.picture import Picture
-from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.telemetry import formulas
-from tests.notebook.test_liveview import Page
-from tests.standin.cluster import StandInJob
-from tests.standin.screen import StillClock
+from tests.metrics.agreement.recordings import NAMES, load
+from tests.metrics.agreement.surfaces import (
+    LABELS,
+    chart_labels,
+    drawn,
+    encoded,
+    headline,
+    pictured,
+    printed,
+    rank_figures,
+    rows,
+    saved,
+    spelled_headline,
+    spelled_ranks,
+)
 from tests.standin.training import SCENES, Sample, sample_job
 
 SCHEDULES = get_args(ScheduleName)
-
-LABELS = ("tok/s", "job MFU", "step time", "bubble", "busiest link", "loss")
 
 
 def changed(sample: Sample, start: dict | None = None, step=lambda one: one) -> Sample:
@@ -44,47 +50,6 @@ def changed(sample: Sample, start: dict | None = None, step=lambda one: one) -> 
     return Sample(JobHistory(history.view, ranks, history.links, history.is_complete), sample.now_s)
 
 
-def table(text: str) -> dict[str, str]:
-    """Headline figures by label, read back from what was printed."""
-    lines = text.splitlines()
-    head = next(i for i, line in enumerate(lines) if "job MFU" in line)
-    values = [cell.strip() for cell in lines[head + 2].split("  ") if cell.strip()]
-    return dict(zip(LABELS, values, strict=False))
-
-
-def printed(sample: Sample) -> str:
-    console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(status_view(sample.summary, sample.history.view))
-    return console.export_text()
-
-
-def saved(sample: Sample) -> tuple[str, dict[str, str]]:
-    """What a live view leaves in the notebook: its text, and the figures on its picture."""
-    view, page = LiveView(StandInJob(sample), StillClock()), Page()
-    view.attach(page)
-    view.frame()
-    assert "image/png" in page.last
-    assert view._picture is not None
-    words = [text.get_text() for text in view._picture.painter.figure.texts]
-    pictured = {label: words[words.index(label) + 1] for label in LABELS}
-    return str(page.last["text/plain"]), pictured
-
-
-def encoded(sample: Sample) -> dict[str, str]:
-    told = json.loads(json.dumps(msgspec.to_builtins(sample.summary), allow_nan=False))
-    used = told.get("busiest_link")
-    return {
-        "tok/s": formats.rate(told.get("tokens_per_s")),
-        "job MFU": formats.percent(told.get("mfu")),
-        "step time": formats.seconds(told.get("step_s")),
-        "bubble": formats.percent(told.get("bubble")),
-        "busiest link": formats.percent(used)
-        if used is not None
-        else formats.bit_rate(told.get("busiest_bytes_per_s")),
-        "loss": formats.loss(told.get("loss")),
-    }
-
-
 def nan_at_the_end(step: RankStep) -> RankStep:
     return msgspec.structs.replace(step, loss=nan) if step.step >= 58 else step
 
@@ -98,6 +63,7 @@ CASES = {
         for name in SCHEDULES
     },
     "NaN": lambda: changed(sample_job({"wopr": 1, "muthur": 1}), step=nan_at_the_end),
+    **{f"recorded {name}": lambda name=name: load(name).sample for name in NAMES},
     "one step": lambda: sample_job({"wopr": 1, "muthur": 1}, steps=1),
 }
 
@@ -105,12 +71,98 @@ CASES = {
 @pytest.mark.parametrize("name", list(CASES))
 def test_stdout_picture_notebook_and_json_say_the_same(name: str) -> None:
     sample = CASES[name]()
-    said = table(printed(sample))
-    assert set(said) == set(LABELS)
-    text, pictured = saved(sample)
-    assert pictured == said
-    assert table(text) == said
-    assert encoded(sample) == said
+    text, told, (notebook, figure) = printed(sample), encoded(sample), saved(sample)
+    said = headline(text)
+    assert set(LABELS) <= set(said)
+    assert headline(notebook) == said
+    assert spelled_headline(told) == said
+    assert pictured(figure) == said
+    ranks = rank_figures(text)
+    assert len(ranks) == len(told["ranks"])
+    assert spelled_ranks(told) == ranks
+    in_notebook = rows(notebook, "rank")
+    assert {row["rank"]: row["MFU"] for row in in_notebook} == {
+        rank: row["MFU"] for rank, row in ranks.items()
+    }
+    for title, column in (
+        ("Throughput, tok/s", "pace"),
+        ("MFU", "MFU"),
+        ("Computing", "computing"),
+    ):
+        figures = {rank: row[column] for rank, row in ranks.items()}
+        check_labels(chart_labels(figure, title), figures)
+    assert chart_labels(figure, "Throughput, tok/s")["job"] == said["tok/s"]
+    check_frames(figure)
+
+
+def check_labels(labels: dict[str, str], printed: dict[str, str]) -> None:
+    """Beside the lines stand the ranks' figures; of many ranks, the least and the most of them."""
+    for name in labels.keys() - {"job", "median", "max", "min"}:
+        assert labels[name] == printed[name.split()[0]]
+    if "max" in labels:
+        ordered = sorted(printed.values(), key=lambda one: float(re.sub(r"[^0-9.]", "", one)))
+        assert (labels["min"], labels["max"]) == (ordered[0], ordered[-1])
+
+
+def check_frames(figure: Figure) -> None:
+    """No line of a chart is cut off at its frame: above, below, or at the right."""
+    lines = [(axes, line) for axes in figure.axes for line in axes.lines]
+    curves = [one for one in lines if len(np.atleast_1d(one[1].get_xdata())) != 2]
+    assert curves
+    for axes, line in curves:
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+        if line.get_transform() == axes.get_xaxis_transform():
+            continue  # the mark of a value that has no height
+        shown = np.isfinite(y) & (x >= left)
+        assert (x[shown] <= right).all()
+        assert (y[shown] < high).all()
+        assert ((y[shown] > low) | (y[shown] == 0)).all()
+
+
+@pytest.mark.parametrize("name", ["replicas", "many", "1f1b"])
+def test_the_job_is_never_faster_than_its_slowest_rank(name: str) -> None:
+    series = load(name).sample.series
+    slowest = min(float(one.pace_tokens_per_s or 0) for one in series.summary.ranks)
+    assert 0 < (series.summary.tokens_per_s or 0) < slowest
+    for rank in series.ranks:
+        for job, pace in zip(series.job.tokens_per_s, rank.pace_tokens_per_s, strict=True):
+            assert float(job or 0) < float(pace or 0)
+
+
+def test_figures_of_a_job_that_has_slowed_are_of_its_last_seconds() -> None:
+    sample = load("slowed").sample
+    for said in (
+        headline(printed(sample)),
+        headline(saved(sample)[0]),
+        pictured(saved(sample)[1]),
+        spelled_headline(encoded(sample)),
+    ):
+        assert said["step time"] == "1.0\u00a0s", "it was 0.1 s in most of its steps"
+        assert said["tok/s"] == "1,000"
+    assert {row["tok/s"] for row in rank_figures(printed(sample)).values()} == {"1,000"}
+
+
+def test_a_job_that_goes_on_without_a_node_has_all_its_figures() -> None:
+    sample = load("shrunk").sample
+    assert len(sample.history.view.spec.participants) == 3
+    assert len(sample.summary.ranks) == 2
+    assert sample.summary.missing == {}
+    assert "2 ranks on 2 nodes" in " ".join(text.get_text() for text in drawn(sample).texts)
+
+
+def test_recordings_are_of_what_they_are_called() -> None:
+    summaries = {name: load(name).sample.summary for name in NAMES}
+    assert set(SCHEDULES) < set(NAMES)
+    for schedule in SCHEDULES:
+        ranks = load(schedule).sample.history.ranks.values()
+        assert {one.start.schedule for one in ranks if one.start} == {schedule}
+    assert summaries["restarted"].attempt == summaries["shrunk"].attempt == 2
+    assert summaries["stalled"].stall is not None
+    assert summaries["diverged"].not_finite == 5
+    assert len({rank.device for rank in summaries["mixed"].ranks}) == 2
+    assert len(summaries["replicas"].ranks) == 4
+    assert summaries["evaluated"].evaluation_loss is not None
 
 
 @pytest.mark.parametrize("schedule", ["zbv", "dualpipev", "interleaved-zero-bubble"])
@@ -124,13 +176,12 @@ def test_nan_is_carried_shown_in_red_and_counted() -> None:
     sample = CASES["NaN"]()
     assert (sample.summary.loss, sample.summary.not_finite) == ("NaN", 3)
     assert sample.summary.first_not_finite_step == 58
-    assert table(printed(sample))["loss"] == "NaN"
+    assert headline(printed(sample))["loss"] == "NaN"
     line = encoder.encode(next(iter(sample.history.ranks.values())).steps[-1])
     assert sample_decoder.decode(line).loss == "NaN"
-    picture = Picture(program="x")
-    picture.draw(sample.series, sample.history.view, now_s=sample.now_s)
-    red = [t for t in picture.painter.figure.texts if t.get_text() == "NaN"]
-    assert {text.get_color() for text in red} == {"#d83a3a"}
+    words = {text.get_text(): text.get_color() for text in drawn(sample).texts}
+    assert words["NaN"] == "#d83a3a"
+    assert words["NaN or infinite in 3 steps, first in step 58"] == "#d83a3a"
 
 
 def test_mfu_is_never_over_100_percent_and_says_what_peak_it_is_of() -> None:
@@ -147,4 +198,4 @@ def test_a_loopback_job_that_reports_no_payload_has_no_rate_and_says_why() -> No
     sample = changed(sample_job({"wopr": 1, "muthur": 1}, loopback=True), step=silent)
     assert {link.bytes_per_s for link in sample.summary.links} == {None}
     assert all("do not report" in link.missing for link in sample.summary.links)
-    assert table(printed(sample))["busiest link"] == "n/a"
+    assert headline(printed(sample))["busiest link"] == "n/a"

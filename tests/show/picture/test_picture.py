@@ -276,7 +276,7 @@ def test_a_script_that_reports_nothing_but_tokens_still_has_a_throughput():
     picture.draw(taken(history).whole(), history.view, now_s=sample.now_s)
     said = words(picture)
     assert "job" in said
-    assert "n/a: the ranks report no loss" in said
+    assert "n/a: no loss is reported" in said
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])

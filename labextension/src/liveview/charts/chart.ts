@@ -2,6 +2,7 @@
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { ABSENT } from '../../formats';
 import type { JobEntry } from '../../schema';
 import type { SeriesStore } from '../../series/store';
 import type { ITheme } from './theme';
@@ -73,4 +74,10 @@ export function shareDigits(step: number): number {
 
 export function hasValues(values: Float64Array): boolean {
   return values.some(value => !Number.isNaN(value));
+}
+
+/** Said instead of lines: why a figure of the job is not known. */
+export function absentNote(store: SeriesStore, figure: string): string {
+  const reason = store.summary?.missing?.[figure];
+  return reason ? `${ABSENT}: ${reason}` : ABSENT;
 }

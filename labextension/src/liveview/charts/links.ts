@@ -4,6 +4,7 @@ import * as formats from '../../formats';
 import type { LinkSummary } from '../../schema';
 import { capacityOf, type ILinkRows } from '../../series/store';
 import {
+  absentNote,
   type IChart,
   type IChartInput,
   type ILine,
@@ -87,7 +88,7 @@ export function linkChart(input: IChartInput): IChart | null {
     isMirrored: true,
     note: lines.some(line => line.y.length)
       ? undefined
-      : trans.__('No sample yet.'),
+      : absentNote(store, 'busiest_link'),
     height: 108
   };
 }

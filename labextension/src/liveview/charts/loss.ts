@@ -2,7 +2,14 @@
 
 import * as formats from '../../formats';
 import type { EvaluationTable, JobTable } from '../../series/store';
-import { hasValues, type IChart, type IChartInput, type ILine } from './chart';
+import { notFiniteLine } from '../../words';
+import {
+  absentNote,
+  hasValues,
+  type IChart,
+  type IChartInput,
+  type ILine
+} from './chart';
 
 export function lossChart({ store, theme, trans }: IChartInput): IChart {
   const y = store.job.column('loss');
@@ -17,6 +24,7 @@ export function lossChart({ store, theme, trans }: IChartInput): IChart {
       label: trans.__('loss'),
       x: store.job.column('time_s'),
       y,
+      now: finite(store.summary?.loss),
       color: theme.job,
       dash: [],
       width: 2
@@ -28,6 +36,7 @@ export function lossChart({ store, theme, trans }: IChartInput): IChart {
       label: trans.__('evaluation'),
       x: store.evaluation.column('time_s'),
       y: store.evaluation.column('loss'),
+      now: finite(store.summary?.evaluation_loss),
       color: theme.fill,
       dash: [6, 4],
       width: 1.5,
@@ -42,16 +51,17 @@ export function lossChart({ store, theme, trans }: IChartInput): IChart {
     format: value => formats.loss(value),
     tick: formats.plain,
     breaks,
-    alarm: breaks.length
-      ? trans._n(
-          '%1 value is NaN or infinite',
-          '%1 values are NaN or infinite',
-          breaks.length
-        )
-      : undefined,
-    note: lines.length ? undefined : trans.__('n/a: no loss is reported.'),
+    alarm: (store.summary && notFiniteLine(store.summary, trans)) ?? undefined,
+    note: lines.length ? undefined : absentNote(store, 'loss'),
     height: 72
   };
+}
+
+/** NaN and infinity are written as breaks of the line. */
+function finite(
+  loss: number | formats.NonFinite | null | undefined
+): number | undefined {
+  return typeof loss === 'number' ? loss : undefined;
 }
 
 function breaksOf(

@@ -53,30 +53,35 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
     dash: DASHES[1],
     isMarked: false
   };
-  return [...bandLines(ranks.map(line), input), ...(alone ? [alone] : [])];
+  return [
+    ...bandLines(ranks.map(line), input, name),
+    ...(alone ? [alone] : [])
+  ];
 }
 
 /** Highest, lowest and median of all ranks, the area between them filled. */
-function bandLines(lines: ILine[], { theme, trans }: IChartInput): ILine[] {
+function bandLines(
+  lines: ILine[],
+  { store, theme, trans }: IChartInput,
+  name: RankFigure
+): ILine[] {
   const { x, low, middle, high } = band(lines);
   const base = { x, width: 1, dash: [], color: theme.ranks[0] };
-  const now = lines.flatMap(line => line.now ?? []).sort((a, b) => a - b);
-  const half = now.length >> 1;
-  const median = now.length % 2 ? now[half] : (now[half - 1] + now[half]) / 2;
+  const now = store.summary?.spreads?.[name];
   return [
     {
       ...base,
       key: 'max',
       label: trans.__('max'),
       y: high,
-      now: now[now.length - 1] ?? null
+      now: now?.high ?? null
     },
     {
       ...base,
       key: 'min',
       label: trans.__('min'),
       y: low,
-      now: now[0] ?? null,
+      now: now?.low ?? null,
       fillTo: 'max',
       fillKind: 'band'
     },
@@ -85,7 +90,7 @@ function bandLines(lines: ILine[], { theme, trans }: IChartInput): ILine[] {
       key: 'median',
       label: trans.__('median'),
       y: middle,
-      now: now.length ? median : null,
+      now: now?.median ?? null,
       width: 1.5
     }
   ];

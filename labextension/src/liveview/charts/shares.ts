@@ -2,6 +2,7 @@
 
 import * as formats from '../../formats';
 import {
+  absentNote,
   type IChart,
   type IChartInput,
   type ILine,
@@ -17,9 +18,7 @@ export function mfuChart(input: IChartInput): IChart {
     key: 'mfu',
     title: trans.__('MFU'),
     subtitle: trans.__('per rank, of its own peak'),
-    note: lines.length
-      ? undefined
-      : trans.__('n/a: %1', store.summary?.missing?.mfu ?? '')
+    note: lines.length ? undefined : absentNote(store, 'mfu')
   };
 }
 
@@ -39,9 +38,7 @@ export function computeChart(input: IChartInput): IChart {
     key: 'compute',
     title: trans.__('Computing'),
     subtitle: words.join('; '),
-    note: lines.length
-      ? undefined
-      : trans.__('n/a: %1', store.summary?.missing?.bubble ?? '')
+    note: lines.length ? undefined : absentNote(store, 'bubble')
   };
 }
 

@@ -1,7 +1,13 @@
 /** The chart of throughput: the job's, and the pace of each rank. */
 
 import * as formats from '../../formats';
-import { hasValues, type IChart, type IChartInput, type ILine } from './chart';
+import {
+  absentNote,
+  hasValues,
+  type IChart,
+  type IChartInput,
+  type ILine
+} from './chart';
 import { rankLines } from './rank_lines';
 
 export function throughputChart(input: IChartInput): IChart {
@@ -17,7 +23,7 @@ export function throughputChart(input: IChartInput): IChart {
     lines,
     format: formats.rate,
     tick: formats.shortCount,
-    note: lines.length ? undefined : trans.__('No step yet.'),
+    note: lines.length ? undefined : absentNote(input.store, 'tokens_per_s'),
     height: 108
   };
 }

@@ -5,7 +5,7 @@ import * as React from 'react';
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import { CommandIDs } from '../../tokens';
-import { OVER, progressOf, saves, stateWord } from '../../words';
+import { notFiniteLine, OVER, progressOf, saves, stateWord } from '../../words';
 import type { IJobProps, IViewProps } from '../props';
 
 export interface IHeaderProps extends IViewProps {
@@ -91,6 +91,7 @@ function identity({ job, store, trans }: IViewProps): string {
 function Progress({ job, trans }: IJobProps): JSX.Element {
   const { step, total_steps, elapsed_s, remaining_s } = job.numbers;
   const share = progressOf(job);
+  const alarm = notFiniteLine(job.numbers, trans);
   return (
     <>
       {share !== null && (
@@ -114,6 +115,7 @@ function Progress({ job, trans }: IJobProps): JSX.Element {
             {total_steps ? trans.__(' of %1', formats.count(total_steps)) : ''}
           </span>
         )}
+        {alarm && <span className="mnt-alarm">{alarm}</span>}
         {typeof elapsed_s === 'number' && (
           <span>{trans.__('elapsed %1', formats.duration(elapsed_s))}</span>
         )}

@@ -65,7 +65,7 @@ function tiles({ job, store, trans }: IViewProps): ITile[] {
       label: trans.__('busiest link'),
       value: isShare ? busiest : numbers.busiest_bytes_per_s,
       write: isShare ? formats.percent : formats.bitRate,
-      reason: missing.busiest_link ?? trans.__('It runs on a single node.')
+      reason: missing.busiest_link
     },
     {
       label: trans.__('loss'),

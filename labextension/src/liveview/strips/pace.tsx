@@ -24,11 +24,8 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
     who: rows.who,
     pace: rows.who.pace_tokens_per_s ?? NaN
   }));
-  const known = ranks
-    .map(({ pace }) => pace)
-    .filter(pace => !Number.isNaN(pace))
-    .sort((a, b) => a - b);
-  if (known.length === 0) {
+  const median = store.summary?.spreads?.pace_tokens_per_s?.median;
+  if (median === undefined) {
     return null;
   }
   const picked = pickedRank(store, choice);
@@ -54,7 +51,7 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
                 <Cell
                   key={cell.who.rank}
                   {...cell}
-                  median={known[known.length >> 1]}
+                  median={median}
                   isPicked={cell.who.rank === picked}
                   pick={pick}
                 />

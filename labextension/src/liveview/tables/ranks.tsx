@@ -44,19 +44,12 @@ function RankRow(
   props: Pick<IViewProps, 'trans'> & { who: RankSummary; state: string }
 ): JSX.Element {
   const { who, state, trans } = props;
-  const missing = trans.__('This rank does not report it.');
   return (
     <tr>
       <th scope="row">{who.rank}</th>
       <td>{who.node}</td>
       <td>{state}</td>
-      <td>
-        {who.stages?.length ? (
-          who.stages.join(', ')
-        ) : (
-          <Measured value={null} write={formats.count} reason={missing} />
-        )}
-      </td>
+      <td>{who.stages?.length ? who.stages.join(', ') : trans.__('none')}</td>
       <td>{formats.count(who.step)}</td>
       {(
         [
@@ -72,13 +65,7 @@ function RankRow(
           <Measured
             value={who[name]}
             write={write}
-            reason={
-              name === 'mfu'
-                ? trans.__(
-                    'The peak of this device or the model’s FLOPs are not known.'
-                  )
-                : missing
-            }
+            reason={who.missing?.[name === 'wait' ? 'compute' : name]}
           />
         </td>
       ))}
