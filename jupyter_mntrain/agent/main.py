@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from tornado.netutil import bind_sockets
@@ -195,7 +196,7 @@ def _hint(addresses: Sequence[str]) -> None:
 async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
     node = _node(options)
     credentials = node.trust.credentials
-    watches = Watches(node, PeerClient(credentials.client))
+    watches = Watches(node, partial(PeerClient, credentials.client))
     node.jobs.load()
     for job in node.jobs.all():
         watches.watch(job)

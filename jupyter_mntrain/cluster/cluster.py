@@ -16,11 +16,11 @@ from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
 from jupyter_mntrain.cluster.launch.measure import LinkMeasurement, measure_pairs
 from jupyter_mntrain.cluster.membership import ClusterMembership
-from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id

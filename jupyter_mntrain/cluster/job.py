@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
-from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder

@@ -46,6 +46,6 @@ class Screen(ABC):
         Entered before the work and left after it. Draws nothing, unless a screen says otherwise.
         """
         # Here, because it loads all of the cluster's room; whoever works has loaded that.
-        from jupyter_mntrain.cluster.progress import SILENT
+        from jupyter_mntrain.launch.progress import SILENT
 
         return nullcontext(SILENT)

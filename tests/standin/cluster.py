@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
-from jupyter_mntrain.cluster.progress import SILENT, Progress
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError

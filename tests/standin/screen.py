@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from jupyter_mntrain.cluster.progress import Progress
+from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.verbs import Clusters, Context
 from tests.standin.cluster import StandInCluster

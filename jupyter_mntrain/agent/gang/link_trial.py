@@ -10,14 +10,13 @@ import asyncio
 import socket
 import time
 
-import msgspec
-
-from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.probe import unacknowledged
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import ProbeListen, ProbeTicket, Route
+from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import LinkTry, Placement, Trouble
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
@@ -26,10 +25,10 @@ TRIED_BYTES = tunables.size("failure.link_trial_bytes")
 LOOK_EVERY_S = 0.05
 
 
-async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTry, ...]:
+async def try_links(job: LocalJob, peers: Peers) -> tuple[LinkTry, ...]:
     """Try the links to the other participants. Takes a few seconds at most.
 
-    A peer whose agent does not answer is not tried: that it is silent is said elsewhere.
+    A peer whose agent does not answer is not tried: its silence is reported elsewhere.
     """
     own = job.placement
     interface = next((one for one in read_interfaces({}) if one.name == own.interface), None)
@@ -40,18 +39,17 @@ async def try_links(job: LocalJob, peers: PeerClient) -> tuple[LinkTry, ...]:
     return tuple(one for one in found if one is not None)
 
 
-async def _try_link(own: Placement, other: Placement, peers: PeerClient) -> LinkTry | None:
-    body = msgspec.json.encode(ProbeListen(address=other.address))
-    answer = await peers.tell(other, "POST", Route.PROBE_LISTEN, body)
-    if answer is None or not answer.is_success:
+async def _try_link(own: Placement, other: Placement, peers: Peers) -> LinkTry | None:
+    try:
+        ticket = await peers(other).probe_listen(ProbeListen(address=other.address))
+    except MntrainError:
         return None
-    ticket = msgspec.json.decode(answer.body, type=ProbeTicket)
     trouble = await asyncio.to_thread(send_some, own.address, other.address, ticket)
     return LinkTry(interface=own.interface, trouble=trouble, peer=other.node)
 
 
 def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:
-    """Connect and send; what did not work. Blocks."""
+    """Connect and send; ``None`` if that works. Blocks."""
     try:
         connection = socket.create_connection(
             (target, ticket.port), timeout=PATIENCE_S, source_address=(source, 0)

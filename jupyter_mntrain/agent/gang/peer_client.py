@@ -1,20 +1,20 @@
-"""Asking other nodes' agents, each by its node id as the name that its certificate must have."""
+"""Peer client: asks another node's agent, by the node id that its certificate must have."""
 
 from __future__ import annotations
 
 import socket
 import ssl
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import msgspec
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.netutil import DefaultLoopResolver, Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.agent_calls import AgentCalls, Reply
+from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.trust.certificates import Subject
 
@@ -22,57 +22,30 @@ REQUEST_TIMEOUT_S = tunables.seconds("connection.peer_timeout_s")
 NO_ANSWER = 599
 
 
-class Answer(NamedTuple):
-    """What another agent said, be it a refusal."""
+class PeerClient(AgentCalls):
+    """Asks a participant, at the first of its addresses where it answers.
 
-    status: int
-    body: bytes
-
-    @property
-    def is_success(self) -> bool:
-        return self.status < 400
-
-    @property
-    def problem(self) -> Problem:
-        """Why it was refused."""
-        try:
-            return msgspec.json.decode(self.body, type=Problem)
-        except msgspec.MsgspecError:
-            return Problem(kind=Kind.BROKEN, cause=f"its agent answered with HTTP {self.status}")
-
-
-class PeerClient:
-    """Args:
-    context: shows this node's certificate.
+    Args:
+        context: shows this node's certificate.
     """
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: ssl.SSLContext, placement: Placement) -> None:
+        super().__init__(placement.agent[0], placement.node)
         self._context = context
+        self._placement = placement
 
-    async def ask(
-        self, node_id: NodeId, address: str, method: str, path: str, body: bytes | None = None
-    ) -> bytes | None:
-        """The answer's body; ``None`` from silence, a refusal, or somebody else at that address."""
-        answer = await self._request(node_id, address, method, path, body)
-        return answer.body if answer is not None and answer.is_success else None
+    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        for address in self._placement.agent:
+            if reply := await self._send_to(address, method, path, body, extra_s):
+                return reply
+        raise silence(self.node)
 
-    async def tell(
-        self, place: Placement, method: str, path: str, body: bytes | None = None
-    ) -> Answer | None:
-        """What a participant answers, at the first of its addresses where it is; else ``None``."""
-        for address in place.agent:
-            answer = await self._request(place.node_id, address, method, path, body)
-            if answer is not None:
-                return answer
-        return None
-
-    async def _request(
-        self, node_id: NodeId, address: str, method: str, path: str, body: bytes | None
-    ) -> Answer | None:
-        name = Subject(role="node", name=node_id).dns_name
+    async def _send_to(
+        self, address: str, method: str, path: str, body: bytes | None, extra_s: float
+    ) -> Reply | None:
+        name = Subject(role="node", name=self._placement.node_id).dns_name
         host, _, port = address.rpartition(":")
-        resolver = _To(host=host)
-        client = SimpleAsyncHTTPClient(force_instance=True, resolver=resolver)
+        client = SimpleAsyncHTTPClient(force_instance=True, resolver=_To(host=host))
         try:
             request = HTTPRequest(
                 f"https://{name}:{port}{path}",
@@ -80,20 +53,30 @@ class PeerClient:
                 headers={"Content-Type": "application/json"},
                 body=body,
                 connect_timeout=REQUEST_TIMEOUT_S,
-                request_timeout=REQUEST_TIMEOUT_S,
+                request_timeout=REQUEST_TIMEOUT_S + extra_s,
                 ssl_options=self._context,
             )
             answer = await client.fetch(request, raise_error=False)
             # 599 is tornado's own, for everything that is no answer.
-            return None if answer.code == NO_ANSWER else Answer(answer.code, answer.body)
+            return None if answer.code == NO_ANSWER else Reply(answer.code < 400, answer.body)
         except (HTTPClientError, OSError, ValueError):  # ValueError: a bad address
             return None
         finally:
             client.close()
 
 
+Peers = Callable[[Placement], AgentCalls]
+"""Gives the client of a participant."""
+
+
+def silence(node: str) -> NodeError:
+    """The error for a participant that does not answer."""
+    fix = "'nodes' shows why; the job starts once the node is back"
+    return NodeError("does not answer", kind=Kind.SILENT, fix=fix, node=node)
+
+
 class _To(Resolver):
-    """Every name is at one address: whoever is meant must be there, or nobody."""
+    """Resolves every name to one address: only the node that is meant has the certificate."""
 
     def initialize(self, host: str) -> None:
         self._host = host

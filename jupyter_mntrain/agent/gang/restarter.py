@@ -1,7 +1,7 @@
-"""The next attempt of a job that failed, started by its head: all or nothing, as at a launch.
+"""Restarter: starts the next attempt of a job that failed or waits, from the job's head.
 
-A driver has deposited the job on every participant, so it need not be there. Until every node has
-promised what it gave before, nothing is held anywhere, and the record says what is waited for.
+A driver has deposited the job on every participant, so no driver is needed. While a node refuses or
+is silent, nothing is held anywhere, and the record says what the job waits for.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.own_node import OwnNode, refuse_if_stopped
+from jupyter_mntrain.agent.gang.peer_client import Peers, silence
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.launch.gang_start import GangStart, Member
+from jupyter_mntrain.launch.retry import PAUSES_S
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, Route, StartRequest, StopRequest
+from jupyter_mntrain.model.api import LeaseGrant, StartRequest
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
@@ -39,17 +39,6 @@ LEAVE_OUT_AFTER_S = tunables.seconds("restarts.leave_out_after_s")
 
 TAKE_OVER_AFTER_S = tunables.seconds("restarts.take_over_after_s")
 
-TRIES = 3
-"""To tell a node to start: a reply may be lost, and asking again starts nothing twice."""
-
-
-class _Granted(NamedTuple):
-    """What came of asking one node."""
-
-    placement: Placement
-    grant: LeaseGrant | None
-    problem: Problem | None = None
-
 
 class Restarter:
     """Starts further attempts of the jobs that this node is the head of.
@@ -58,7 +47,7 @@ class Restarter:
         peers: asks the other participants.
     """
 
-    def __init__(self, node: LocalNode, peers: PeerClient) -> None:
+    def __init__(self, node: LocalNode, peers: Peers) -> None:
         self._node = node
         self._peers = peers
 
@@ -130,10 +119,9 @@ class Restarter:
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
         """Of those participants that answer."""
-        path = Route.JOB.format(job_id=job.record.job_id)
-        answers = await asyncio.gather(*(self._peers.tell(place, "GET", path) for place in places))
-        known = [answer.body for answer in answers if answer is not None and answer.is_success]
-        return [msgspec.json.decode(body, type=JobRecord) for body in known]
+        asked = (self._peers(place).job(job.record.job_id) for place in places)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return [answer for answer in answers if isinstance(answer, JobRecord)]
 
     async def _is_taken_over(self, job: LocalJob) -> bool:
         """Whether another node has begun a further attempt, as its head, while we were away."""
@@ -150,42 +138,44 @@ class Restarter:
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
     ) -> LocalJob | None:
         """The attempt that runs now; if there is none yet, the job says why."""
-        restarted, problem = await self._start_all(job, plan, silent_since_s)
-        if restarted is None and job.record.restart is not None:
-            job.plan(msgspec.structs.replace(job.record.restart, waits_for=problem))
-        return restarted
-
-    async def _start_all(
-        self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
-    ) -> tuple[LocalJob | None, Problem | None]:
+        job_id, own = job.record.job_id, self._node.node_id
         places = self._places(job, silent_since_s)
-        if places[0].node_id != self._node.node_id:
-            return None, _silent(places[0])  # and too few are left without it
-        asked = await self._lease_in_turn(job, plan.number, places)
-        for one in asked:
-            if one.problem is not None and one.problem.kind is Kind.SILENT:
-                silent_since_s.setdefault(one.placement.node_id, time.monotonic())
-            else:
-                silent_since_s.pop(one.placement.node_id, None)
-        refusal = next((one.problem for one in asked if one.problem is not None), None)
-        if refusal is not None or job.record.restart is None:
-            await self._release(job, plan.number, asked)
-            return None, refusal
-        request = self._request(job, plan.number, asked)
-        others = request.attempt.placements[1:]
-        answers = await asyncio.gather(*(self._start(job, request, place) for place in others))
-        failure = next((problem for problem in answers if problem is not None), None)
-        if failure is None and job.record.restart is not None:
-            try:
-                return self._node.jobs.start(_sent_now(job, request)), None
-            except MntrainError as error:
-                failure = error.problem
-        # Some may have started: they end it, and the next try is an attempt of its own.
-        await asyncio.gather(*(self._undo(request, place) for place in others))
-        await self._release(job, plan.number, asked)
-        if job.record.restart is not None:
-            job.plan(msgspec.structs.replace(plan, number=plan.number + 1))
-        return None, failure
+        members = [
+            OwnNode(self._node, job) if place.node_id == own else self._peers(place)
+            for place in places
+        ]
+        gang = GangStart[Member](
+            job_id,
+            plan.number,
+            job.record.spec,
+            places,
+            members,
+            pauses_s=PAUSES_S,
+            is_repeated=True,
+        )
+
+        def request(grants: Sequence[LeaseGrant]) -> StartRequest:
+            refuse_if_stopped(job)
+            return _request(job, plan.number, places, grants)
+
+        try:
+            if places[0].node_id != own:  # and too few are left without it
+                raise silence(places[0].node)
+            await gang.start(request, now=job.now_s, head_last=True)
+            return self._node.jobs.get(job_id)
+        except MntrainError as error:
+            if job.record.restart is not None:
+                # What may have begun somewhere is over: the next try is an attempt of its own.
+                number = plan.number + gang.is_begun
+                plan = msgspec.structs.replace(plan, number=number, waits_for=error.problem)
+                job.plan(plan)
+            return None
+        finally:
+            for place in gang.asked:
+                if place.node_id in gang.silent:
+                    silent_since_s.setdefault(place.node_id, time.monotonic())
+                else:
+                    silent_since_s.pop(place.node_id, None)
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
         """Who takes part: without those that were silent for too long, if that may be."""
@@ -198,102 +188,24 @@ class Restarter:
         log.info("job %s continues without %s", job.record.job_id, names)
         return without(places, gone)
 
-    async def _lease_in_turn(
-        self, job: LocalJob, number: int, places: Sequence[Placement]
-    ) -> list[_Granted]:
-        """All, or up to the first refusal. By node id, so that of two jobs that want the same nodes
-        one is refused at once instead of each holding what the other one needs.
-        """
-        asked: list[_Granted] = []
-        for place in sorted(places, key=lambda place: place.node_id):
-            asked.append(await self._lease(job, number, place))
-            if asked[-1].grant is None or job.record.restart is None:
-                break
-        return sorted(asked, key=lambda one: one.placement.node_rank)
 
-    async def _lease(self, job: LocalJob, number: int, place: Placement) -> _Granted:
-        is_own = place.node_id == self._node.node_id
-        request = LeaseRequest(
-            job_id=job.record.job_id,
-            attempt=number,
-            ranks=place.nproc,
-            gpus=place.gpus,
-            interface=place.interface,
-            hold_port=(job.record.spec.port or 0) if is_own else None,
-        )
-        if is_own:
-            try:
-                return _Granted(place, self._node.lease(request))
-            except MntrainError as error:
-                return _Granted(place, None, error.problem)
-        answer = await self._peers.tell(place, "POST", Route.LEASES, msgspec.json.encode(request))
-        if answer is None:
-            return _Granted(place, None, _silent(place))
-        if not answer.is_success:
-            return _Granted(place, None, answer.problem)
-        return _Granted(place, msgspec.json.decode(answer.body, type=LeaseGrant))
-
-    def _request(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> StartRequest:
-        record = job.record
-        granted = [(one.placement, one.grant) for one in asked if one.grant is not None]
-        placements = tuple(
-            # An address may have changed while the node was away.
-            msgspec.structs.replace(place, address=grant.address)
-            for place, grant in granted
-        )
-        return StartRequest(
-            job_id=record.job_id,
-            spec=record.spec,
-            attempt=Attempt(
-                number=number,
-                placements=placements,
-                master_address=placements[0].address,
-                master_port=granted[0][1].port or 0,
-                submitted_s=job.now_s(),
-            ),
-            submitted_by=record.submitted_by,
-        )
-
-    async def _start(
-        self, job: LocalJob, request: StartRequest, place: Placement
-    ) -> Problem | None:
-        """Why it did not start; ``None`` if it did."""
-        path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
-        for _ in range(TRIES):
-            body = msgspec.json.encode(_sent_now(job, request))
-            answer = await self._peers.tell(place, "PUT", path, body)
-            if answer is not None:
-                return None if answer.is_success else answer.problem
-        return _silent(place)
-
-    async def _undo(self, request: StartRequest, place: Placement) -> None:
-        number = request.attempt.number
-        stop = StopRequest(reason="not every node could start", grace_s=0.0, attempt=number)
-        path = Route.STOP.format(job_id=request.job_id)
-        await self._peers.tell(place, "POST", path, msgspec.json.encode(stop))
-
-    async def _release(self, job: LocalJob, number: int, asked: Sequence[_Granted]) -> None:
-        """Give back what was promised; where nobody answers it ends by itself."""
-        job_id = job.record.job_id
-        self._node.leases.release_unstarted(job_id, number)
-        path = Route.LEASE.format(job_id=job_id, attempt=number)
-        await asyncio.gather(
-            *(
-                self._peers.tell(one.placement, "DELETE", path)
-                for one in asked
-                if one.placement.node_id != self._node.node_id
-            )
-        )
-
-
-def _silent(place: Placement) -> Problem:
-    return Problem(
-        kind=Kind.SILENT,
-        cause="does not answer",
-        fix="'nodes' shows why; the job starts once the node is back",
-        node=place.node,
+def _request(
+    job: LocalJob, number: int, places: Sequence[Placement], grants: Sequence[LeaseGrant]
+) -> StartRequest:
+    placements = tuple(
+        # An address may have changed while the node was away.
+        msgspec.structs.replace(place, address=grant.address)
+        for place, grant in zip(places, grants, strict=True)
     )
-
-
-def _sent_now(job: LocalJob, request: StartRequest) -> StartRequest:
-    return msgspec.structs.replace(request, sent_s=job.now_s())
+    return StartRequest(
+        job_id=job.record.job_id,
+        spec=job.record.spec,
+        attempt=Attempt(
+            number=number,
+            placements=placements,
+            master_address=placements[0].address,
+            master_port=grants[0].port or 0,
+            submitted_s=job.now_s(),
+        ),
+        submitted_by=job.record.submitted_by,
+    )

@@ -11,15 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import suppress
 
 import msgspec
 
 from jupyter_mntrain.agent.gang.link_trial import try_links
-from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Route, StopRequest
+from jupyter_mntrain.model.api import StopRequest
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.lifecycle.rollup import own, part_to_blame, unknown_part
 from jupyter_mntrain.model.lifecycle.state import LinksTried
@@ -36,16 +37,6 @@ LINKS_PATIENCE_S = tunables.seconds("failure.links_patience_s")
 GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 
 
-class _Peer(NamedTuple):
-    """A participant that answered, and where."""
-
-    placement: Placement
-    address: str
-    part: PartStatus
-    is_further: bool = False
-    """It is at a later attempt than we."""
-
-
 class GangWatch:
     """Watches the other participants of one attempt from this node.
 
@@ -54,7 +45,7 @@ class GangWatch:
     """
 
     def __init__(
-        self, job: LocalJob, peers: PeerClient, *, clock: Callable[[], float] = time.monotonic
+        self, job: LocalJob, peers: Peers, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._job = job
         self._clock = clock
@@ -102,23 +93,23 @@ class GangWatch:
             head = await self._ask(placement)
             if head is not None:
                 # It watches the others. That its own part broke we need not be told.
-                if head.is_further:
-                    self._end_ours(f"attempt {self._job.record.attempt.number} is over")
+                number = self._job.record.attempt.number
+                if head.attempt.number > number:
+                    self._end_ours(f"attempt {number} is over")
                 elif not self.waits_for_a_cause([head.part]):
                     self._end_ours(reason_to_end([head.part]))
                 return not self._job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
-        peers = [peer for peer in answers if peer is not None]
-        parts = [self._job.record.part, *(peer.part for peer in peers)]
+        peers = [record.part for record in answers if record is not None]
+        parts = [self._job.record.part, *peers]
         self._parts = tuple(parts)
-        silent = [p for p, peer in zip(after, answers, strict=True) if peer is None]
+        silent = [p for p, record in zip(after, answers, strict=True) if record is None]
         self._give_up_on_a_stall([*parts, *map(unknown_part, [*before, *silent])])
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
             self._end_ours(reason)
-            await asyncio.gather(
-                *(self._stop(peer, reason) for peer in peers if peer.part.state not in TERMINAL)
-            )
+            active = {part.node_id for part in peers if part.state not in TERMINAL}
+            await asyncio.gather(*(self._stop(p, reason) for p in after if p.node_id in active))
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
@@ -154,25 +145,18 @@ class GangWatch:
             log.info("job %s: ending our part: %s", self._job.record.job_id, reason)
             self._job.stop(reason, StopRequest(reason=reason).grace_s)
 
-    async def _ask(self, placement: Placement) -> _Peer | None:
-        """A participant's part, from the first address where it is really that participant."""
-        for address in placement.agent:
-            path = Route.JOB.format(job_id=self._job.record.job_id)
-            body = await self._peers.ask(placement.node_id, address, "GET", path)
-            try:
-                record = msgspec.json.decode(body or b"", type=JobRecord)
-            except msgspec.MsgspecError:
-                continue
-            ours = self._job.record.attempt.number
-            if record.attempt.number >= ours:
-                return _Peer(placement, address, record.part, record.attempt.number > ours)
-        return None
+    async def _ask(self, placement: Placement) -> JobRecord | None:
+        """A participant's record of this attempt or of a later one."""
+        try:
+            record = await self._peers(placement).job(self._job.record.job_id)
+        except MntrainError:
+            return None
+        return record if record.attempt.number >= self._job.record.attempt.number else None
 
-    async def _stop(self, peer: _Peer, reason: str) -> None:
+    async def _stop(self, placement: Placement, reason: str) -> None:
         request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
-        path = Route.STOP.format(job_id=self._job.record.job_id)
-        body = msgspec.json.encode(request)
-        await self._peers.ask(peer.placement.node_id, peer.address, "POST", path, body)
+        with suppress(MntrainError):
+            await self._peers(placement).stop(self._job.record.job_id, request)
 
 
 def reason_to_end(parts: Sequence[PartStatus]) -> str | None:

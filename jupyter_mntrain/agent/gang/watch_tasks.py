@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
@@ -18,7 +18,7 @@ log = logging.getLogger("mntrain.agent")
 class Watches:
     """One task per attempt; asking twice starts one."""
 
-    def __init__(self, node: LocalNode, peers: PeerClient) -> None:
+    def __init__(self, node: LocalNode, peers: Peers) -> None:
         self._peers = peers
         self._restarter = Restarter(node, peers)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}

@@ -1,11 +1,10 @@
-"""Agent client: one typed method per route of :mod:`jupyter_mntrain.model.api`."""
+"""Agent client: asks an agent from a driver, and reads its streams."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -18,33 +17,24 @@ from jupyter_mntrain.cluster.agents.transport import (
     SILENT_STREAM_S,
     TROUBLE,
     is_about_trust,
-    not_an_agent,
-    refusal,
     serial_number,
     split_lines,
     transport_error,
 )
 from jupyter_mntrain.model import api
+from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.records.job import JobRecord, RankStack
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
-from jupyter_mntrain.model.records.node import Capacity, NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
 
 T = TypeVar("T")
 
 
-class AgentClient:
-    """Asks one agent. Every method raises the same errors.
-
-    Raises:
-        NodeError: no usable answer; ``reason`` says which kind. After "timed out" or "broken
-            off" the agent may have acted, and asking again is safe.
-        RefusedError: the agent said no.
-        JobNotFoundError: the agent does not know the job.
-        SpecError: the agent found the request wrong in itself.
+class AgentClient(AgentCalls):
+    """Asks one agent, from a driver.
 
     Args:
         dialler: shared by all clients of a driver.
@@ -61,74 +51,22 @@ class AgentClient:
         node_id: NodeId | None = None,
         node: str | None = None,
     ) -> None:
-        self.address = address
+        super().__init__(address, node or address)
         self.node_id = node_id
-        self.node = node or address
         self._dialler = dialler
         self._url = f"https://{address}"
 
-    async def node_info(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> NodeInfo:
-        info = await self._ask("GET", Route.NODE, NodeInfo, timeout_s=timeout_s)
+    async def node_info(self) -> NodeInfo:
+        info = await self._ask("GET", Route.NODE, NodeInfo)
         self.check(info)
         return info
-
-    async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
-        return await self._ask("POST", Route.LEASES, api.LeaseGrant, body=request)
-
-    async def release(self, job_id: JobId, attempt: int) -> None:
-        await self._ask(
-            "DELETE", Route.LEASE.format(job_id=job_id, attempt=attempt), dict[str, Any]
-        )
-
-    async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
-        query = f"?interface={quote(interface, safe='')}" if interface else ""
-        return await self._ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
-
-    async def news(self) -> api.TrustNews:
-        return await self._ask("GET", Route.TRUST, api.TrustNews)
-
-    async def tell_news(self, news: api.TrustNews) -> None:
-        await self._ask("PUT", Route.TRUST, dict[str, Any], body=news)
-
-    async def jobs(self) -> list[JobRecord]:
-        return await self._ask("GET", Route.JOBS, list[JobRecord])
-
-    async def job(self, job_id: JobId) -> JobRecord:
-        return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
-
-    async def start(self, request: api.StartRequest) -> JobRecord:
-        path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
-        return await self._ask("PUT", path, JobRecord, body=request)
-
-    async def stop(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
-        path = Route.STOP.format(job_id=job_id)
-        timeout_s = ANSWER_TIMEOUT_S + request.grace_s
-        return await self._ask("POST", path, JobRecord, body=request, timeout_s=timeout_s)
-
-    async def deposit(self, request: api.StartRequest) -> JobRecord:
-        return await self._ask(
-            "PUT", Route.JOB.format(job_id=request.job_id), JobRecord, body=request
-        )
-
-    async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
-        return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, body=request)
-
-    async def stacks(self, job_id: JobId) -> list[RankStack]:
-        return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
-
-    async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
-        return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, body=request)
-
-    async def probe_send(self, request: api.ProbeSend) -> Capacity:
-        timeout_s = ANSWER_TIMEOUT_S + request.seconds
-        return await self._ask(
-            "POST", Route.PROBE_SEND, Capacity, body=request, timeout_s=timeout_s
-        )
 
     async def log(self, job_id: JobId, offset: int, limit: int) -> tuple[bytes, int]:
         """Bytes of the log and the size of all of it; a negative offset counts from the end."""
         params = {"offset": offset, "limit": limit}
         response = await self._request("GET", Route.LOG.format(job_id=job_id), params=params)
+        if not response.is_success:
+            raise refusal(response.content, self.address, self.node)
         try:
             return response.content, int(response.headers[api.LOG_SIZE_HEADER])
         except (KeyError, ValueError) as error:
@@ -138,7 +76,7 @@ class AgentClient:
         """Hello, then what changes and a beat a second, until the connection ends."""
         async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
-                yield self._decode(api.stream_decoder, line)
+                yield self._decoded(api.stream_decoder.decode, line)
 
     async def journal(
         self, job_id: JobId, *, since: int, follow: bool
@@ -175,33 +113,23 @@ class AgentClient:
                 kind=Kind.OTHER_PROTOCOL,
             )
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        *,
-        body: msgspec.Struct | None = None,
-        timeout_s: float = ANSWER_TIMEOUT_S,
-    ) -> T:
+    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        timeout_s = ANSWER_TIMEOUT_S + extra_s
         response = await self._request(
             method,
             path,
-            content=None if body is None else msgspec.json.encode(body),
+            content=body,
             timeout=httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S, pool=None),
         )
-        return self._decode(msgspec.json.Decoder(answer), response.content)
+        return Reply(response.is_success, response.content)
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            response = await self._dialler.http.request(
+            return await self._dialler.http.request(
                 method, self._url + path, extensions=await self._named(), **options
             )
         except TROUBLE as error:
             raise await self._explained(error) from error
-        if not response.is_success:
-            raise refusal(response.content, self.address, self.node)
-        return response
 
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
         is_answered = False
@@ -214,8 +142,7 @@ class AgentClient:
                 timeout=httpx.Timeout(SILENT_STREAM_S, connect=CONNECT_TIMEOUT_S, pool=None),
             ) as response:
                 if not response.is_success:
-                    body = await response.aread()
-                    raise refusal(body, self.address, self.node)
+                    raise refusal(await response.aread(), self.address, self.node)
                 is_answered = True
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
@@ -227,9 +154,6 @@ class AgentClient:
             if is_answered:
                 raise transport_error(error, self.address, self.node) from error
             raise await self._explained(error) from error
-
-    def _decode(self, decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-        return self._decoded(decoder.decode, body)
 
     def _decoded(self, decode: Callable[[bytes], T], body: bytes) -> T:
         try:

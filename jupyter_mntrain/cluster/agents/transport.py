@@ -10,15 +10,14 @@ from typing import Any
 
 import httpcore
 import httpx
-import msgspec
 from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.agent_calls import not_an_agent
 from jupyter_mntrain.model.api import LOST_AFTER_S
-from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
+from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 
 CONNECT_TIMEOUT_S = tunables.seconds("connection.connect_timeout_s")
 
@@ -100,25 +99,6 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
         fix="try again; if it stays so, what listens there may not be an agent",
         node=node,
         kind=Kind.BROKEN_OFF,
-    )
-
-
-def refusal(body: bytes, address: str, node: str) -> MntrainError:
-    """What an answer that is not 2xx means."""
-    try:
-        problem = msgspec.json.decode(body, type=Problem)
-    except msgspec.DecodeError:
-        return not_an_agent(address, node)
-    return error_of(msgspec.structs.replace(problem, node=node))
-
-
-def not_an_agent(address: str, node: str) -> NodeError:
-    """Somebody answered, but not one of ours."""
-    return NodeError(
-        f"what listens on {address} is not an mntrain agent",
-        fix="check the port; an agent prints its own when it starts",
-        node=node,
-        kind=Kind.NOT_AN_AGENT,
     )
 
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.progress import SILENT, Progress
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend

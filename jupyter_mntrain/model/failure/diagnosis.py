@@ -20,7 +20,7 @@ _WORST_FIRST = ("down", "stuck", "no connection", "refused")
 
 
 def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
-    """Whom to blame; ``None`` while any part makes progress, or none has reported a stall."""
+    """Diagnosis of a stall; ``None`` while a part makes progress, or no rank that lives stalls."""
     running = [part for part in parts if part.state in ("starting", "running", "unknown")]
     stalls = [(part, part.stall) for part in running if part.stall is not None]
     if not stalls or any(part.stall is None and part.state != "unknown" for part in running):
@@ -37,6 +37,8 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
             node=silent[0],
         )
     seen = [(part, stall, stack) for part, stall in stalls for stack in stall.stacks]
+    if not seen:  # all ranks have ended, and torchrun takes its time to notice
+        return None
     for tell in (_stopped, _in_the_kernel, _busy):
         found = tell(seen, since_s)
         if found is not None:

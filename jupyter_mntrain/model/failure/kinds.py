@@ -200,7 +200,7 @@ SILENCES: frozenset[Kind] = frozenset(
 )
 """Why a node could not be talked to, as opposed to what it said itself."""
 
-MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF})
+MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
 """The agent may have acted on the request. Requests are idempotent: asking again is right."""
 
 SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})

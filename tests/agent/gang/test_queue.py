@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from jupyter_mntrain.agent.gang import restarter as restarts_module
-from jupyter_mntrain.agent.gang.peer_client import Answer
+from jupyter_mntrain.agent.gang.peer_client import silence
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.launch.torchrun import RENDEZVOUS_TIMEOUT_S
-from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
-from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank, new_job_id
 from jupyter_mntrain.model.lifecycle.queueing import KEPT_AFTER_S, kept_for, order
@@ -38,6 +39,7 @@ from tests.agent.live import LiveAgent, free_port, start_request, two_agents
 from tests.waiting import until
 
 NOW_S = 1000.0
+T = TypeVar("T")
 
 
 def node_id(number: int) -> NodeId:
@@ -146,11 +148,17 @@ class SimulatedNode:
         )
         return LeaseGrant(address="10.0.0.1", port=1, expires_s=0.0)
 
-    def start(self, request: StartRequest) -> Any:
+    def get(self, job_id: JobId) -> SimulatedJob:
+        """A part that is over is not told from one that never began."""
+        if job_id not in self.running:
+            raise JobNotFoundError(f"{job_id} does not run here")
+        return SimulatedJob(self._sim.records[job_id])
+
+    def start(self, request: StartRequest) -> SimulatedJob:
         """Also what the head does by itself, at last."""
         lease = self.leases.find(request.job_id, request.attempt.number)
         if request.job_id in self.running:
-            return self
+            return self.get(request.job_id)
         if lease is None:
             raise RefusedError("no lease")
         for other, gpus in self.running.items():
@@ -159,11 +167,15 @@ class SimulatedNode:
         self.running[request.job_id] = lease.gpus
         self._begun_s[request.job_id] = self._sim.now_s
         self.waiting.pop(request.job_id, None)
-        return self
+        return self.get(request.job_id)
 
-    def stop(self, job_id: JobId, number: int) -> None:
+    def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
+        self.end(job_id, attempt)
+        return self.get(job_id).record
+
+    def end(self, job_id: JobId, attempt: int | None) -> None:
         self.running.pop(job_id, None)
-        self.leases.release(job_id, number)
+        self.leases.release(job_id, attempt or 0)
 
     def _end_orphans(self) -> None:
         """A part that was started and whose head never was: torchrun gives up its rendezvous."""
@@ -173,7 +185,30 @@ class SimulatedNode:
             if is_old and job_id not in head.running and job_id not in self._sim.begun:
                 for lease in list(self.leases.all()):
                     if lease.job_id == job_id:
-                        self.stop(job_id, lease.attempt)
+                        self.end(job_id, lease.attempt)
+
+
+class SimulatedPeer:
+    """A participant's agent as the head sees it, over a network that loses and repeats."""
+
+    def __init__(self, sim: Simulation, place: Placement) -> None:
+        self._sim = sim
+        self._node = sim.nodes[place.node_id]
+
+    async def lease(self, request: LeaseRequest) -> LeaseGrant:
+        return await self._sim.carry(lambda: self._node.lease(request))
+
+    async def start(self, request: StartRequest) -> JobRecord:
+        return await self._sim.carry(lambda: self._node.start(request).record)
+
+    async def job(self, job_id: JobId) -> JobRecord:
+        return await self._sim.carry(lambda: self._node.get(job_id).record)
+
+    async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
+        return await self._sim.carry(lambda: self._node.stop(job_id, "", 0.0, request.attempt))
+
+    async def release(self, job_id: JobId, attempt: int) -> None:
+        await self._sim.carry(lambda: self._node.leases.release_unstarted(job_id, attempt))
 
 
 class SimulatedJob:
@@ -210,36 +245,25 @@ class Simulation:
                 mine = msgspec.structs.replace(record, part=part)
                 self.nodes[place.node_id].waiting[record.job_id] = mine
 
-    async def tell(
-        self, place: Placement, method: str, path: str, body: bytes | None = None
-    ) -> Answer | None:
+    async def carry(self, act: Callable[[], T]) -> T:
+        """The answer of a node, unless the request or the answer is lost; some come twice."""
         await self._delay()
         self.now_s += 0.1
         if self.chance.random() < 0.1:
-            return None  # the request is lost
-        node = self.nodes[place.node_id]
+            raise silence("x")  # the request is lost
         times = 2 if self.chance.random() < 0.1 else 1
+        problem: MntrainError | None = None
         for _ in range(times):
-            answer = self._act(node, method, path, body)
+            try:
+                answer, problem = act(), None
+            except MntrainError as error:
+                problem = error
         await self._delay()
-        return None if self.chance.random() < 0.1 else answer  # the answer is
-
-    def _act(self, node: SimulatedNode, method: str, path: str, body: bytes | None) -> Answer:
-        words = path.strip("/").split("/")
-        try:
-            if words[1] == "leases" and method == "POST":
-                request = msgspec.json.decode(body or b"", type=LeaseRequest)
-                return Answer(200, msgspec.json.encode(node.lease(request)))
-            if words[1] == "leases":
-                node.leases.release_unstarted(JobId(words[2]), int(words[3]))
-            elif words[-1] == "stop":
-                stop = msgspec.json.decode(body or b"")
-                node.stop(JobId(words[2]), stop["attempt"])
-            else:
-                node.start(msgspec.json.decode(body or b"", type=StartRequest))
-        except MntrainError as error:
-            return Answer(409, msgspec.json.encode(error.problem))
-        return Answer(200, b"{}")
+        if self.chance.random() < 0.1:
+            raise silence("x")  # the answer is
+        if problem is not None:
+            raise problem
+        return answer
 
     async def _delay(self) -> None:
         for _ in range(self.chance.randrange(3)):
@@ -247,7 +271,7 @@ class Simulation:
 
     async def run_job(self, record: JobRecord) -> None:
         head = self.nodes[record.attempt.head.node_id]
-        restarter = Restarter(head, self)  # type: ignore[arg-type]
+        restarter = Restarter(head, partial(SimulatedPeer, self))  # type: ignore[arg-type]
         job: Any = SimulatedJob(record)
         assert await restarter.run(job, ()) is not None
         self.begun.append(record.job_id)
@@ -257,7 +281,7 @@ class Simulation:
             await asyncio.sleep(0)
         number = job.record.restart.number
         for place in record.attempt.placements:
-            self.nodes[place.node_id].stop(record.job_id, number)
+            self.nodes[place.node_id].end(record.job_id, number)
 
     async def run(self) -> None:
         # Whoever has not begun after so many tries never will.
@@ -268,6 +292,7 @@ class Simulation:
 @pytest.mark.slow
 def test_every_job_gets_its_turn_whatever_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(restarts_module, "PAUSES_S", (0.0, 0.0))
     for seed in range(2000):
         sim = Simulation(seed)
         asyncio.run(sim.run())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -58,7 +60,9 @@ async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_t
         part=part("node1", "running"),
     )
     watch = GangWatch(
-        LocalJob(tmp_path, record, GpuReader()), PeerClient(blind_context()), clock=lambda: now[0]
+        LocalJob(tmp_path, record, GpuReader()),
+        partial(PeerClient, blind_context()),
+        clock=lambda: now[0],
     )
     closed = part("node1", "failed", cause="Connection closed by peer", is_symptom=True)
     killed = part("node2", "failed", cause="killed by SIGKILL")

@@ -52,9 +52,9 @@ async def dialler(anyio_backend: str, own_home: None) -> AsyncIterator[Dialler]:
     await made.close()
 
 
-async def failure(client: AgentClient, timeout_s: float = 5.0) -> NodeError:
+async def failure(client: AgentClient) -> NodeError:
     with pytest.raises(NodeError) as caught:
-        await client.node_info(timeout_s=timeout_s)
+        await client.node_info()
     assert caught.value.fix
     assert "\n" not in str(caught.value)
     return caught.value
@@ -105,11 +105,12 @@ async def test_a_machine_that_drops_packets(
 
 
 async def test_an_agent_that_takes_the_request_and_says_nothing(
-    dialler: Dialler, agent_here: MakeAgent
+    dialler: Dialler, agent_here: MakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("jupyter_mntrain.cluster.agents.client.ANSWER_TIMEOUT_S", 0.1)
     agent = await agent_here()
     agent.faults["node"].append(Hang())
-    error = await failure(AgentClient(dialler, agent.where), timeout_s=0.1)
+    error = await failure(AgentClient(dialler, agent.where))
     assert error.kind is Kind.NO_ANSWER
 
 

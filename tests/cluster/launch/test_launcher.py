@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster.agents import retry as persist_module
 from jupyter_mntrain.cluster.agents import transport as transport_module
-from jupyter_mntrain.cluster.launch import launcher as launcher_module
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.launch import gang_start
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
@@ -35,7 +34,9 @@ class Lab:
     def __init__(self, agents: list[FakeAgent]) -> None:
         self.agents = agents
         self.live = ClusterView("default", discovery=None, clock=time)
-        self.launcher = AgentLauncher(self.live, clock=time, submitted_by="test")
+        self.launcher = AgentLauncher(
+            self.live, clock=time, submitted_by="test", pauses_s=(0.01, 0.02, 0.03)
+        )
 
     async def begin(self) -> None:
         await self.live.start([(agent.where, "typed") for agent in self.agents])
@@ -68,16 +69,7 @@ async def lab(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Lab]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persist_module, "PAUSES_S", (0.01, 0.02, 0.03))
-    monkeypatch.setattr(
-        persist_module.persist,
-        "__kwdefaults__",
-        {
-            "kinds": persist_module.MAYBE_DONE,
-            "pauses_s": (0.01, 0.02, 0.03),
-        },
-    )
-    monkeypatch.setattr(launcher_module, "ROLLBACK_POLL_S", 0.01)
+    monkeypatch.setattr(gang_start, "ROLLBACK_POLL_S", 0.01)
 
 
 async def test_all_are_leased_then_all_are_started(lab: Lab) -> None:
@@ -238,7 +230,7 @@ async def test_a_refusal_tells_more_than_a_silence(lab: Lab) -> None:
 async def test_leases_that_took_long_are_renewed_before_the_start(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher_module, "RENEW_AFTER_S", 0.05)
+    monkeypatch.setattr(gang_start, "RENEW_AFTER_S", 0.05)
     lab.agents[1].faults["lease"].append(Slow(0.1))
     await lab.launcher.launch(lab.spec(), JOB)
     assert [agent.count("lease") for agent in lab.agents] == [2, 2, 2]
@@ -346,5 +338,5 @@ async def test_a_launch_adds_next_to_nothing(lab: Lab) -> None:
 
 
 def test_the_timeouts_leave_room_for_a_retry_within_a_lease() -> None:
-    assert transport_module.CONNECT_TIMEOUT_S < launcher_module.RENEW_AFTER_S
-    assert 2 * transport_module.ANSWER_TIMEOUT_S < launcher_module.LEASE_EXPIRY_S
+    assert transport_module.CONNECT_TIMEOUT_S < gang_start.RENEW_AFTER_S
+    assert 2 * transport_module.ANSWER_TIMEOUT_S < gang_start.LEASE_EXPIRY_S

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.cluster import NodeView
-from jupyter_mntrain.cluster.progress import SILENT
+from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster.progress import SILENT
+from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.verbs import run_words
 from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel

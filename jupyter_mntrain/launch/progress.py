@@ -1,4 +1,4 @@
-"""Progress of a driver's own work: reported to whatever draws it."""
+"""Progress: says how far a piece of work is, to whatever draws it."""
 
 from __future__ import annotations
 

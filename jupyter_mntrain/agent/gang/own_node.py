@@ -1,0 +1,48 @@
+"""Own node: the head's place among the agents that start an attempt together."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobRecord
+
+
+class OwnNode:
+    """Answers a gang start in the place of an HTTP client.
+
+    Args:
+        job: as it is before the attempt; nothing is started once a person has stopped it.
+    """
+
+    def __init__(self, node: LocalNode, job: LocalJob) -> None:
+        self._node = node
+        self._job = job
+
+    async def lease(self, request: LeaseRequest) -> LeaseGrant:
+        refuse_if_stopped(self._job)
+        return self._node.lease(request)
+
+    async def start(self, request: StartRequest) -> JobRecord:
+        refuse_if_stopped(self._job)
+        return self._node.jobs.start(request).record
+
+    async def job(self, job_id: JobId) -> JobRecord:
+        return self._node.jobs.get(job_id).record
+
+    async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
+        return self._node.jobs.stop(job_id, request.reason, request.grace_s, request.attempt)
+
+    async def release(self, job_id: JobId, attempt: int) -> None:
+        self._node.leases.release_unstarted(job_id, attempt)
+
+
+def refuse_if_stopped(job: LocalJob) -> None:
+    """Raises:
+    RefusedError: no further attempt is to come.
+    """
+    if job.record.restart is None:
+        raise RefusedError(f"job {job.record.job_id} was stopped", kind=Kind.OUT_OF_TURN)

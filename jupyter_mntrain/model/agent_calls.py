@@ -1,0 +1,145 @@
+"""Agent calls: one typed method per route of :mod:`jupyter_mntrain.model.api`, over any transport.
+
+Drivers send them with httpx, which agents do without: it would double their memory.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from jupyter_mntrain.model import api
+from jupyter_mntrain.model.api import Route
+from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobRecord, RankStack
+from jupyter_mntrain.model.records.node import Capacity
+
+T = TypeVar("T")
+
+
+class Reply(NamedTuple):
+    """An agent's answer, or its refusal."""
+
+    is_success: bool
+    body: bytes
+
+
+class AgentCalls(ABC):
+    """Asks one agent. Every method raises the same errors.
+
+    Raises:
+        NodeError: no usable answer; its kind says why. After one of ``MAYBE_DONE`` the agent may
+            have acted, and asking again is safe.
+        RefusedError: the agent said no.
+        JobNotFoundError: the agent does not know the job.
+        SpecError: the agent found the request wrong in itself.
+
+    Args:
+        address: ``host:port``.
+        node: what errors call it.
+    """
+
+    def __init__(self, address: str, node: str) -> None:
+        self.address = address
+        self.node = node
+
+    @abstractmethod
+    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        """Send one request.
+
+        Args:
+            extra_s: the agent may take this much longer than usual.
+
+        Raises:
+            NodeError: no answer.
+        """
+
+    async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
+        return await self._ask("POST", Route.LEASES, api.LeaseGrant, request)
+
+    async def release(self, job_id: JobId, attempt: int) -> None:
+        path = Route.LEASE.format(job_id=job_id, attempt=attempt)
+        await self._ask("DELETE", path, dict[str, Any])
+
+    async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
+        query = f"?interface={quote(interface, safe='')}" if interface else ""
+        return await self._ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
+
+    async def news(self) -> api.TrustNews:
+        return await self._ask("GET", Route.TRUST, api.TrustNews)
+
+    async def tell_news(self, news: api.TrustNews) -> None:
+        await self._ask("PUT", Route.TRUST, dict[str, Any], news)
+
+    async def jobs(self) -> list[JobRecord]:
+        return await self._ask("GET", Route.JOBS, list[JobRecord])
+
+    async def job(self, job_id: JobId) -> JobRecord:
+        return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
+
+    async def deposit(self, request: api.StartRequest) -> JobRecord:
+        return await self._ask("PUT", Route.JOB.format(job_id=request.job_id), JobRecord, request)
+
+    async def start(self, request: api.StartRequest) -> JobRecord:
+        path = Route.ATTEMPT.format(job_id=request.job_id, attempt=request.attempt.number)
+        return await self._ask("PUT", path, JobRecord, request)
+
+    async def stop(self, job_id: JobId, request: api.StopRequest) -> JobRecord:
+        path = Route.STOP.format(job_id=job_id)
+        return await self._ask("POST", path, JobRecord, request, extra_s=request.grace_s)
+
+    async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
+        return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+
+    async def stacks(self, job_id: JobId) -> list[RankStack]:
+        return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
+
+    async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
+        return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, request)
+
+    async def probe_send(self, request: api.ProbeSend) -> Capacity:
+        path = Route.PROBE_SEND
+        return await self._ask("POST", path, Capacity, request, extra_s=request.seconds)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[T],
+        body: msgspec.Struct | None = None,
+        *,
+        extra_s: float = 0.0,
+    ) -> T:
+        content = None if body is None else msgspec.json.encode(body)
+        reply = await self.send(method, path, content, extra_s)
+        if not reply.is_success:
+            raise refusal(reply.body, self.address, self.node)
+        try:
+            return msgspec.json.decode(reply.body, type=answer)
+        except msgspec.DecodeError as error:
+            raise not_an_agent(self.address, self.node) from error
+
+
+def refusal(body: bytes, address: str, node: str) -> MntrainError:
+    """The error that an answer other than 2xx stands for."""
+    try:
+        problem = msgspec.json.decode(body, type=Problem)
+    except msgspec.DecodeError:
+        return not_an_agent(address, node)
+    return error_of(msgspec.structs.replace(problem, node=node))
+
+
+def not_an_agent(address: str, node: str) -> NodeError:
+    """The error for an answer that no agent of ours gives."""
+    return NodeError(
+        f"what listens on {address} is not an mntrain agent",
+        fix="check the port; an agent prints its own when it starts",
+        node=node,
+        kind=Kind.NOT_AN_AGENT,
+    )
