@@ -17,7 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "jupyter_mntrain"
 GENERATED = {"labextension/src/schema.ts"}
 LONG_STILL = {
-    "jupyter_mntrain/cluster/launch/launcher.py",
     "tests/agent/gang/test_queue.py",
     "tests/agent/gang/test_restarter.py",
     "tests/cluster/admission/test_joining.py",

@@ -35,7 +35,7 @@ ROLLBACK_S = tunables.seconds("launch.rollback_timeout_s")
 ROLLBACK_POLL_S = 0.1
 
 
-class Member(Protocol):
+class GangMember(Protocol):
     """The agent of one participant. Every method raises MntrainError, and may be repeated."""
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant: ...
@@ -50,7 +50,7 @@ class Member(Protocol):
 
 
 T = TypeVar("T")
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=GangMember)
 Seat = tuple[Placement, M]
 
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.agent.gang.own_node import OwnNode, refuse_if_stopped
 from jupyter_mntrain.agent.gang.peer_client import Peers, silence
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
-from jupyter_mntrain.launch.gang_start import GangStart, Member
+from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.launch.retry import PAUSES_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, StartRequest
@@ -144,7 +144,7 @@ class Restarter:
             OwnNode(self._node, job) if place.node_id == own else self._peers(place)
             for place in places
         ]
-        gang = GangStart[Member](
+        gang = GangStart[GangMember](
             job_id,
             plan.number,
             job.record.spec,
