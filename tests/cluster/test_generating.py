@@ -104,8 +104,8 @@ def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: C
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (["--tokens", "0"], "--tokens 0"),
-        (["--temperature", "-1"], "--temperature -1"),
+        (["--tokens", "0"], "--tokens: '0'"),
+        (["--temperature", "-1"], "--temperature: '-1'"),
     ],
 )
 def test_wishes_that_are_none(words: list[str], names: str, capsys) -> None:
