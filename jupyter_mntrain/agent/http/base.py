@@ -1,4 +1,4 @@
-"""Request handling: checks the caller and the body, and turns errors into replies."""
+"""Agent handler: checks the caller, bounds streams, keeps an audit log."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
-from typing import Any, TypeVar
 
-import msgspec
 from tornado.iostream import StreamClosedError
-from tornado.web import HTTPError, RequestHandler, stream_request_body
+from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.gang.watch_tasks import Watches
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.agent")
-T = TypeVar("T")
 
 DRAINED_BYTES = 64 << 20
 """Of a body that is too long: read and thrown away, or the sender never sees our answer."""
@@ -33,8 +28,15 @@ DRAINED_BYTES = 64 << 20
 SLOW_READER_S = tunables.seconds("limits.slow_reader_s")
 
 
-class AgentHandler(RequestHandler):
-    """Checks who asks; answers errors as :class:`Problem`."""
+class AgentHandler(JsonHandler):
+    """Checks the caller."""
+
+    statuses = {
+        JobNotFoundError: 404,
+        NotAllowedError: 403,
+        TooManyError: 429,
+        RefusedError: 409,
+    }
 
     for_nodes = False
     """Whether other nodes may ask, too. What they may be told is then the route's own affair."""
@@ -75,33 +77,6 @@ class AgentHandler(RequestHandler):
     def on_connection_close(self) -> None:
         self.has_hung_up = True
 
-    def job_id(self, text: str) -> JobId:
-        if not is_job_id(text):
-            raise self.problem(
-                404, Kind.NO_SUCH_JOB, f"{text!r} is not a job id", "job ids look like j-0123abcd"
-            )
-        return JobId(text)
-
-    def body_as(self, kind: type[T]) -> T:
-        """The validated body.
-
-        Raises:
-            HTTPError: 400 naming the field.
-        """
-        try:
-            return msgspec.json.decode(self.request.body, type=kind)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise self.problem(
-                400, Kind.BAD_REQUEST, f"the request is not valid: {error}"
-            ) from error
-
-    def number_argument(self, name: str, default: int) -> int:
-        text = self.get_query_argument(name, str(default))
-        try:
-            return int(text)
-        except ValueError:
-            raise self.problem(400, Kind.BAD_REQUEST, f"{name}={text!r} is not a number") from None
-
     @contextmanager
     def audited(self, what: str, job: str) -> Iterator[None]:
         """Who did this, and how it ended, is kept."""
@@ -117,11 +92,6 @@ class AgentHandler(RequestHandler):
             who = f"{self.caller.role} {self.caller.name}"
             self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
 
-    def answer(self, content: Any, status: int = 200) -> None:
-        self.set_status(status)
-        self.set_header("Content-Type", "application/json")
-        self.finish(msgspec.json.encode(content))
-
     async def send_block(self, block: bytes) -> None:
         """Send and wait until it is on its way: no reader is buffered for without bound.
 
@@ -135,35 +105,13 @@ class AgentHandler(RequestHandler):
             self.detach().close()
             raise StreamClosedError from None
 
-    def problem(self, status: int, kind: Kind, cause: str, fix: str = "") -> HTTPError:
-        error = HTTPError(status)
-        error.problem = Problem(kind=kind, cause=cause, fix=fix)  # type: ignore[attr-defined]
-        return error
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        if isinstance(error, MntrainError):
-            status_code = _status_of(error)
-            problem = error.problem
-        else:
-            is_ours = status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
-            problem = getattr(error, "problem", None) or Problem(
-                kind=Kind.BROKEN if is_ours else Kind.BAD_REQUEST,
-                cause=HTTPStatus(status_code).phrase,
-            )
-        self.answer(problem, status_code)
-
-    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        if not isinstance(value, MntrainError):
-            super().log_exception(typ, value, tb)
-
 
 class NotFound(AgentHandler):
     for_nodes = True
 
     def prepare(self) -> None:
         super().prepare()
-        raise self.problem(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
+        raise refusal(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
 
 
 @stream_request_body
@@ -189,19 +137,9 @@ class TooLarge(AgentHandler):
 
     def _refusal(self) -> HTTPError:
         limit = MAX_BODY_BYTES >> 20
-        return self.problem(
+        return refusal(
             413,
             Kind.TOO_LARGE,
             f"the request has more than {limit} MiB",
             "send only small files; put data sets and weights on every node or on shared storage",
         )
-
-
-def _status_of(error: MntrainError) -> int:
-    if isinstance(error, JobNotFoundError):
-        return 404
-    if isinstance(error, NotAllowedError):
-        return 403
-    if isinstance(error, TooManyError):
-        return 429
-    return 409 if isinstance(error, RefusedError) else 400

@@ -13,6 +13,7 @@ from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LOG_OFFSET_HEADER,
@@ -72,7 +73,7 @@ class QueueHandler(JobHandler):
             raise self.not_allowed()
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
-            raise self.problem(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
+            raise refusal(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
         with self.audited("queue", job_id):
             job = self.node.jobs.deposit(request)
         self.watches.watch(job)
@@ -86,9 +87,7 @@ class AttemptsHandler(RestartHandler):
         request = self.body_as(StartRequest)
         self.refuse_other_work(request)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
-            raise self.problem(
-                400, Kind.BAD_REQUEST, "the path and the body name different attempts"
-            )
+            raise refusal(400, Kind.BAD_REQUEST, "the path and the body name different attempts")
         with self.audited("start", job_id):
             job = self.node.jobs.start(request)
         self.watches.watch(job)
@@ -118,7 +117,7 @@ class JobJournalHandler(AgentHandler):
             await self._read(job_id)
 
     async def _read(self, job_id: str) -> None:
-        since = self.number_argument("since", 0)
+        since = self.number("since", 0)
         follow = self.get_query_argument("follow", "0") == "1"
         job = self.node.jobs.get(self.job_id(job_id))
         journal = job.journal
@@ -142,8 +141,8 @@ class JobJournalHandler(AgentHandler):
 class JobLogHandler(AgentHandler):
     async def get(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
-        offset = self.number_argument("offset", 0)
-        limit = max(0, min(self.number_argument("limit", MAX_LOG_BYTES), MAX_LOG_BYTES))
+        offset = self.number("offset", 0, -LARGEST)
+        limit = min(self.number("limit", MAX_LOG_BYTES), MAX_LOG_BYTES)
         path = job.attempt.path / "log"
         size = path.stat().st_size if path.exists() else 0
         if offset < 0:

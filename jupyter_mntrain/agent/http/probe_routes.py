@@ -6,6 +6,7 @@ import asyncio
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine import probe
+from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 from jupyter_mntrain.model.failure.kinds import Kind
 
@@ -22,9 +23,7 @@ class ProbeSendHandler(AgentHandler):
         request = self.body_as(ProbeSend)
         known = {interface.name for interface in self.node.inventory.read().interfaces}
         if request.interface not in known:
-            raise self.problem(
-                400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}"
-            )
+            raise refusal(400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}")
         capacity = await asyncio.to_thread(probe.measure, request, self.node.name)
         self.node.capacities.keep(request.interface, capacity)
         self.node.changed()

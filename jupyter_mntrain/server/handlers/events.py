@@ -17,7 +17,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
-from jupyter_mntrain.server.handlers.base import HubHandler, as_problem
+from jupyter_mntrain.server.handlers.base import HubHandler
 from jupyter_mntrain.server.messages import (
     PageMessage,
     Refused,
@@ -57,7 +57,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         try:
             self._hub = await self.hub()
         except MntrainError as error:
-            problem, _ = as_problem(error, 400)
+            problem, _ = self.problem_of(error, 400)
             await self.write_message(encode(Refused(problem=problem)))
             self.close(1011, "no cluster")
             return

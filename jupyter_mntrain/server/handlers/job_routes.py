@@ -9,14 +9,16 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from jupyter_mntrain.cluster import Job as ClusterJob
+from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import LONGEST_GRACE_S
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
-from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
+from jupyter_mntrain.server.handlers.base import MntrainHandler
 from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 from jupyter_mntrain.server.updates import PageUpdates
 
@@ -138,9 +140,12 @@ class StopResource(OneJobResource):
     @authorized
     async def post(self, job_id: str) -> None:
         grace_s = self.body_as(EndJob).grace_s
-        if not 0 <= grace_s <= 3600:
+        if not 0 <= grace_s <= LONGEST_GRACE_S:
             raise refusal(
-                400, Kind.BAD_REQUEST, f"grace_s={grace_s} is out of range", "0 to 3600 s"
+                400,
+                Kind.BAD_REQUEST,
+                f"grace_s={grace_s} is out of range",
+                f"use 0 to {LONGEST_GRACE_S:g} s",
             )
         reason = f"stopped by {self.person}"
         await self.end(job_id, lambda job: job.stop(reason=reason, grace_s=grace_s))

@@ -7,8 +7,9 @@ import math
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
+from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.server.handlers.base import MntrainHandler, refusal
+from jupyter_mntrain.server.handlers.base import MntrainHandler
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
 from jupyter_mntrain.trust.joining.token import read_token
 

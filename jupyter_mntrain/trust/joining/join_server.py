@@ -16,11 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 from tornado.httpserver import HTTPServer
 from tornado.web import Application as WebApplication
-from tornado.web import RequestHandler
 
+from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
@@ -153,25 +152,11 @@ async def seek_admission(
         await server.close()
 
 
-class _Handler(RequestHandler):
-    def answer(self, content: object, status: int = 200) -> None:
-        self.set_status(status)
-        self.set_header("Content-Type", "application/json")
-        self.finish(msgspec.json.encode(content))
+class _Handler(JsonHandler):
+    statuses = {MntrainError: 403}
 
-    def write_error(self, status_code: int, **kwargs: object) -> None:
-        error = kwargs.get("exc_info", (None, None))[1]  # type: ignore[index]
-        if isinstance(error, MntrainError):
-            self.answer(error.problem, 403)
-        elif isinstance(error, (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)):
-            self.answer(
-                Problem(kind=Kind.BAD_REQUEST, cause="unexpected message during joining"), 400
-            )
-        else:
-            self.answer(Problem(kind=Kind.BAD_REQUEST, cause="refused"), status_code)
-
-    def log_exception(self, *args: object) -> None:
-        """Strangers may say anything."""
+    def log_exception(self, *_: object) -> None:
+        """Log nothing: strangers may send anything."""
 
 
 class _Nothing(_Handler):
@@ -189,10 +174,10 @@ class _Join(_Handler):
         self.server = server
 
     def post(self) -> None:
-        self.answer(self.server.apply(msgspec.json.decode(self.request.body, type=Greeting)))
+        self.answer(self.server.apply(self.body_as(Greeting)))
 
     def put(self) -> None:
-        self.server.take(msgspec.json.decode(self.request.body, type=Sealed))
+        self.server.take(self.body_as(Sealed))
         self.answer({})
 
 

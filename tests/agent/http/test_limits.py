@@ -91,7 +91,7 @@ def test_a_body_that_is_too_long_is_refused_in_words(agent):
         ("POST", "/v1/probe/listen", 400, "bad-request"),
         ("POST", "/v1/leases", 400, "bad-request"),
         ("PUT", "/v1/jobs/j-12345678/attempts/1", 400, "bad-request"),
-        ("DELETE", "/v1/node", 405, "bad-request"),
+        ("DELETE", "/v1/node", 405, "no-such-route"),
     ],
 )
 def test_every_error_is_a_problem(agent, method, path, status, code):

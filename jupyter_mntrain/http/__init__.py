@@ -1,0 +1,1 @@
+"""HTTP: what the servers of the agent, of joining and of the page have in common."""
