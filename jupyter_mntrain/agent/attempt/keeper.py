@@ -35,7 +35,6 @@ from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.files import write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
-DEFAULT_GRACE_S = tunables.seconds("keeper.stop_grace_s")
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
 
 LINGER_S = tunables.seconds("keeper.linger_s")
@@ -149,10 +148,8 @@ def _grace(stop: Path) -> float:
     """Seconds; asked anew at every look, so that a kill shortens a stop."""
     try:
         return float(json.loads(stop.read_bytes())["grace_s"])
-    except FileNotFoundError:
-        return SWEEP_GRACE_S
     except (OSError, ValueError, KeyError):
-        return DEFAULT_GRACE_S
+        return SWEEP_GRACE_S
 
 
 def _wake_on(*numbers: signal.Signals) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
-from jupyter_mntrain.agent.attempt.keeper import DEFAULT_GRACE_S
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.stacks import StackRequest
@@ -21,7 +20,7 @@ from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile, read_record
 from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import SaveRequest
+from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.state import (
@@ -165,7 +164,7 @@ class LocalJob:
         """End this part as failed: the attempt is given up."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem))
-            self.attempt.stop(DEFAULT_GRACE_S)
+            self.attempt.stop(STOP_GRACE_S)
 
     def save_checkpoint(self, request: SaveRequest) -> None:
         """Ask the ranks to save. The same request again changes nothing.
