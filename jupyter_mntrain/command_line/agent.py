@@ -1,4 +1,4 @@
-"""The command line of ``mntrain agent``: its actions and what each takes, light enough for both."""
+"""Command line of ``mntrain agent``: its actions and their options, for verb and agent alike."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ DESCRIPTION = "Run this machine as a node of a cluster."
 Action = Literal["join", "run", "leave", "install-service", "remove-service"]
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
-    "run": "run as a node of the cluster that was joined",
-    "leave": "forget the cluster",
+    "run": "run as a node of the cluster that it joined",
+    "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start it at boot with systemd; running jobs survive restarts",
-    "remove-service": "remove that service; running jobs continue",
+    "remove-service": "remove the service; running jobs continue",
 }
 
 
 def add_arguments(action: Action, parser: Parser) -> None:
-    """What an action takes."""
+    """Add the options of an action."""
     if action == "join":
         parser.argument("token", metavar="TOKEN", help="from: mntrain invite")
-        parser.option("--no-run", action="store_true", help="join, and run later")
+        parser.option("--no-run", action="store_true", help="join only; run it later")
     if action in ("join", "run"):
         _running_options(parser)
-    parser.option("--name", metavar="NAME", help="name of this node (the host's)")
+    parser.option("--name", metavar="NAME", help="name of this node; default: the host's name")
     parser.option(
         "--state-dir",
         type=Path,
         metavar="DIRECTORY",
         completes="file",
-        help="where its id, keys and jobs are kept",
+        help="where its id, keys and jobs are stored",
     )
 
 
@@ -42,27 +42,30 @@ def _running_options(parser: Parser) -> None:
         "--listen",
         action="append",
         metavar="IP",
-        help="own address to listen on, repeatable; default: all",
+        help="address of this machine to listen on; repeatable; default: all",
     )
     parser.option(
         "--address",
         action="append",
         metavar="HOST[:PORT]",
-        help="how others reach this node, where its own interfaces do not say: in a container, "
+        help="address at which others reach this node, if no interface has it: in a container or "
         "over a VPN; repeatable",
     )
     parser.option(
         "--port",
         type=bounded_int(1, LAST_PORT),
         metavar="PORT",
-        help=f"port to listen on ({DEFAULT_PORT})",
+        help=f"port to listen on; default: {DEFAULT_PORT}",
     )
     parser.option(
         "--link-capacity",
         action="append",
         metavar="IFACE=RATE",
-        help="a link's capacity, like eth1=1gbit; measured if omitted",
+        help="capacity of a link, like eth1=1gbit; default: measured",
     )
     parser.option(
-        "--python", metavar="FILE", completes="file", help="interpreter of the ranks (this one)"
+        "--python",
+        metavar="FILE",
+        completes="file",
+        help="Python interpreter of the ranks; default: this one",
     )

@@ -1,4 +1,4 @@
-"""The argparse dialect of magic, command line and agent. It raises; it never prints nor exits."""
+"""Parser: the argparse dialect of magic, command line and agent. It never prints or exits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Completion = Literal[
     "running-job",
     "setting",
 ]
-"""What a value is, so that it can be completed."""
+"""The kind of a value, for completion."""
 
 
 class HelpWanted(Exception):  # noqa: N818 - control flow, not an error
@@ -41,10 +41,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str | None = None) -> None:
         super().__init__(prog=prog, description=description, add_help=False, allow_abbrev=False)
         self.value_options: dict[str, Completion | None] = {}
-        """Options that take a value, and what it is."""
+        """Options that take a value, and its kind."""
         self.flags: set[str] = set()
         self.positionals: list[Completion | None] = []
-        """What each positional is, in order."""
+        """The kind of each positional, in order."""
         self.option("--help", "-h", action=_Help, nargs=0, help="show this help")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
@@ -134,7 +134,7 @@ def bounded_int(low: int, high: int) -> Callable[[str], int]:
 
 
 def menu_parser(program: str, description: str, choices: Mapping[K, str], noun: str) -> Parser:
-    """A parser of one of ``choices``, by name, and the words that are its own affair.
+    """A parser for one of ``choices``, by name; the words after it are left to its own parser.
 
     Args:
         choices: one line of help by name.
@@ -144,7 +144,8 @@ def menu_parser(program: str, description: str, choices: Mapping[K, str], noun: 
     lines = "\n".join(f"  {name:{width}}{text}" for name, text in choices.items())
     parser = Parser(program, description)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = f"{noun}s:\n{lines}\n\n{program} {noun.upper()} --help says what it takes."
+    parser.usage = f"%(prog)s [OPTIONS] {noun.upper()} ..."
+    parser.epilog = f"{noun}s:\n{lines}\n\n{program} {noun.upper()} --help shows its options."
     parser.argument("choice", nargs="?", metavar=noun.upper(), help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -172,12 +173,12 @@ def output_options(parser: Parser, *, is_first: bool = True) -> None:
     """How results and errors are printed.
 
     Args:
-        is_first: whether no other parser goes over the same namespace before: what is left out here
-            must not undo what was given there.
+        is_first: whether no other parser fills the same namespace before: an option left out here
+            must not undo one given there.
     """
     default = False if is_first else argparse.SUPPRESS
     parser.option(
-        "--json", action="store_true", default=default, help="print JSON only, for programs"
+        "--json", action="store_true", default=default, help="print only JSON, for programs"
     )
     parser.option(
         "--traceback",

@@ -23,10 +23,10 @@ from jupyter_mntrain.verbs.verb import Verb
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A verb with everything it was given.
+    """A verb and its parsed arguments.
 
     Args:
-        arguments: what stood after ``--``, for a script.
+        arguments: the words after ``--``, for a script.
     """
 
     verb: Verb
@@ -82,13 +82,13 @@ def find_verb(name: str) -> Verb:
     """The verb of this name.
 
     Raises:
-        SpecError: there is none; the message says which could have been meant.
+        SpecError: no verb has this name; the message suggests similar ones.
     """
     return TABLE[check_choice(name, TABLE, "mntrain", "verb")]
 
 
 def refuse_outside_terminal(verb: Verb, program: str) -> None:
-    """Refuse, in a notebook, what only a terminal can do.
+    """Refuse a verb that runs only in a terminal.
 
     Raises:
         SpecError: why, and what to do instead.
@@ -98,7 +98,7 @@ def refuse_outside_terminal(verb: Verb, program: str) -> None:
 
 
 def top_parser(program: str) -> Parser:
-    """Common options, the verb, and what is the verb's own affair."""
+    """The parser of the common options and the verb; the rest is the verb's own."""
     listed = {name: verb.help for name, verb in TABLE.items()}
     description = "Train one model across several machines, and watch it."
     parser = menu_parser(program, description, listed, "verb")
@@ -109,7 +109,7 @@ def top_parser(program: str) -> Parser:
 
 
 def group_parser(verb: Verb, program: str) -> Parser:
-    """The parser of a verb that has actions: which one, and what is its own affair."""
+    """The parser of a verb with actions: which one; the rest is the action's own."""
     listed = {name: action.help for name, action in verb.actions.items()}
     return _with_common_options(menu_parser(program, _sentence(verb.help), listed, "action"), verb)
 

@@ -1,4 +1,4 @@
-"""``config``: the settings that hold here, and where each comes from."""
+"""``config``: lists the settings in effect, and where each was set."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class ConfigVerb(Verb):
     name = "config"
-    help = "timeouts, intervals and limits: their values and where each was set"
+    help = "list timeouts, intervals and limits, and where each was set"
+    uses_cluster = False
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(

@@ -1,4 +1,4 @@
-"""Verb context: the cluster, the clock, and the screen."""
+"""Context of a verb: clusters, screen, environment, clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Clusters:
         self._open: dict[tuple[str, tuple[str, ...]], Cluster] = {}
 
     def get(self, name: str, addresses: tuple[str, ...]) -> Cluster:
-        """The open cluster, opened now if need be."""
+        """The open cluster; opens it if necessary."""
         key = (name, tuple(sorted(set(addresses))))
         with self._lock:
             if key not in self._open:
@@ -39,7 +39,7 @@ class Clusters:
             return self._open[key]
 
     def opened(self) -> tuple[Cluster, ...]:
-        """Those that are open already: what completion may read."""
+        """The clusters that are open already, for completion."""
         with self._lock:
             return tuple(self._open.values())
 
@@ -59,10 +59,10 @@ def connect(name: str, addresses: tuple[str, ...]) -> Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything a verb may touch.
+    """Everything that a verb may use.
 
     Args:
-        program: what a person types to get here, ``mntrain`` or ``%mntrain``: used in hints.
+        program: the word a person types, ``mntrain`` or ``%mntrain``: used in hints.
         cell: the cell below ``%%mntrain``.
         arguments: what stood after ``--``.
         clock: Unix time.
@@ -80,6 +80,6 @@ class Context:
     sleep: Callable[[float], None] = time.sleep
 
     def cluster(self, args: Namespace) -> Cluster:
-        """The cluster that the options, or else the environment, name."""
+        """The cluster named by the options, else by the environment."""
         name, agents = default_cluster(self.environment)
         return self.clusters.get(args.cluster or name, tuple(args.agent or agents))

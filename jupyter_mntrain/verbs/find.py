@@ -1,4 +1,4 @@
-"""Finding nodes and jobs: waits, briefly, for what a fresh command line has yet to hear.
+"""Find: nodes and jobs by name, after a short wait for a fresh command line to hear of them.
 
 In a notebook the cluster has been listening for a while and none of this waits.
 """
@@ -24,7 +24,7 @@ RANK = bounded_int(0, 1_000_000)
 
 
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
-    """All nodes, once discovery has had its time."""
+    """All nodes, after the time that discovery needs."""
     with context.screen.progress() as progress:
         return cluster.settled_nodes(progress=progress)
 
@@ -43,7 +43,7 @@ def find_job(context: Context, args: Namespace) -> Job:
     """The job named, or the newest one.
 
     Raises:
-        JobNotFoundError: nobody reachable knows it.
+        JobNotFoundError: no reachable node knows it.
     """
     cluster = context.cluster(args)
     if args.job:
@@ -74,7 +74,7 @@ def caught_up_history(context: Context, job: Job) -> JobHistory:
 
 
 def is_caught_up(history: JobHistory) -> bool:
-    """Whether every sample that reachable nodes have is in."""
+    """Whether every sample of the reachable nodes has been read."""
     if history.view.state in TERMINAL:
         return history.is_complete
     for part in history.view.parts:

@@ -1,4 +1,4 @@
-"""One line in, one outcome out: what the magic and the command line both call."""
+"""Run: executes one line of words, for the magic and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``-o NAME``: keeps the job in a notebook variable."""
+"""Variables: ``-o NAME`` stores the job in a notebook variable."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def variable_option(parser: Parser) -> None:
 
 
 def refuse_variable(context: Context, args: Namespace) -> None:
-    """Refuse a name that cannot be one, before anything is started.
+    """Refuse a bad variable name before anything is started.
 
     Raises:
-        SpecError: it is no name, or there are no variables here.
+        SpecError: it is not a variable name, or this is not a notebook.
     """
     if not args.variable:
         return

@@ -1,4 +1,4 @@
-"""Verb: its contract, and its outcome."""
+"""Verb: the contract of every verb, and the outcome it returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a verb found or did.
+    """The result of a verb, for people and for programs.
 
     Args:
         renderable: for people.
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class Verb(ABC):
-    """One thing a person can ask for, the same as a magic and on the command line."""
+    """A command, the same as a magic and on the command line."""
 
     name: str
     help: str
@@ -50,13 +50,13 @@ class Verb(ABC):
     """Whether words after ``--`` go to a script; with a cell they always may."""
 
     uses_cluster: ClassVar[bool] = True
-    """Whether ``--cluster`` and ``--agent`` mean anything to it."""
+    """Whether it takes ``--cluster`` and ``--agent``."""
 
     terminal_only: ClassVar[str] = ""
-    """Why a notebook cannot do it, where it cannot."""
+    """Why it cannot run in a notebook; empty if it can."""
 
     usage: ClassVar[str] = ""
-    """What to type in a terminal instead."""
+    """The words to type in a terminal instead."""
 
     @property
     def actions(self) -> Mapping[str, Verb]:
@@ -68,7 +68,7 @@ class Verb(ABC):
 
     @abstractmethod
     def run(self, context: Context, args: Namespace) -> Outcome:
-        """Do it.
+        """Execute it.
 
         Raises:
             MntrainError: naming the thing, the node and the fix; nothing is then left half done.

@@ -119,6 +119,15 @@ def test_bad_lines_are_one_line_with_the_thing_and_the_fix(line, says):
         assert word in message
 
 
+def test_help_fits_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    actions = [f"{name} {one}" for name, verb in TABLE.items() for one in verb.actions]
+    for line in ("", *TABLE, *actions):
+        with pytest.raises(HelpWanted) as wanted:
+            parse([*line.split(), "--help"], program="mntrain")
+        assert max(map(len, wanted.value.text.splitlines())) <= 80, line
+
+
 @pytest.mark.parametrize("name", list(TABLE))
 def test_no_verb_ever_exits_the_interpreter(name):
     for words in ([name, "--no-such-option"], [name, "a", "b", "c"]):

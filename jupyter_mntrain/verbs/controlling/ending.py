@@ -1,4 +1,4 @@
-"""Ending a job: which one, and what is left of it."""
+"""Ending: finds the running job, and reports what is left of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAVED_WITHIN_S = tunables.seconds("verbs.save_timeout_s")
 
 def running_job_argument(parser: Parser) -> None:
     parser.argument(
-        "job", nargs="?", metavar="JOB", completes="running-job", help="its id, or the start of it"
+        "job", nargs="?", metavar="JOB", completes="running-job", help="its id or the start of it"
     )
 
 

@@ -29,14 +29,14 @@ class StopVerb(Verb):
             type=bounded_float(0, LONGEST_GRACE_S),
             default=STOP_GRACE_S,
             metavar="SECONDS",
-            help=f"seconds until ranks are killed, default {STOP_GRACE_S:g}",
+            help=f"seconds until ranks are killed; default: {STOP_GRACE_S:g}",
         )
         parser.option(
             "--save",
             action="store_true",
             help="save a checkpoint after the current step, then end",
         )
-        parser.option("--reason", default="stopped by user", help="stored with the job")
+        parser.option("--reason", default="stopped by user", help="why, stored with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = running_job(context, args, self.name)

@@ -23,7 +23,7 @@ from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
 
 class DryRunVerb(Verb):
     name = "dry-run"
-    help = "the exact command and environment of every node, nothing is started"
+    help = "show the exact command and environment of every node; start nothing"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""``export``: a job as a file that can be kept, sent to somebody and launched again."""
+"""``export``: writes a job to a file that can be stored, sent and launched again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Verbatim:
 
 class ExportVerb(Verb):
     name = "export"
-    help = "write a job as a file with recipe, script, nodes and options, for launch"
+    help = "write a job to a file, with recipe, script, nodes and options"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)

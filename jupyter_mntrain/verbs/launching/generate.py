@@ -1,4 +1,4 @@
-"""``generate``: what a job's newest checkpoint makes of a text."""
+"""``generate``: continues a text with a job's newest checkpoint."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
 class GenerateVerb(Verb):
     name = "generate"
-    help = "continue a text with a job's newest checkpoint, also while it runs"
+    help = "continue a text with a job's newest checkpoint, even while it runs"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("job", metavar="JOB", completes="job", help="its id, or the start of it")
+        parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")
         parser.option("--chat", action="store_true", help="TEXT is the user's turn in a chat")
         parser.option(
@@ -43,21 +43,21 @@ class GenerateVerb(Verb):
             type=bounded_int(1, MOST_TOKENS),
             default=100,
             metavar="N",
-            help="generate at most N new tokens (100)",
+            help="generate at most N new tokens; default: 100",
         )
         parser.option(
             "--temperature",
             type=bounded_float(0, 10),
             default=0.8,
             metavar="T",
-            help="0 always picks the likeliest token (0.8)",
+            help="0 always picks the likeliest token; default: 0.8",
         )
         parser.option(
             "--seed",
             type=bounded_int(0, 2**32 - 1),
             default=0,
             metavar="N",
-            help="random seed; another one gives another text",
+            help="random seed; default: 0",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

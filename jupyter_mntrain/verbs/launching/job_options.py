@@ -1,4 +1,4 @@
-"""Options that describe a job: what runs, where, with which surroundings, and after a failure."""
+"""Job options: what runs, where, in which environment, and what happens after a failure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def _what_runs(parser: Parser) -> None:
         nargs="?",
         metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
         completes="recipe",
-        help="what to run: a recipe, a script, an exported job file, a job once more by its id, or "
-        "a recipe that comes with mntrain by its name (see: recipes); arguments of a script go "
-        "after --",
+        help="what to run: a recipe, a script, an exported job file, an earlier job by its id, or "
+        "a built-in recipe by its name (see: recipes); arguments of a script go after --",
     )
     parser.option(
         "--set",
@@ -57,8 +56,8 @@ def _where(parser: Parser) -> None:
         default=[],
         metavar="HOST:N[:IFACE]",
         completes="member",
-        help="a node, its number of processes (or its GPUs by id: HOST:gpu0,2), its interface; "
-        "repeatable, in rank order; none = every node with all idle GPUs, or one process each",
+        help="a node, its number of processes (or its GPUs: HOST:gpu0,2) and its interface; "
+        "repeatable, in rank order; default: every node with all idle GPUs, or one process each",
     )
     parser.option(
         "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"
@@ -73,13 +72,13 @@ def _where(parser: Parser) -> None:
         "--min-nodes",
         type=bounded_int(1, MOST_NODES),
         metavar="N",
-        help="when it starts again and a node stays silent, go on without it with at least N, more "
-        "than half of them if the first may be the one that is lost; default: wait for all",
+        help="on restart, continue without unreachable nodes while at least N remain (more than "
+        "half, to survive the loss of the head); default: wait for all",
     )
     parser.option(
         "--mixed-versions",
         action="store_true",
-        help="start although torch, Python or the like is not the same on all nodes",
+        help="start although versions of torch, Python or others differ between nodes",
     )
     parser.option(
         "--link-capacity",
@@ -97,14 +96,14 @@ def _surroundings(parser: Parser) -> None:
         default=[],
         type=typed(_variable),
         metavar="K=V",
-        help="added to every rank's environment; repeatable",
+        help="variable for every rank's environment; repeatable",
     )
     parser.option(
         "--torchrun",
         action="append",
         default=[],
         metavar="ARG",
-        help="passed on to torchrun, --torchrun=--ARG; repeatable",
+        help="option for torchrun, written --torchrun=--ARG; repeatable",
     )
 
 
@@ -113,7 +112,7 @@ def _when_it_fails(parser: Parser) -> None:
         "--restarts",
         type=bounded_int(0, MOST_RESTARTS),
         metavar="N",
-        help="if it fails, start it again up to N times, from its newest checkpoint",
+        help="restart a failed job up to N times, from its newest checkpoint; default: 0",
     )
     parser.option(
         "--on-stall",
@@ -125,7 +124,7 @@ def _when_it_fails(parser: Parser) -> None:
         "--priority",
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",
-        help="position in the queue, higher first, -1000 to 1000; default 0",
+        help="position in the queue, -1000 to 1000, higher first; default: 0",
     )
 
 

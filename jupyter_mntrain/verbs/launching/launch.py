@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 
 class LaunchVerb(Verb):
     name = "launch"
-    help = "start a recipe, a script or an exported job on all participants, or on none"
+    help = "start a recipe, script or exported job, on all participants or none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
         parser.option(
-            "--dry-run", action="store_true", help="only show the command and environment per node"
+            "--dry-run",
+            action="store_true",
+            help="only show the command and environment of every node",
         )
         parser.option(
             "--wait",

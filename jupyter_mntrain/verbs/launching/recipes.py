@@ -1,4 +1,4 @@
-"""``recipes``: those that come with us, with the memory that each needs."""
+"""``recipes``: lists the built-in recipes, with the memory that each needs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 class RecipesVerb(Verb):
     name = "recipes"
     help = "list the built-in recipes, with purpose and GPU memory"
+    uses_cluster = False
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(

@@ -1,4 +1,4 @@
-"""``driver``: other machines and colleagues that launch and watch."""
+"""``driver``: invites and revokes drivers, or joins as one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
 
 class InviteDriver(Verb):
     name = "invite"
-    help = "a token that lets another machine join as a driver"
+    help = "print a token that lets another machine join as a driver"
 
     def add_arguments(self, parser: Parser) -> None:
         invite_options(parser)
@@ -24,12 +24,12 @@ class InviteDriver(Verb):
 
 
 class RevokeDriver(RevokeVerb):
-    help = "withdraw a driver's certificate"
+    help = "revoke the certificate of a driver"
 
 
 class DriverVerb(VerbGroup):
     name = "driver"
-    help = "another machine that launches and watches: invite it, join as one, revoke it"
+    help = "manage drivers, which launch and watch jobs: invite, join, revoke"
     members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
 
 

@@ -29,17 +29,17 @@ JOIN_PORT = 8766
 
 class JoinAsDriver(Verb):
     name = "join"
-    help = "make this machine a driver of a cluster, with a token from: mntrain driver invite"
+    help = "join a cluster as a driver, with a token from mntrain driver invite"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("token", metavar="TOKEN", help="from: mntrain driver invite")
-        parser.option("--name", metavar="NAME", help="name of this driver (USER-HOST)")
+        parser.option("--name", metavar="NAME", help="name of this driver; default: USER-HOST")
         parser.option(
             "--port",
             type=bounded_int(0, LAST_PORT),
             default=JOIN_PORT,
             metavar="PORT",
-            help=f"port to wait on until it is admitted ({JOIN_PORT})",
+            help=f"port to wait on until it is admitted; default: {JOIN_PORT}",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

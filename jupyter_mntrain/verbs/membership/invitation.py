@@ -1,4 +1,4 @@
-"""Invitation: a token for a node or a driver, and the wait for who joins with it."""
+"""Invitation: prints a token for a node or a driver, and waits for the machines that join."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def invite_options(parser: Parser) -> None:
         type=bounded_int(1, MOST_USES),
         default=1,
         metavar="N",
-        help="number of machines that may join with it (1)",
+        help="number of machines that may join with it; default: 1",
     )
     parser.option(
         "--expires",
         type=typed(parse_duration),
         default=3600.0,
         metavar="TIME",
-        help="validity, like 30m, 2h or 7d (1h)",
+        help="validity, like 30m, 2h or 7d; default: 1h",
     )
     parser.option(
         "--no-wait",
@@ -54,7 +54,7 @@ def invite_options(parser: Parser) -> None:
 
 
 def invite(context: Context, args: Namespace, role: Role) -> Outcome:
-    """Print a token; at a terminal, stay to let in who comes with it."""
+    """Print a token; at a terminal, wait and admit the machines that join with it."""
     cluster = context.cluster(args)
     token = cluster.membership.invite(role, uses=args.uses, expires_in_s=args.expires)
     data = _token_data(token, args, role)
@@ -69,15 +69,15 @@ def invite(context: Context, args: Namespace, role: Role) -> Outcome:
 
 
 def _explained(token: str, args: Namespace, role: Role, *, stays: bool) -> list[RenderableType]:
-    whoever = "this or any notebook or JupyterLab" if stays else "any notebook or JupyterLab"
+    admits = "This command, or any" if stays else "Any"
     noun = f"{role}s" if args.uses > 1 else role
     return [
         Text(WHERE[role], style="bold"),
         Text(f"\n    {JOINS[role]} {token}\n"),
         Text(
-            f"Good for {args.uses} {noun}, for {formats.duration(args.expires)}. Whoever has this "
-            f"line can join: send it as you would a password. Who comes is let in while {whoever} "
-            "of yours that uses the cluster runs.",
+            f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with this "
+            f"line can join: send it like a password. {admits} notebook or JupyterLab of yours "
+            "that uses the cluster admits the machine while it runs.",
             style="dim",
         ),
     ]
@@ -89,10 +89,12 @@ def _token_data(token: str, args: Namespace, role: Role) -> dict[str, Any]:
 
 
 def _let_in(context: Context, cluster: Cluster, token: str) -> list[str]:
-    """Until it is used up or has expired; Ctrl-C ends the waiting, not the invitation."""
+    """Wait until it is used up or expires; Ctrl-C ends the waiting, not the invitation."""
     known = read_token(token)
     seen: list[str] = []
-    context.screen.say(Text("Waiting for it… Press Ctrl-C to stop waiting.", style="dim"))
+    context.screen.say(
+        Text("Waiting for a machine to join. Press Ctrl-C to stop waiting.", style="dim")
+    )
     try:
         while context.clock() < known.expires_s:
             identity = cluster.membership.identity

@@ -18,7 +18,12 @@ class RevokeVerb(Verb):
     help = "revoke the certificate of a node or driver"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("member", metavar="NAME", completes="node", help="as in: members")
+        parser.argument(
+            "member",
+            metavar="NAME",
+            completes="node",
+            help="name of the member, as listed by members",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)

@@ -1,4 +1,4 @@
-"""``agent``: this machine as a node: join a cluster, run, leave it, run as a service."""
+"""``agent``: runs this machine as a node."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AgentAction(Verb):
 
 class AgentVerb(VerbGroup):
     name = "agent"
-    help = "this machine as a node: join a cluster, run, leave, run as a service"
+    help = "run this machine as a node: join, run, leave, install a service"
     uses_cluster = False
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
     usage = "agent join TOKEN"

@@ -18,7 +18,10 @@ class ForgetVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "address", metavar="HOST[:PORT]", completes="address", help="as it was added"
+            "address",
+            metavar="HOST[:PORT]",
+            completes="address",
+            help="its address, as it was added",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

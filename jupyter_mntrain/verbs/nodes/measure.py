@@ -1,4 +1,4 @@
-"""``measure``: the capacity of every link, per direction."""
+"""``measure``: measures the capacity of every link, per direction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MeasureVerb(Verb):
         with context.screen.progress() as progress:
             participants = cluster.participants(args.member, progress=progress)
         if len(participants) < 2:
-            who = participants[0].node if participants else "nobody"
+            who = participants[0].node if participants else "none"
             raise SpecError(
                 f"a link needs two nodes, but there is only {who}",
                 fix=f"start another agent, see {context.program} nodes",

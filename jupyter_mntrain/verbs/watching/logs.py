@@ -40,7 +40,7 @@ class LogsVerb(Verb):
             type=bounded_int(0, MOST_LINES),
             default=DEFAULT_TAIL,
             metavar="LINES",
-            help=f"number of last lines, default {DEFAULT_TAIL}",
+            help=f"number of last lines; default: {DEFAULT_TAIL}",
         )
         parser.option("--follow", "-f", action="store_true", help="follow until the job has ended")
 

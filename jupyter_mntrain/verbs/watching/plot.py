@@ -26,9 +26,18 @@ class PlotVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--out", "-o", metavar="FILE.png", completes="file", help="write it there")
         parser.option(
-            "--theme", choices=THEMES, default="auto", help="auto is transparent and fits both"
+            "--out",
+            "-o",
+            metavar="FILE.png",
+            completes="file",
+            help="write the picture to this file",
+        )
+        parser.option(
+            "--theme",
+            choices=THEMES,
+            default="auto",
+            help="colors; auto is transparent and fits both others",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:

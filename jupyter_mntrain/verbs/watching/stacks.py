@@ -23,7 +23,7 @@ class StacksVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--rank", type=RANK, metavar="RANK", help="only this rank, all its threads")
+        parser.option("--rank", type=RANK, metavar="RANK", help="only this rank, with all threads")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)

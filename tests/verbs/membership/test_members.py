@@ -66,7 +66,7 @@ def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
     assert identity is not None
     (invite,) = identity.authorized().invites()
     assert (invite.token, invite.uses) == (token, 3)
-    assert "Good for 3 nodes, for 2 h" in " ".join(out.replace("\xa0", " ").split())
+    assert "Valid for 3 nodes, for 2 h" in " ".join(out.replace("\xa0", " ").split())
     assert (clusters_directory() / "mine" / "authority.key").stat().st_mode & 0o777 == 0o600
 
 
