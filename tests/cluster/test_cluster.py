@@ -30,6 +30,7 @@ from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Refuse
 from tests.standin.heard import Heard
+from tests.wording import wording
 
 Open = Callable[..., Cluster]
 
@@ -95,7 +96,7 @@ def test_waiting_for_more_nodes_than_there_are_ends_with_what_there_is(cluster: 
 
 @pytest.mark.parametrize("name", ["", "a b", "ü", "-x", "a/b", "x" * 64])
 def test_a_name_with_odd_characters_is_one_line(name: str) -> None:
-    with pytest.raises(SpecError, match="is not a cluster name"):
+    with pytest.raises(SpecError, match=wording("is not a cluster name")):
         Cluster(name)
 
 
@@ -163,7 +164,7 @@ def test_adding_says_what_is_wrong_and_remembers_nothing(
         assert caught.value.kind is kind
         assert said in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(SpecError, match="HOST:PORT"):
+    with pytest.raises(SpecError, match=wording("HOST:PORT")):
         made.discovery.add("not an address")
     assert made.nodes() == ()
     assert PeerBook().addresses("default") == ()
@@ -177,7 +178,7 @@ def test_forgetting_by_address_and_by_name(open_cluster: Open, two: list[FakeAge
     made.discovery.forget(two[1].where)
     assert made.nodes() == ()
     assert PeerBook().addresses("default") == ()
-    with pytest.raises(NodeError, match="is known"):
+    with pytest.raises(NodeError, match=wording("is known")):
         made.discovery.forget("10.0.0.1")
 
 
@@ -193,7 +194,7 @@ def test_members_are_checked_against_the_nodes(cluster: Cluster) -> None:
         Participant(node="node2", nproc=3, interface="lo"),
         Participant(node="node1"),
     )
-    with pytest.raises(SpecError, match="did you mean node"):
+    with pytest.raises(SpecError, match=wording("did you mean node")):
         cluster.participants(["node3:1"])
     with pytest.raises(SpecError, match="HOST:N"):
         cluster.participants(["node1:x"])
@@ -214,7 +215,7 @@ def test_a_lost_node_cannot_be_chosen_and_says_why(
     monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
     elsewhere.do(two[1].die)
     wait_for(lambda: cluster.nodes()[1].liveness == "lost")
-    with pytest.raises(NodeError, match="node2: connection refused"):
+    with pytest.raises(NodeError, match=wording("node2: connection refused")):
         cluster.participants(["node1:1", "node2:1"])
     assert cluster.participants() == (Participant(node="node1"),)
 
@@ -254,7 +255,7 @@ def test_a_job_is_found_by_the_beginning_of_its_id(cluster: Cluster, job: Job) -
     assert cluster.job(job.id[2:7]).id == job.id
     second = cluster.launch(spec("node1"))
     assert [view.job_id for view in cluster.jobs()] == [second.id, job.id]
-    with pytest.raises(SpecError, match="2 jobs begin with 'j-'"):
+    with pytest.raises(SpecError, match=wording("2 jobs begin with 'j-'")):
         cluster.job("j-")
     with pytest.raises(JobNotFoundError, match="mntrain jobs"):
         cluster.job("j-nothere")
@@ -347,7 +348,7 @@ def test_logs_are_merged_by_node_and_chosen_by_rank(
     )
     assert [line.text for line in job.logs(rank=1)] == ["three"]
     assert [line.text for line in job.logs(node="node1")] == ["torchrun says", "one", "two"]
-    with pytest.raises(SpecError, match="no rank 7"):
+    with pytest.raises(SpecError, match=wording("no rank 7")):
         job.logs(rank=7)
     with pytest.raises(SpecError, match="does not run on 'node3'"):
         job.logs(node="node3")

@@ -60,7 +60,7 @@ def test_waiting_for_itself_is_an_error_and_not_a_hang(loop: LoopThread) -> None
     async def inside() -> None:
         loop.run(answer(1))
 
-    with pytest.raises(RuntimeError, match="own loop"):
+    with pytest.raises(RuntimeError, match=wording("own loop")):
         loop.run(inside())
 
 
@@ -74,7 +74,7 @@ def test_closing_ends_what_runs_and_closing_again_does_nothing(loop: LoopThread)
             ended.set()
 
     def wait() -> None:
-        with pytest.raises(RuntimeError, match="closed"):
+        with pytest.raises(RuntimeError, match=wording("closed")):
             loop.run(forever())
 
     waiter = threading.Thread(target=wait)
@@ -131,6 +131,7 @@ def test_a_task_that_swallows_its_cancellation_is_asked_again(loop: LoopThread) 
 
 EXIT = """
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+from tests.wording import wording
 cluster = Cluster(addresses=["127.0.0.1:9"], discovery=StaticDiscovery())
 cluster.wait_for_nodes(1, 0.1)
 print("left open")

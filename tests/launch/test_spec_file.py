@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from tests.wording import says
 
 ODD = st.text(st.sampled_from("a\"'\\\n\r\t\0\x1f\x7f\x85\u2028 =#[]é🦙"), max_size=12)
 TEXTS = st.text(max_size=20) | ODD | st.sampled_from(["a\r\nb\r\n", "\r\n", "\n", '"""', "'''\n"])
@@ -124,7 +125,7 @@ def test_what_is_wrong_is_named(text, words):
     with pytest.raises(SpecError) as caught:
         read_spec(text, name="x.toml")
     assert str(caught.value).startswith("x.toml: ")
-    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert all(says(word, str(caught.value)) for word in words), str(caught.value)
 
 
 def test_neither_text_nor_recipe_is_meant_as_a_job_file():

@@ -13,6 +13,7 @@ from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import check, load_recipe, parse_recipe, preset_config
 from jupyter_mntrain.recipe.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
+from tests.wording import says, wording
 
 
 def refusal(text: str, *overrides: str, world_size: int = 0, layers: int | None = None) -> str:
@@ -23,7 +24,7 @@ def refusal(text: str, *overrides: str, world_size: int = 0, layers: int | None 
         read()
     message = str(caught.value)
     assert "\n" not in message
-    assert ". Fix: " in message
+    assert says(". Fix: ", message)
     assert caught.value.exit_code == 2
     return message
 
@@ -211,7 +212,7 @@ def test_what_cannot_run_on_these_ranks_is_one_line(
 def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
     recipe = parse_recipe('[model]\npath = "/nowhere"')
     check(recipe, 2)
-    with pytest.raises(RecipeError, match="1 layers for 2 pipeline stages"):
+    with pytest.raises(RecipeError, match=wording("1 layers for 2 pipeline stages")):
         check(recipe, 2, layers=1)
 
 
@@ -226,7 +227,7 @@ def test_an_override_is_checked_like_the_file() -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="cannot be read: No such file"):
+    with pytest.raises(RecipeError, match=wording("cannot be read: No such file")):
         load_recipe(tmp_path / "none.toml")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")

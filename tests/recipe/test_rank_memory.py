@@ -17,6 +17,7 @@ from jupyter_mntrain.recipe.rank_memory import forecast, model_config
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from tests.recipe.test_memory import SMALL, VOCABULARY, built
+from tests.wording import wording
 
 OWN = (*SMALL, f"data.vocabulary_size={VOCABULARY}")
 
@@ -49,7 +50,7 @@ def test_a_directory_says_it_if_it_is_here(tmp_path: Path) -> None:
     preset = model_config(parse_recipe("", OWN))
     (tmp_path / "config.json").write_text(json.dumps(preset))
     assert forecast(recipe, model_config(recipe), 1) == forecast(recipe, preset, 1)
-    with pytest.raises(RecipeError, match="3 layers for 4 pipeline stages"):
+    with pytest.raises(RecipeError, match=wording("3 layers for 4 pipeline stages")):
         forecast(parse_recipe("", [*OWN, "pipeline.microbatches=4"]), preset, 4)
 
 

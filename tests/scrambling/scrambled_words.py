@@ -31,6 +31,9 @@ MAKERS = frozenset({"Meaning", "problem", "refusal", "_refuse", "_no_interface"}
 EDGES = (f"{PACKAGE}.model.failure.problem", f"{PACKAGE}.show.problems")
 """Where problems are put into words."""
 
+_VERSION = str((HERE / "scrambled_words.py").stat().st_mtime_ns)
+_COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _VERSION
+
 FOREIGN = f"{PACKAGE}.agent.failure.foreign_messages"
 
 
@@ -105,12 +108,23 @@ class _Sentences(ast.NodeTransformer):
         return _Literals().visit(node) if self._is_edge else node
 
 
+def _own(path: str) -> str:
+    """Never a compiled module of the readable package."""
+    return f"{_COMPILED}{path}" if path.endswith(".pyc") else path
+
+
 class _Loader(importlib.machinery.SourceFileLoader):
     def source_to_code(self, data, path, *, _optimization=-1):  # type: ignore[no-untyped-def, override]
         tree = ast.parse(data)
         if self.name != FOREIGN:
             tree = _Sentences(self.name in EDGES).visit(tree)
         return compile(ast.fix_missing_locations(tree), path, "exec", optimize=_optimization)
+
+    def get_data(self, path: str) -> bytes:
+        return super().get_data(_own(path))
+
+    def set_data(self, path: str, data: bytes, **options: int) -> None:
+        super().set_data(_own(path), data, **options)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -130,9 +144,6 @@ def install() -> None:
     if any(isinstance(one, _Finder) for one in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
-    # Never the compiled modules of the readable package.
-    compiled = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}"
-    sys.pycache_prefix = str(compiled / str((HERE / "scrambled_words.py").stat().st_mtime_ns))
     os.environ[VARIABLE] = "1"
     paths = os.environ.get("PYTHONPATH", "")
     if str(HERE) not in paths.split(os.pathsep):

@@ -17,6 +17,7 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED
 from tests.standin.cluster import StandInCluster
+from tests.wording import says
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_failed_job_is_exit_code_one_with_its_cause_first(run, cluster, failed
     cluster.to_launch = job
     code, out, _ = run("launch", "r.toml", "--wait")
     assert code == 1
-    assert "✕ muthur: rank 2: eno1 lost its link" in out
+    assert says("✕ muthur: rank 2: eno1 lost its link", out)
 
 
 def test_plot_writes_the_picture(run, tmp_path):
@@ -121,7 +122,7 @@ def test_help_is_no_error(run):
 def test_what_an_agent_cannot_do_is_one_line(run, words, says):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
-    assert says in err
+    assert says(says, err)
     assert len(err.splitlines()) == 1
 
 

@@ -114,7 +114,7 @@ def test_bad_lines_are_one_line_with_the_thing_and_the_fix(line, says):
         args_of(line)
     message = str(caught.value)
     assert len(message.splitlines()) == 1
-    assert "Fix: " in message
+    assert says("Fix: ", message)
     for word in says:
         assert word in message
 

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
 from tests.waiting import until
+from tests.wording import wording
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 PATIENCE_S = 20.0
@@ -196,7 +197,7 @@ def test_files_stay_inside_the_job(tmp_path):
     attempt = AttemptDirectory(tmp_path / "attempt-1", JobId("j-00000001"), 1)
     command = NodeCommand(node="n", argv=(), environment={}, directory=".")
     for name in ("../evil.py", "/etc/evil", "a/../../evil", ""):
-        with pytest.raises(SpecError, match="is outside the job's directory"):
+        with pytest.raises(SpecError, match=wording("is outside the job's directory")):
             attempt.prepare({name: "x"}, command)
     attempt.prepare({"pkg/inner.py": "x"}, command)
     assert (attempt.path / "work" / "pkg" / "inner.py").read_text() == "x"

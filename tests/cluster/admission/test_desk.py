@@ -10,6 +10,7 @@ from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.driver_membership import DriverMembership
+from tests.wording import wording
 
 pytestmark = pytest.mark.anyio
 
@@ -51,7 +52,9 @@ async def test_members_are_told_from_strangers_by_their_authority_not_by_their_n
 async def test_what_is_found_before_there_are_keys_is_told_apart_when_there_are() -> None:
     watching = Watching("new")
     watching.desk.look()
-    with pytest.raises(TrustError, match="no cluster named 'new' exists on this machine yet"):
+    with pytest.raises(
+        TrustError, match=wording("no cluster named 'new' exists on this machine yet")
+    ):
         watching.desk.client("10.0.0.1:8765")
     watching.desk.take(found(1))
     assert (watching.members, watching.opened) == ([], 0)

@@ -11,6 +11,7 @@ from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.standin.cluster import StandInCluster, StandInJob, node
+from tests.wording import wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 SCRIPT_JOB = JobSpec(
@@ -106,7 +107,7 @@ def test_a_recipe_is_changed_with_set_and_a_script_is_not(launched, keep):
     assert launched(keep(RECIPE_JOB), "--set", "train.steps=9").entry[-4:] == (
         "--set", "train.steps=3", "--set", "train.steps=9",
     )  # fmt: skip
-    with pytest.raises(SpecError, match=r"train\.steps=9: this job runs train\.py"):
+    with pytest.raises(SpecError, match=wording(r"train\.steps=9: this job runs train\.py")):
         launched(keep(SCRIPT_JOB), "--set", "train.steps=9")
     with pytest.raises(SpecError, match="a recipe takes no arguments"):
         launched(keep(RECIPE_JOB), "--", "--lr", "4")
@@ -125,6 +126,7 @@ def test_dry_run_takes_all_of_them(do, cluster, keep, known, tmp_path, text):
     assert cluster.launches == []
 
 
+@pytest.mark.wording
 def test_nodes_that_are_gone_are_named_in_one_error(do, keep, tmp_path):
     few = StandInCluster([node("hal", 3), node("muthur", 1, liveness="lost", reason="gone")])
     for verb in ("launch", "dry-run"):
@@ -149,12 +151,12 @@ def test_nodes_that_are_gone_are_named_in_one_error(do, keep, tmp_path):
 )
 def test_what_is_wrong_with_a_file_is_said(launched, tmp_path, text, error, words):
     (tmp_path / "x.toml").write_text(text)
-    with pytest.raises(error, match=rf"x\.toml: .*{words}"):
+    with pytest.raises(error, match=wording(rf"x\.toml: .*{words}")):
         launched("x.toml")
 
 
 def test_neither_a_file_nor_a_job(launched):
-    with pytest.raises(JobNotFoundError, match="j-0000: neither a file here nor a job"):
+    with pytest.raises(JobNotFoundError, match=wording("j-0000: neither a file here nor a job")):
         launched("j-0000")
     with pytest.raises(SpecError, match="no such recipe or script"):
         launched("train")
@@ -182,7 +184,7 @@ def test_export_without_a_file_is_the_file(do, cluster, known, text):
 
 def test_export_writes_over_nothing_unless_told(do, known, tmp_path):
     (tmp_path / "kept.toml").write_text("precious")
-    with pytest.raises(SpecError, match=r"kept\.toml: already exists.*--force"):
+    with pytest.raises(SpecError, match=wording(r"kept\.toml: already exists.*--force")):
         do("export", known.id, "kept.toml", directory=tmp_path)
     assert (tmp_path / "kept.toml").read_text() == "precious"
     do("export", known.id, "kept.toml", "--force", directory=tmp_path)

@@ -22,6 +22,7 @@ from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
 from tests.waiting import until
+from tests.wording import says
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_as_data_it_is_the_token(run):
 def test_what_cannot_be_is_one_line(run, words, kind, says):
     code, out, err = run(*words)
     assert (code, out) == (kind.exit_code, "")
-    assert says in err
+    assert says(says, err)
     assert len(err.splitlines()) == 1
 
 
@@ -109,7 +110,7 @@ def test_each_role_is_told_where_its_token_is_of_use(run, identity):
     node, driver = (write_token(identity.authorized().invite(role)) for role in ("node", "driver"))
     code, _, err = run("driver", "join", node)
     assert code == SpecError.exit_code
-    assert "mntrain agent join TOKEN" in err
+    assert says("mntrain agent join TOKEN", err)
     with pytest.raises(SpecError, match="mntrain driver join TOKEN"):
         parse_options(["join", driver])
 
