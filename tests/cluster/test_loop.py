@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from jupyter_mntrain.cluster.loop import LoopThread, end_tasks
+from tests.wording import wording
 
 
 @pytest.fixture
@@ -131,7 +132,6 @@ def test_a_task_that_swallows_its_cancellation_is_asked_again(loop: LoopThread) 
 
 EXIT = """
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
-from tests.wording import wording
 cluster = Cluster(addresses=["127.0.0.1:9"], discovery=StaticDiscovery())
 cluster.wait_for_nodes(1, 0.1)
 print("left open")
