@@ -9,7 +9,7 @@ from jupyter_mntrain.workload.workload import from_cell
 from tests.standin.cluster import StandInJob, node
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
-from tests.wording import says
+from tests.wording import says, wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -47,7 +47,7 @@ def test_a_job_may_be_left_to_wait_for_its_turn(do, cluster, text, recipe, as_js
     assert cluster.launches == []
     (spec,) = cluster.queued
     assert (spec.priority, spec.max_restarts, spec.on_stall, spec.min_nodes) == (5, 3, "abort", 1)
-    with pytest.raises(SpecError, match="from -1000 to 1000"):
+    with pytest.raises(SpecError, match=wording("from -1000 to 1000")):
         do("launch", "r.toml", "--priority", "high", directory=recipe)
 
 
@@ -128,7 +128,7 @@ def test_further_files_go_along(do, cluster, recipe):
 
 
 def test_a_cell_and_a_file_are_one_too_many(do, recipe):
-    with pytest.raises(SpecError, match="launch takes one of them"):
+    with pytest.raises(SpecError, match=wording("launch takes one of them")):
         do("launch", "r.toml", cell=RECIPE, directory=recipe)
 
 

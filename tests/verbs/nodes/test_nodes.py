@@ -6,6 +6,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import Paper
+from tests.wording import says
 
 
 def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cluster):
@@ -42,7 +43,7 @@ def test_why_nodes_are_missing_is_said(do, text):
     )
     cluster.strangers = ("hal of discovery",)
     shown = text(do("nodes", on=cluster).renderable)
-    assert "received on 10.0.0.2. Fix: open it." in shown
+    assert says("received on 10.0.0.2. Fix: open it.", shown)
     assert "Also announced here: hal of discovery." in shown
     cluster.is_driver = False
     shown = text(do("nodes", on=cluster).renderable)
