@@ -1,4 +1,4 @@
-"""Launching: how a job spec becomes processes."""
+"""Launching: turns a job spec into processes."""
 
 from jupyter_mntrain.launch.base import Launcher
 from jupyter_mntrain.launch.torchrun import NodeCommand, torchrun_command

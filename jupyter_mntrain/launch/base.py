@@ -1,4 +1,4 @@
-"""Launcher: the contract of everything that can start a job."""
+"""Launcher: the interface of everything that can start a job."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from jupyter_mntrain.model.records.job import JobSpec, JobView
 
 
 class Launcher(ABC):
-    """Starts, shows and ends jobs. Every method may be called again with the same arguments."""
+    """Starts, shows and ends jobs. Every method is idempotent."""
 
     @abstractmethod
     async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
-        """What :meth:`launch` would run on each node, in node-rank order; nothing is started."""
+        """Return what :meth:`launch` would run on each node, in node-rank order; start nothing."""
 
     @abstractmethod
     async def launch(self, spec: JobSpec, job_id: JobId) -> JobView:
-        """Start on every participant or on none.
+        """Start on every participant, or on none.
 
-        After an error nothing runs and nothing is leased, unless the error says what is left.
+        After an error nothing runs and nothing is leased, unless the error names what is left.
         """
 
     @abstractmethod
     async def status(self, job_id: JobId) -> JobView:
-        """The job as its participants tell it now; silent ones are ``unknown``."""
+        """Return the job's current state from its participants; silent ones are ``unknown``."""
 
     @abstractmethod
     async def stop(self, job_id: JobId, *, reason: str, grace_s: float) -> JobView:
-        """End the job everywhere. Returns once every reachable participant has taken it on.
+        """End the job everywhere. Return once every reachable participant has accepted the stop.
 
-        ``grace_s=0`` kills at once. The parts' ``leftovers`` name what would not die.
+        ``grace_s=0`` kills at once. The parts' ``leftovers`` name processes that did not die.
         """

@@ -1,4 +1,4 @@
-"""Job file: a job as versioned TOML that can be read, kept and launched again."""
+"""Job file: writes and reads a job as versioned TOML, to keep and launch again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 
 KEY = "mntrain_job"
-"""What tells a job file from a recipe; its value is the version."""
+"""Key that distinguishes a job file from a recipe; its value is the version."""
 
 _EXPORT = "export one: mntrain export JOB FILE"
 _SPEC_KEYS = tuple(name for name in JobSpec.__struct_fields__ if name != "version")
 _PARTICIPANT_KEYS = Participant.__struct_fields__
 _SECRET = re.compile(r"TOKEN(?!IZER)|KEY|PASSWORD|PASSWD|SECRET|CREDENTIAL", re.IGNORECASE)
-"""``TOKENIZERS_PARALLELISM`` is set for many trainings and hides nothing."""
+"""``TOKENIZERS_PARALLELISM`` is common and not a secret."""
 _KEY_LINE = re.compile(rf"^{KEY}\s*=\s*\d", re.MULTILINE)
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
 def secret_names(spec: JobSpec) -> tuple[str, ...]:
-    """Variables of the job's environment whose names look like secrets: left out of its file."""
+    """Return variables whose names look like secrets; job files omit them."""
     return tuple(sorted(name for name in spec.environment if _SECRET.search(name)))
 
 
@@ -39,19 +39,19 @@ def write_spec(
     submitted_s: float | None = None,
     with_secrets: bool = False,
 ) -> str:
-    """The file's text; :func:`read_spec` makes the same spec of it.
+    """Write a job file's text, the inverse of :func:`read_spec`.
 
     Args:
-        job_id: the job that the spec is of, for the comment at the top.
+        job_id: the spec's job, for the comment at the top.
         submitted_s: when that job was launched, Unix time.
         with_secrets: also write what :func:`secret_names` finds.
     """
     left_out = () if with_secrets else secret_names(spec)
     environment = {name: spec.environment[name] for name in spec.environment.keys() - left_out}
     parts = [_header(spec, job_id, submitted_s, left_out), _top(spec)]
-    parts += [f"[[participants]]\n{_lines(_participant(one))}" for one in spec.participants]
+    parts += map(_participant, spec.participants)
     if environment:
-        parts.append(f"[environment]\n{_lines(dict(sorted(environment.items())))}")
+        parts.append(f"[environment]\n{tomli_w.dumps(dict(sorted(environment.items())))}")
     if spec.files:
         files = "".join(_file(name, text) for name, text in spec.files.items())
         parts.append(f"[files]\n{files}")
@@ -59,7 +59,7 @@ def write_spec(
 
 
 def is_spec(text: str) -> bool:
-    """Whether this is meant as a job file, also where a slip makes it no valid TOML."""
+    """Whether the text is meant as a job file, even if it is not valid TOML."""
     try:
         return KEY in tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -67,13 +67,13 @@ def is_spec(text: str) -> bool:
 
 
 def read_spec(text: str, *, name: str = "job file") -> JobSpec:
-    """The spec in a file's text. Without participants, it has none.
+    """Read the spec in a job file's text. Participants may be missing.
 
     Args:
-        name: what errors call the file.
+        name: the file's, for errors.
 
     Raises:
-        SpecError: it is no job file, of a newer version, or has a key or value that is wrong.
+        SpecError: it is not a job file, has a newer version, or a wrong key or value.
     """
     try:
         fields = tomllib.loads(text)
@@ -109,44 +109,25 @@ def _header(
 
 
 def _top(spec: JobSpec) -> str:
-    fields: dict[str, Any] = {KEY: SPEC_VERSION, "name": spec.name, "entry": list(spec.entry)}
-    if spec.torchrun_arguments:
-        fields["torchrun_arguments"] = list(spec.torchrun_arguments)
-    if spec.port is not None:
-        fields["port"] = spec.port
-    if spec.link_capacity_bytes_per_s is not None:
-        fields["link_capacity_bytes_per_s"] = spec.link_capacity_bytes_per_s
-    if spec.max_restarts:
-        fields["max_restarts"] = spec.max_restarts
-    if spec.on_stall != "report":
-        fields["on_stall"] = spec.on_stall
-    if spec.priority:
-        fields["priority"] = spec.priority
-    if spec.min_nodes is not None:
-        fields["min_nodes"] = spec.min_nodes
-    return _lines(fields)
-
-
-def _participant(one: Participant) -> dict[str, Any]:
-    fields: dict[str, Any] = {"node": one.node, "nproc": one.nproc}
-    if one.gpus:
-        fields["gpus"] = list(one.gpus)
-    if one.interface is not None:
-        fields["interface"] = one.interface
-    return fields
-
-
-def _file(name: str, text: str) -> str:
-    # In a string of several lines a line's end is the reader's own; a \r\n survives only escaped.
-    return tomli_w.dumps({name: text}, multiline_strings="\r\n" not in text)
-
-
-def _lines(fields: Mapping[str, Any]) -> str:
+    """The scalar fields and lists; name and entry are written even if they are the defaults."""
+    apart = ("name", "entry", "participants", "files", "environment", "version")
+    others = {k: v for k, v in msgspec.to_builtins(spec).items() if k not in apart}
+    fields = {KEY: SPEC_VERSION, "name": spec.name, "entry": list(spec.entry), **others}
     return tomli_w.dumps(fields)
 
 
+def _participant(one: Participant) -> str:
+    fields = {"node": one.node, "nproc": one.nproc} | msgspec.to_builtins(one)
+    return f"[[participants]]\n{tomli_w.dumps(fields)}"
+
+
+def _file(name: str, text: str) -> str:
+    # TOML readers normalize line ends in multi-line strings: \r\n survives only escaped.
+    return tomli_w.dumps({name: text}, multiline_strings="\r\n" not in text)
+
+
 def _printable(text: str) -> str:
-    """A comment is one line and has no control characters."""
+    """Replace control characters and line breaks, which a comment cannot contain."""
     return "".join(one if one.isprintable() else "�" for one in text)
 
 
@@ -155,7 +136,7 @@ def _check_version(fields: dict[str, Any], name: str) -> None:
         near = closest(KEY, fields)
         fix = f"write {KEY} instead of {near[0]}" if near else _EXPORT
         raise SpecError(
-            f"{name}: not a job file: it lacks the line {KEY} = {SPEC_VERSION} at its top", fix=fix
+            f"{name}: not a job file: its first line is not {KEY} = {SPEC_VERSION}", fix=fix
         )
     version = fields.pop(KEY)
     if type(version) is not int or version < 1:
@@ -178,7 +159,7 @@ def _refuse_unknown(fields: Mapping[str, Any], known: tuple[str, ...], name: str
 
 
 def _words(error: msgspec.ValidationError) -> str:
-    """``Expected `int`, got `str` - at `$.port``` → ``port: expected `int`, got `str```."""
+    """Turn ``Expected `int`, got `str` - at `$.port``` into ``port: expected `int`, got `str```."""
     said = str(error)
     place = _PLACE.search(said)
     if place is None:

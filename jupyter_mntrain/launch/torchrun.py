@@ -1,4 +1,4 @@
-"""torchrun command: a participant's exact command and environment. Pure; also the dry run's."""
+"""torchrun command: renders a participant's command and environment, also for dry runs. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
 
 class NodeCommand(Record, frozen=True):
-    """What runs on one node: ``argv`` in ``directory`` with ``environment`` added."""
+    """The command of one node: ``argv``, run in ``directory`` with ``environment`` added."""
 
     node: str
     argv: tuple[str, ...]
@@ -40,15 +40,15 @@ def torchrun_command(
 ) -> NodeCommand:
     """Render one participant's torchrun.
 
-    Static rendezvous with explicit node ranks: with c10d no node hosts the store when the
-    address is a secondary interface's, and the rank order is a string sort of addresses
-    (measured). ``--max-restarts=0``: restarting one node's ranks alone leaves stale keys behind
-    (pytorch#135712); whoever launched us starts a whole new attempt instead.
+    Static rendezvous with explicit node ranks: with c10d, no node hosts the store if the address
+    belongs to a secondary interface, and ranks follow a string sort of addresses (measured).
+    ``--max-restarts=0``: restarting only one node's ranks leaves stale keys behind
+    (pytorch#135712); mntrain starts a whole new attempt instead.
 
     Args:
         python: interpreter on that node.
-        directory: attempt directory on that node; files lie in ``work/``, logs in ``ranks/``,
-            samples in ``metrics/``.
+        directory: attempt directory on that node, with files in ``work/``, logs in ``ranks/`` and
+            metrics in ``metrics/``.
         cpu_count: cores the node may use, shared among its ranks.
     """
     root = PurePosixPath(directory)
@@ -71,7 +71,7 @@ def torchrun_command(
     environment = {
         **network_environment(placement),
         **launcher_environment(attempt, placement),
-        # NVML counts by bus address; CUDA, left alone, counts the fastest card first.
+        # Number GPUs like NVML; by default CUDA puts the fastest card first.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
         "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
@@ -90,13 +90,13 @@ def torchrun_command(
 
 
 def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, str]:
-    """What other launchers set besides what torchrun sets for each rank, the same on all of a node.
+    """Return variables that other launchers set and scripts rely on, in addition to torchrun's.
 
-    DeepSpeed's sets ``CROSS_RANK``, ``CROSS_SIZE`` and ``LOCAL_SIZE`` (its ``launcher/launch.py``),
-    and scripts tell by them that they are launched; ``NNODES`` and ``NODE_RANK`` are what scripts
-    written around torchrun, Megatron's among them, are given. ``accelerate launch --cpu`` sets
-    ``ACCELERATE_USE_CPU``: without it Accelerate, and so transformers' Trainer, takes each rank
-    that has no GPU for a job of one.
+    DeepSpeed's launcher sets ``CROSS_RANK``, ``CROSS_SIZE`` and ``LOCAL_SIZE``
+    (``launcher/launch.py``), by which scripts know that they were launched; shell scripts around
+    torchrun, such as Megatron's, set ``NNODES`` and ``NODE_RANK``. ``accelerate launch --cpu`` sets
+    ``ACCELERATE_USE_CPU``: without it, Accelerate (and transformers' Trainer) treats each rank
+    without a GPU as a job of its own.
     """
     nodes, node = str(len(attempt.placements)), str(placement.node_rank)
     common = {
@@ -110,9 +110,9 @@ def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, st
 
 
 def network_environment(placement: Placement) -> dict[str, str]:
-    """Which network card every backend uses.
+    """Return the variables that bind every backend to the placement's interface.
 
-    NCCL matches a *prefix* unless the name starts with ``=``: ``eth1`` would take ``eth10``
+    NCCL matches a *prefix* unless the name starts with ``=``: ``eth1`` would also match ``eth10``
     (NCCL user guide, NCCL_SOCKET_IFNAME). Gloo and TensorPipe take the bare name.
     """
     name = placement.interface

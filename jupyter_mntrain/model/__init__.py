@@ -1,1 +1,1 @@
-"""Frozen records and pure state changes. Imports nothing of ours."""
+"""Model: frozen records and pure state transitions. Imports nothing else of mntrain."""

@@ -26,13 +26,13 @@ POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → Capacity
 ======  =========================================  ==============================================
 
-All of it is TLS with a certificate of the cluster on both sides. Drivers may ask for anything. A
-node may ask other nodes for ``POST /v1/probe/listen``, for the record and the stop of a job that
-both take part in, and, as the head of a job that may be restarted, for the leases and the start of
-its next attempt, exactly as a driver has deposited it; for anything else it gets 403. Before it has
-joined, an agent answers only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with a
+All connections are TLS with a certificate of the cluster on both sides. Drivers may send any
+request. A node may send other nodes ``POST /v1/probe/listen``, read and stop a job that both take
+part in, and, as the head of a job that may be restarted, lease and start its next attempt exactly
+as a driver has deposited it; anything else is answered 403. Before it has joined, an agent answers
+only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with a
 :class:`~jupyter_mntrain.model.failure.problem.Problem`. Every request that changes something is
-idempotent by job id and attempt number: repeating it, or its arriving late, changes nothing.
+idempotent by job id and attempt number: a repeated or late one changes nothing.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ from jupyter_mntrain.model.records.node import Beat, NodeInfo
 
 
 class Route(enum.StrEnum):
-    """The table above, for both sides: ``format`` with values is a client's path, ``format`` with
-    patterns is a server's.
-    """
+    """Paths of the table above: clients format them with values, servers with patterns."""
 
     NODE = "/v1/node"
     STREAM = "/v1/stream"
@@ -76,7 +74,7 @@ class Route(enum.StrEnum):
 
 
 PROTOCOL = 2
-"""1 was without certificates. Raised when an agent could no longer serve an older driver."""
+"""Version of this API, raised when an agent can no longer serve older drivers. 1 had no TLS."""
 
 DEFAULT_PORT = 8765
 LAST_PORT = 65535
@@ -85,7 +83,7 @@ LONGEST_GRACE_S = 3600.0
 SERVICE_TYPE = "_mntrain._tcp.local."
 LOG_SIZE_HEADER = "Mntrain-Log-Size"
 LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
-"""Where the bytes that are answered begin: later than asked for where a long log was trimmed."""
+"""Offset of the first byte in the answer: after the requested one if the log was trimmed."""
 
 DEFAULT_CLUSTER = "default"
 
@@ -97,12 +95,12 @@ LOST_AFTER_S = tunables.seconds("liveness.lost_after_s")
 
 
 class LeaseRequest(Record, frozen=True):
-    """Promise me these, all or none.
+    """Request for a lease of all of these, or none.
 
     Args:
-        ranks: processes to be started here.
-        gpus: device indices; empty = none needed.
-        interface: name; its IPv4 address comes back in the grant.
+        ranks: processes to start on this node.
+        gpus: device indices; empty = none.
+        interface: name; the grant contains its IPv4 address.
         hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
     """
 
@@ -123,10 +121,10 @@ class LeaseGrant(Record, frozen=True):
 
 
 class StartRequest(Record, frozen=True):
-    """Start your part of this attempt; the lease must be yours already.
+    """Request to start a node's part of an attempt, which must be leased already.
 
     Args:
-        sent_s: Unix time by the sender's clock, by which all parts tell their times.
+        sent_s: Unix time by the sender's clock, which becomes the attempt's clock.
     """
 
     job_id: JobId
@@ -137,7 +135,7 @@ class StartRequest(Record, frozen=True):
 
 
 class StopRequest(Record, frozen=True):
-    """End your part. ``grace_s`` is how long torchrun may take before everything is killed."""
+    """Request to end a node's part. After ``grace_s`` seconds, everything is killed."""
 
     reason: str
     grace_s: float = STOP_GRACE_S
@@ -145,12 +143,12 @@ class StopRequest(Record, frozen=True):
 
 
 class SaveRequest(Record, frozen=True):
-    """Have all ranks save a checkpoint after the step they are at.
+    """Request that all ranks save a checkpoint after their current step.
 
     Args:
-        key: of this wish: the same one again is the same wish.
-        attempt: that is meant.
-        is_last: end after it.
+        key: idempotency key.
+        attempt: number of the attempt.
+        is_last: end after saving.
         reason: why it ends, for people.
     """
 
@@ -161,12 +159,12 @@ class SaveRequest(Record, frozen=True):
 
 
 class PortStatus(Record, frozen=True):
-    """Whether a rendezvous could be held on a port now.
+    """Whether a port is free for a rendezvous now.
 
     Args:
-        address: where was looked.
-        problem: why it cannot be had; ``None`` if it can.
-        next_free: the nearest higher port that can; ``None`` if there is none close by.
+        address: that was checked.
+        problem: why it is not free; ``None`` if it is.
+        next_free: the next higher free port; ``None`` if there is none close by.
     """
 
     port: int
@@ -176,7 +174,7 @@ class PortStatus(Record, frozen=True):
 
 
 class ProbeListen(Record, frozen=True):
-    """Open a one-shot sink on ``address`` for a bandwidth probe."""
+    """Request to open a one-shot sink on ``address`` for a bandwidth probe."""
 
     address: str
 
@@ -199,7 +197,7 @@ class ProbeSend(Record, frozen=True):
 
 
 class Hello(Record, frozen=True, tag_field="kind", tag="hello"):
-    """First message of every stream: the whole state, so that a reader needs nothing else."""
+    """First message of every stream: the node's whole state."""
 
     node: NodeInfo
     jobs: tuple[JobRecord, ...]
@@ -214,7 +212,7 @@ class JobChanged(Record, frozen=True, tag_field="kind", tag="job"):
 
 
 class Goodbye(Record, frozen=True, tag_field="kind", tag="goodbye"):
-    """The agent is shutting down in order; jobs go on under their keepers."""
+    """The agent is shutting down; its jobs continue under their keepers."""
 
     reason: str
 
@@ -224,11 +222,11 @@ stream_decoder = msgspec.json.Decoder(StreamMessage)
 
 
 class TrustNews(Record, frozen=True):
-    """What is signed by the cluster's authority and should get around; PEM.
+    """Revocations and renewed certificates, signed by the authority, that agents relay; PEM.
 
     Args:
-        revocations: the list of certificates that are not believed any more.
-        certificates: renewed ones. Whoever holds the key of one takes it from wherever he sees it.
+        revocations: the revocation list.
+        certificates: renewed ones. The owner of a certificate's key may take it from anywhere.
     """
 
     revocations: str
@@ -236,13 +234,13 @@ class TrustNews(Record, frozen=True):
 
 
 class ServiceRecord(Record, frozen=True):
-    """The TXT record of the mDNS announcement. Untrusted: the certificate says who it is.
+    """TXT record of the mDNS announcement. Untrusted: only the certificate proves an identity.
 
     Args:
-        authority: names the cluster's authority, as two clusters may have one name.
-        cluster: its name; empty while it belongs to none.
-        joining: the id of the invitation that it wants to join with; empty once it has.
-        instance: of this start of the agent: tells two machines with one node id apart.
+        cluster: its name; empty before joining.
+        authority: id of the cluster's authority, since two clusters may have the same name.
+        joining: id of the invitation that it is joining with; empty afterwards.
+        instance: id of this start of the agent: distinguishes two machines with one node id.
     """
 
     node_id: str
@@ -255,5 +253,5 @@ class ServiceRecord(Record, frozen=True):
 
 
 def rank_file(rank: Rank) -> str:
-    """Name of the file a rank writes its samples to, in ``$MNTRAIN_METRICS_DIR``."""
+    """Name of a rank's samples file in ``$MNTRAIN_METRICS_DIR``."""
     return f"rank-{rank}.ndjson"

@@ -1,9 +1,9 @@
 """Attempt clock: one time line for all parts, independent of the machines' own clocks.
 
-What happened first tells who is to blame, so the parts of an attempt tell their times by the clock
-of whoever started it, carried on by each machine's monotonic clock. A machine that is an hour off,
-or is set right while a job runs, changes nothing about them. What stays is how long the start took
-to arrive: milliseconds. Only the standard library: the keeper imports it.
+Diagnosis depends on what happened first. So all parts of an attempt take their times from the clock
+of the machine that started it, continued by each machine's monotonic clock: clocks that are wrong,
+or corrected while a job runs, do not matter. The remaining error is the delay of the start request:
+milliseconds. Imports only the standard library, for the keeper.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Clock = Callable[[], float]
 
 
 def epoch_s(sent_s: float | None) -> float:
-    """The Unix time at which this machine's monotonic clock was at zero.
+    """Return the Unix time at which this machine's monotonic clock was zero.
 
     Args:
-        sent_s: what the clock to go by says now; ``None`` = this machine's.
+        sent_s: current time of the reference clock; ``None`` = this machine's.
     """
     return (time.time() if sent_s is None else sent_s) - time.monotonic()
 
 
 def clock_of(environment: Mapping[str, str]) -> Clock:
-    """The clock of the attempt that a process belongs to; outside of one, the machine's own."""
+    """Return the clock of this process's attempt; outside of an attempt, the machine's own."""
     try:
         begun_s = float(environment[CLOCK_VARIABLE])
     except (KeyError, ValueError):

@@ -1,7 +1,7 @@
-"""Environment variables: the one list of those that jobs and drivers read."""
+"""Environment variables: names of those that jobs and drivers read."""
 
 JOB_VARIABLE = "MNTRAIN_JOB"
-"""The job's id, for scripts and for people who look at processes."""
+"""The job's id, for scripts, and for people who inspect processes."""
 
 ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
 
@@ -9,21 +9,20 @@ NODE_VARIABLE = "MNTRAIN_NODE"
 """Display name of the node, for logs: host names repeat in containers."""
 
 METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
-"""Directory a rank appends its samples to; unset outside a job.
+"""Directory that a rank writes its samples to; unset outside of a job.
 
-It lies in the attempt's own directory, so it also marks the attempt's processes: the keeper finds
-every one by it, whatever it is called and whoever its parent is now."""
+It is in the attempt's own directory, so the keeper identifies the attempt's processes by it,
+whatever their name and parent."""
 
 CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
-"""Where a job's ranks keep checkpoints on their node if they were told no other place. All attempts
-of the job share it: the next one goes on from there."""
+"""Default checkpoint directory of a job on its node. All attempts of the job share it, so that the
+next one resumes from there."""
 
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
-"""The Unix time, by the clock of whoever started the attempt, at which the machine's monotonic
-clock was at zero."""
+"""Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
-"""Which cluster a driver means when it is not told."""
+"""A driver's default cluster."""
 
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
-"""``host:port`` of agents a driver watches besides those it finds, apart by blanks or commas."""
+"""``host:port`` of agents to watch in addition to those found, separated by blanks or commas."""

@@ -1,14 +1,14 @@
 """Errors: every one that a user can meet. Each carries a Problem: kind, node, cause and fix.
 
 MntrainError
-├── SpecError          what was asked for is wrong in itself (exit code 2)
+├── SpecError          the request itself is invalid (exit code 2)
 ├── NodeError          a node is unknown, silent or of another cluster (exit code 3)
 ├── RefusedError       a participant refused a lease or a start (exit code 4)
-│   └── PortTakenError the port that was asked for is in use
+│   └── PortTakenError the requested port is in use
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
 ├── RecipeError        a recipe field is misspelled, missing or out of range (exit code 2)
-├── MissingLibraryError  what was asked for needs a library that is not installed (exit code 2)
-└── TrustError         a certificate, a token or a proof is not what it should be (exit code 6)
+├── MissingLibraryError  a required library is not installed (exit code 2)
+└── TrustError         a certificate, token or proof is invalid (exit code 6)
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class MntrainError(Exception):
-    """A problem that is raised. Read :attr:`problem`; ``str()`` is for logs and tracebacks.
+    """Exception that carries a :attr:`problem`; its ``str()`` is for logs and tracebacks.
 
     Args:
-        cause: what is wrong, without a full stop.
-        kind: by which code tells it apart; as a rule the class says enough.
-        fix: what to do next, without a full stop.
-        node: display name of the node it happened on, where there is one.
+        cause: what is wrong, without a final period.
+        kind: by default the class's.
+        fix: what to do next, without a final period.
+        node: display name of the node it happened on, if any.
     """
 
     default: ClassVar[Kind] = Kind.ERROR
@@ -43,17 +43,17 @@ class MntrainError(Exception):
         fix: str | None = None,
         node: str | None = None,
     ) -> None:
-        # Here: the keeper, which is to stay small, imports errors and raises none.
+        # Imported here to keep the keeper small: it imports errors and raises none.
         from jupyter_mntrain.model.failure.problem import Problem
 
         self.left_behind: tuple[str, ...] = ()
-        """What of an undertaking that failed could not be undone."""
+        """What could not be undone after a failure."""
         self.problem = Problem(kind=kind or self.default, cause=cause, fix=fix or "", node=node)
         super().__init__(cause)
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """An error that carries a problem as it is."""
+        """Make an error that carries a given problem."""
         error = cls(problem.cause)
         error.problem = problem
         return error
@@ -75,7 +75,7 @@ class MntrainError(Exception):
         return self.problem.node
 
     def leave_behind(self, left: Sequence[str]) -> None:
-        """Say after the cause what could not be undone."""
+        """Append what could not be undone to the cause."""
         import msgspec  # loaded already by the problem's record
 
         self.left_behind = (*self.left_behind, *left)
@@ -97,14 +97,14 @@ class RecipeError(MntrainError):
 
 
 class MissingLibraryError(MntrainError, ImportError):
-    """Raised by the import of what needs the library; an ``ImportError``, too."""
+    """Raised on importing a module that needs the library; also an ``ImportError``."""
 
     default = Kind.MISSING_LIBRARY
     exit_code = 2
 
 
 class NodeError(MntrainError):
-    """Its kind is one of ``SILENCES`` when the node could not be talked to."""
+    """Its kind is one of ``SILENCES`` if the node could not be reached."""
 
     default = Kind.NODE
     exit_code = 3
@@ -125,14 +125,14 @@ class JobNotFoundError(MntrainError):
 
 
 class TrustError(MntrainError):
-    """A certificate, a token or a proof is not what it should be."""
+    """A certificate, token or proof is invalid."""
 
     default = Kind.NOT_TRUSTED
     exit_code = 6
 
 
 def error_of(problem: Problem) -> MntrainError:
-    """The error that carries a problem which another process has handed over."""
+    """Make the error for a problem that another process reported."""
     families: dict[Kind, type[MntrainError]] = {
         kind.default: kind
         for kind in (SpecError, RecipeError, NodeError, PortTakenError, JobNotFoundError)

@@ -1,4 +1,4 @@
-"""Small files, written atomically."""
+"""Files: writes small files atomically."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Replace ``path``: after a crash it holds the old content or the new, never a part."""
+    """Replace a file: after a crash it has either the old or the new content."""
     mine = f"{os.getpid()}.{threading.get_native_id()}"
     temporary = path.with_name(f".{path.name}.{mine}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
@@ -24,7 +24,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 
 def fsync_directory(path: Path) -> None:
-    """Make what was created, renamed or deleted in a directory last through a power cut."""
+    """Flush a directory, so that created, renamed and deleted entries survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

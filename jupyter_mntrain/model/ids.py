@@ -1,20 +1,20 @@
-"""Identifiers: a distinct type each, so that a node is never passed for a job."""
+"""Identifiers: a distinct type for each, so that mypy catches mix-ups."""
 
 import re
 import secrets
 from typing import NewType
 
 NodeId = NewType("NodeId", str)
-"""128 random bits in hex, made once per agent state directory and kept there, mode 0600."""
+"""128 random bits in hex, created once per agent state directory and stored there, mode 0600."""
 
 JobId = NewType("JobId", str)
-"""``j-`` and eight hex digits: short enough to type, unique enough for one cluster."""
+"""``j-`` and eight hex digits: short to type, and unique enough for one cluster."""
 
 Rank = NewType("Rank", int)
 """Global rank, 0 ≤ rank < world size, as in torch.distributed."""
 
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Travels in an HTTP header and a DNS TXT string."""
+"""Safe in an HTTP header and a DNS TXT string."""
 
 _JOB_ID = re.compile(r"j-[0-9a-f]{8}")
 

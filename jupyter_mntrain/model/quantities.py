@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them."""
+"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
 
 
 def parse_duration(text: str) -> float:
-    """``90s``, ``30m``, ``2h`` or ``7d`` → seconds.
+    """Convert ``90s``, ``30m``, ``2h`` or ``7d`` to seconds.
 
     Raises:
-        ValueError: anything else, with one line that says how to write it.
+        ValueError: it has another form; one line says how to write it.
     """
     match = _QUANTITY.fullmatch(text.strip().lower())
     if match is None or match["unit"] not in _DURATION_UNITS:
@@ -22,10 +22,10 @@ def parse_duration(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """``64 KiB``, ``1.5 GiB`` → bytes.
+    """Convert ``64 KiB`` or ``1.5 GiB`` to bytes.
 
     Raises:
-        ValueError: anything else, with one line that says how to write it.
+        ValueError: it has another form; one line says how to write it.
     """
     match = _QUANTITY.fullmatch(text.strip())
     units = {name.lower(): size for name, size in _SIZE_UNITS.items()}
@@ -35,7 +35,7 @@ def parse_size(text: str) -> int:
 
 
 def size_text(size_bytes: int) -> str:
-    """The inverse of :func:`parse_size`: ``16 MiB``, in the largest unit that leaves it whole."""
+    """Write a size like ``16 MiB``, in the largest unit that keeps it a whole number."""
     unit = max(
         (name for name, size in _SIZE_UNITS.items() if size_bytes % size == 0),
         key=_SIZE_UNITS.__getitem__,

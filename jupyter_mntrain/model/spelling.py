@@ -1,4 +1,4 @@
-"""Misspelled names: which known ones could have been meant."""
+"""Spelling: suggests known names for a misspelled one."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from collections.abc import Iterable
 
 
 def closest(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three of ``known`` that resemble ``word``, the nearest first."""
+    """Return up to three of ``known`` that resemble ``word``, nearest first."""
     return difflib.get_close_matches(word, sorted(set(known)), n=3)

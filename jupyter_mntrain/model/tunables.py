@@ -1,13 +1,13 @@
-"""Tunables: the timeouts, intervals and limits of ``tunables.toml``, and what a person set instead.
+"""Tunables: timeouts, intervals and limits, with the user's changes.
 
-Three places, the later one wins: ``jupyter_mntrain/tunables.toml``; the person's own file
-(``$MNTRAIN_CONFIG``, or ``mntrain/config.toml`` in the user's configuration directory); variables
-``MNTRAIN_<SECTION>_<NAME>``. They are read once per process. A module takes its constants from here
-while it is imported, so a mistake in a file does not raise then: the shipped values hold, and each
-program calls :func:`check` at its start, which says in one line what is wrong.
+Later sources win: ``jupyter_mntrain/tunables.toml``; the user's file (``$MNTRAIN_CONFIG``, or
+``mntrain/config.toml`` in the user's configuration directory); variables
+``MNTRAIN_<SECTION>_<NAME>``. They are read once per process. Modules read constants from here when
+imported, so a bad value does not raise then: the shipped values apply, and each program calls
+:func:`check` at its start, which reports the error in one line.
 
-A name's ending is its unit, and says what may be set: ``_s`` seconds (a number, or ``"10 min"``),
-``_bytes`` (a whole number, or ``"16 MiB"``); other whole numbers are counts, others ratios.
+The suffix of a name is its unit: ``_s`` seconds (a number, or ``"10 min"``), ``_bytes`` (a whole
+number, or ``"16 MiB"``). Other whole numbers are counts, other numbers ratios.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST: Final = 10**15
 _ASCENDING: Final = (
     ("liveness.beat_interval_s", "liveness.suspect_after_s", "liveness.lost_after_s"),
 )
-"""Values that make sense in this order only."""
+"""Settings whose values must increase in this order."""
 
 Value = float | int | tuple[float, ...]
 
@@ -46,7 +46,7 @@ class Tunable(NamedTuple):
     Args:
         key: ``section.name``.
         source: ``default``, the path of a file, or ``$VARIABLE``.
-        reason: why the shipped value is what it is: its comment in the file.
+        reason: for the shipped value: its comment in the file.
     """
 
     key: str
@@ -74,24 +74,24 @@ class Tunable(NamedTuple):
 
 
 class Tunables(NamedTuple):
-    """Everything that can be set, by key; ``error`` is the first mistake found, if any."""
+    """All settings by key; ``error`` is the first invalid one, if any."""
 
     by_key: dict[str, Tunable]
     error: SpecError | None
 
 
 def seconds(key: str) -> float:
-    """A duration, in seconds."""
+    """Return a duration, in seconds."""
     return float(_value(key))
 
 
 def pauses(key: str) -> tuple[float, ...]:
-    """Durations one after the other, in seconds."""
+    """Return a sequence of durations, in seconds."""
     return tuple(_current().by_key[key].value)  # type: ignore[arg-type]  # a list in the file
 
 
 def size(key: str) -> int:
-    """A size, in bytes."""
+    """Return a size, in bytes."""
     return int(_value(key))
 
 
@@ -104,10 +104,10 @@ def ratio(key: str) -> float:
 
 
 def check() -> None:
-    """Say what is wrong with the person's own settings. Every program calls this at its start.
+    """Validate the user's settings. Every program calls this at its start.
 
     Raises:
-        SpecError: an unknown name, a value of the wrong type or out of range, no such file.
+        SpecError: an unknown name, a value of the wrong type or out of range, a missing file.
     """
     error = _current().error
     if error is not None:
@@ -115,18 +115,18 @@ def check() -> None:
 
 
 def all_tunables() -> tuple[Tunable, ...]:
-    """In the order of the file."""
+    """Return all settings, in the order of the shipped file."""
     return tuple(_current().by_key.values())
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
-    """The person's own file, whether or not it exists."""
+    """Return the path of the user's file, whether or not it exists."""
     named = environment.get(CONFIG_VARIABLE)
     return Path(named) if named else platformdirs.user_config_path("mntrain") / "config.toml"
 
 
 def load(environment: Mapping[str, str]) -> Tunables:
-    """The shipped values with what the file and the environment change."""
+    """Load the shipped values with the changes of file and environment."""
     shipped = {tunable.key: tunable for tunable in _shipped()}
     found = dict(shipped)
     try:
@@ -166,7 +166,7 @@ def _shipped() -> Iterator[Tunable]:
 
 
 def _comments(text: str) -> dict[str, str]:
-    """The comment above each key; one comment may stand above several."""
+    """Return the comment above each key; several keys may share one."""
     section, lines, reasons = "", list[str](), {}
     in_comment = False
     for line in text.splitlines():
@@ -185,7 +185,7 @@ def _comments(text: str) -> dict[str, str]:
 def _changes(
     environment: Mapping[str, str], known: Mapping[str, Tunable]
 ) -> Iterator[tuple[str, Any, str]]:
-    """``(key, value, source)`` of the person's file, then of the environment."""
+    """Yield ``(key, value, source)`` from the user's file, then from the environment."""
     path = config_file(environment)
     for section, values in _file(path, is_named=CONFIG_VARIABLE in environment).items():
         if not isinstance(values, dict):
@@ -242,10 +242,10 @@ def _near(name: str, known: Mapping[str, object]) -> str:
 
 
 def _checked(key: str, value: Any, default: Any) -> Value:
-    """The value, if it has the type and the range of its default and unit.
+    """Check a value against the type and range of its default and unit.
 
     Raises:
-        TypeError, ValueError: it has not; one line that says why.
+        TypeError, ValueError: it does not match; one line says why.
     """
     if not isinstance(default, list | tuple):
         return _number(key, value, default)
@@ -269,7 +269,7 @@ def _number(key: str, value: Any, default: Any) -> float:
 
 
 def _parsed(key: str, text: str) -> float:
-    """A number in the environment, or a quantity with its unit."""
+    """Parse a number, or a quantity with its unit."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Planning: participants, interfaces and placements. Pure."""
+"""Planning: chooses participants, interfaces and placements. Pure."""
 
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.interfaces import choose_interfaces

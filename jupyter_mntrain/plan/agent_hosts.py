@@ -1,4 +1,4 @@
-"""Agent hosts: the addresses on which an agent says it listens."""
+"""Agent hosts: parses the addresses that an agent says it listens on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from jupyter_mntrain.model.records.node import NodeInfo
 
 
 def agent_hosts(node: NodeInfo) -> tuple[str, ...]:
-    """Hosts of the ``host:port`` the agent listens on."""
+    """Return the hosts of the agent's ``host:port`` addresses."""
     return tuple(host for address in node.addresses if (host := urlsplit(f"//{address}").hostname))
 
 
 def loopback_host(node: NodeInfo) -> str | None:
-    """The agent's own loopback address, if it listens on loopback only."""
+    """Return the agent's loopback address if it listens on loopback only, else ``None``."""
     hosts = agent_hosts(node)
     return hosts[0] if hosts and all(_is_loopback(host) for host in hosts) else None
 

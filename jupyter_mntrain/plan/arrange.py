@@ -1,4 +1,4 @@
-"""Arrangement: participants placed on real nodes, with interfaces and ranks."""
+"""Arrangement: places participants on real nodes, with interfaces and ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_mntrain.plan.placement import place
 def find_participants(
     participants: Sequence[Participant], nodes: Sequence[NodeInfo]
 ) -> tuple[NodeInfo, ...]:
-    """The node of each participant, in node-rank order.
+    """Find the node of each participant, in node-rank order.
 
     Raises:
         SpecError: a node is unknown or takes part twice.
@@ -37,14 +37,14 @@ def find_participants(
 def arrange(
     participants: Sequence[Participant], nodes: Sequence[NodeInfo]
 ) -> tuple[Placement, ...]:
-    """Where every participant runs.
+    """Place every participant.
 
     Args:
         participants: of a checked spec, in node-rank order.
-        nodes: the node of each participant, freshly asked, see :func:`find_participants`.
+        nodes: current state of each participant's node, see :func:`find_participants`.
 
     Raises:
-        SpecError: a GPU or an interface is not there, or no network is shared.
+        SpecError: a GPU or an interface does not exist, or no network is shared.
     """
     for participant, node in zip(participants, nodes, strict=True):
         _check_gpus(participant, node)

@@ -1,4 +1,4 @@
-"""Interface choice: the network each participant trains over."""
+"""Interface choice: picks the network that each participant trains over."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class _Candidate(Record, frozen=True):
 def choose_interfaces(
     nodes: Sequence[NodeInfo], wanted: Sequence[str | None]
 ) -> tuple[Interface, ...]:
-    """One interface per participant.
+    """Choose one interface per participant.
 
-    A single participant needs none and gets loopback. Agents that all live on this one machine's
-    loopback addresses get loopback. Otherwise, of the interfaces that are up and not virtual,
-    those whose subnet all participants share; of several subnets the fastest: by measured or
-    given capacity, then wired before wireless, then by nominal speed. A subnet is as fast as its
-    slowest participant. A named interface is taken as it is, virtual or routed too.
+    A single participant, and agents that all listen on one machine's loopback addresses, get
+    loopback. Otherwise the choice is among interfaces that are up, not virtual, and on a subnet
+    that all participants share; of several subnets, the fastest: by measured or given capacity,
+    then wired before wireless, then by nominal speed. A subnet is as fast as its slowest
+    participant. A named interface is used as it is, even if virtual or routed.
 
     Args:
         nodes: the participants' nodes, in node-rank order.
@@ -61,7 +61,7 @@ def choose_interfaces(
 
 
 class Faster(NamedTuple):
-    """Links that all participants share and that carry more than those that were named."""
+    """A shared network that is faster than the named interfaces."""
 
     named: str
     named_bytes_per_s: float
@@ -70,11 +70,11 @@ class Faster(NamedTuple):
 
 
 def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | None:
-    """What would have been chosen, if that carries at least twice as much.
+    """Return the interfaces that would be chosen automatically, if at least twice as fast.
 
     Args:
         nodes: the participants' nodes, in node-rank order.
-        names: of the interfaces that they use.
+        names: the interfaces that they use.
     """
     try:
         best = choose_interfaces(nodes, [None] * len(nodes))
@@ -89,16 +89,16 @@ def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | Non
 
 
 def _carries(interface: Interface) -> float:
-    """Bytes per second; 0.0 where that is not known."""
+    """Capacity in bytes per second; 0.0 if unknown."""
     if interface.capacity is not None:
         return interface.capacity.bytes_per_s
     return max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8
 
 
 def is_one_machine(nodes: Sequence[NodeInfo]) -> bool:
-    """Whether all are agents on loopback addresses of the same running machine.
+    """Whether all agents listen on loopback addresses of the same running machine.
 
-    The boot id alone does not tell: containers and network namespaces share it.
+    The boot id alone is not enough: containers and network namespaces share it.
     """
     boots = {node.boot_id for node in nodes}
     return len(boots) == 1 and "" not in boots and all(loopback_host(node) for node in nodes)
@@ -123,7 +123,7 @@ def _named(node: NodeInfo, name: str) -> Interface:
 
 
 def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) -> None:
-    """Named interfaces may be routed, but what cannot work at all is refused."""
+    """Refuse named interfaces that cannot work; routed ones are allowed."""
     if len(nodes) == 1 or is_one_machine(nodes):
         return
     hosts: dict[str, NodeInfo] = {}
@@ -168,7 +168,7 @@ def _fastest_shared(
     reachable = [choice for choice in choices if not _clash(nodes, choice)]
     if not reachable:
         raise _nothing_shared(nodes, by_node, choices)
-    # Names and networks last: two drivers that see the same cluster choose alike.
+    # Ties are broken by name and network: two drivers choose the same.
     best = max(reachable, key=lambda choice: (min(map(_speed, choice)), _last_resort(choice)))
     return tuple(candidate.interface for candidate in best)
 
@@ -191,7 +191,7 @@ def _speed(candidate: _Candidate) -> tuple[bool, float, bool, int]:
     interface = candidate.interface
     capacity = interface.capacity
     known = capacity.bytes_per_s if capacity and capacity.source != "nominal" else 0.0
-    # 169.254.0.0/16 is what machines give themselves when nobody else did.
+    # 169.254.0.0/16 (link-local) means that no address was assigned.
     is_assigned = not ip_address(candidate.host).is_link_local
     return is_assigned, known, interface.kind == "ethernet", max(0, interface.speed_mbit_per_s or 0)
 
@@ -201,7 +201,7 @@ def _last_resort(choice: Sequence[_Candidate]) -> tuple[int, ...]:
 
 
 def _clash(nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]) -> str | None:
-    """The address that two machines both call their own, as every docker0 has 172.17.0.1."""
+    """Return an address that two machines both have, as every docker0 has 172.17.0.1."""
     owners: dict[str, NodeInfo] = {}
     for node, candidate in zip(nodes, choice, strict=True):
         other = owners.setdefault(candidate.host, node)
@@ -211,7 +211,7 @@ def _clash(nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]) -> str | Non
 
 
 def _same_card(one: NodeInfo, other: NodeInfo, host: str) -> bool:
-    """Whether two agents share one machine and so, rightly, this address."""
+    """Whether two agents run on one machine and therefore share this address."""
 
     def card(node: NodeInfo) -> str | None:
         candidates = _candidates(node.inventory.interfaces)

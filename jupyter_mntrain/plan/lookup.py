@@ -1,4 +1,4 @@
-"""Node lookup: finds a node by what a person calls it."""
+"""Node lookup: finds a node by its name, id or host name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jupyter_mntrain.model.spelling import closest
 
 
 def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
-    """The node with this name or id, or else with this host name.
+    """Find the node with this name or id, or else with this host name.
 
     Raises:
-        SpecError: there is none, or several; the message lists what could have been meant.
+        SpecError: there is none, or several; the message lists candidates.
     """
     for known in (
         [node for node in nodes if reference in node.names[:2]],
@@ -30,7 +30,7 @@ def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
 
 
 def reference(node: NodeInfo, nodes: Sequence[NodeInfo]) -> str:
-    """What to call a node in a spec: its name, or its id where another has the same name."""
+    """Return a node's unique reference for a spec: its name, or its id if the name is shared."""
     same = {other.node_id for other in nodes if other.name == node.name}
     return node.name if len(same) < 2 else node.node_id
 

@@ -1,4 +1,4 @@
-"""Participants: ``--member HOST:N[:IFACE]`` or the default, checked against what nodes have.
+"""Participants: chosen by ``--member HOST:N[:IFACE]`` or by default, and checked against the nodes.
 
 ``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``.
 """
@@ -21,9 +21,10 @@ _GPUS = re.compile(r"gpu(\d{1,3}(?:,\d{1,3})*)")
 
 
 class Member(Record, frozen=True):
-    """A node as asked for. ``nproc`` is ``None`` for "all idle GPUs, or one process".
+    """A requested participant.
 
     Args:
+        nproc: processes; ``None`` = one per idle GPU, or one without GPUs.
         gpus: exactly these, by id; then ``nproc`` is their number.
     """
 
@@ -34,7 +35,7 @@ class Member(Record, frozen=True):
 
 
 def parse_member(text: str) -> Member:
-    """Parse ``HOST:N[:IFACE]``; ``HOST`` alone and an empty ``N`` take everything idle.
+    """Parse ``HOST:N[:IFACE]``; ``HOST`` alone or an empty ``N`` takes all idle GPUs.
 
     Raises:
         SpecError: it has another form; the message shows the right one.
@@ -61,19 +62,19 @@ def parse_member(text: str) -> Member:
 def choose_participants(
     members: Sequence[Member], nodes: Sequence[NodeInfo], *, even_busy: bool = False
 ) -> tuple[Participant, ...]:
-    """Participants in the order of ``members``; the first one is the head.
+    """Choose participants, in the order of ``members``; the first is the head.
 
-    No members: if any node has GPUs, every node with an idle one and all of its idle ones;
-    otherwise one process on every node. Agents that share a machine share its GPUs.
+    Without members: if any node has GPUs, all idle GPUs of all nodes; otherwise one process on
+    every node. Agents that share a machine share its GPUs.
 
     Args:
-        members: as asked for; may be empty.
-        nodes: every node that can be reached.
-        even_busy: for a job that waits: as if all GPUs were idle.
+        members: as requested; may be empty.
+        nodes: all reachable nodes.
+        even_busy: treat all GPUs as idle, for a job that waits in the queue.
 
     Raises:
         SpecError: a node is unknown, named twice or has too few idle GPUs; the message names the
-            node, who keeps the GPUs busy, and the fix.
+            node, what keeps the GPUs busy, and the fix.
     """
     if even_busy:
         nodes = [_as_idle(node) for node in nodes]
@@ -142,7 +143,7 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
 
 
 def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
-    """Every idle GPU to one node; a GPU that several agents see, to the one with the fewest."""
+    """Assign every idle GPU to one node; if several agents see it, to the one with fewest."""
     shares: dict[str, list[int]] = {node.node_id: [] for node in nodes}
     owners: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
@@ -155,7 +156,7 @@ def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
 
 
 def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
-    """GPUs that nothing computes on, that no job has leased and that are not ``taken``."""
+    """Return a node's GPUs that are idle, not leased, and not ``taken`` (by uuid)."""
     leased = {index for lease in node.leases for index in lease.gpus}
     return [
         gpu
@@ -177,7 +178,7 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
         )
     if len(idle) < (nproc or 1):
         raise SpecError(
-            f"{nproc or 1} idle GPUs were asked for, {len(idle)} of {len(everything)} are "
+            f"{nproc or 1} idle GPUs requested, but only {len(idle)} of {len(everything)} are idle "
             f"({_why_busy(node, taken)})",
             fix=f"ask for {node.name}:{len(idle)}"
             if idle

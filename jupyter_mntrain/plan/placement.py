@@ -1,4 +1,4 @@
-"""Placement: ranks, addresses and devices of the chosen participants."""
+"""Placement: assigns ranks, addresses and devices to participants."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def place(
     nodes: Sequence[NodeInfo],
     interfaces: Sequence[Interface],
 ) -> tuple[Placement, ...]:
-    """Placements in node-rank order; ranks run on from one node to the next, as torchrun's do.
+    """Place participants in node-rank order; ranks are numbered node by node, as in torchrun.
 
     Args:
-        participants: in node-rank order; any layout, 1 + 2 processes too.
+        participants: in node-rank order; nodes may have different numbers of processes.
         nodes: the node of each participant.
         interfaces: the interface of each, see :func:`choose_interfaces`.
     """
@@ -47,10 +47,10 @@ def place(
 
 
 def address_of(node: NodeInfo, interfaces: Sequence[Interface], node_rank: int) -> str:
-    """The address a participant trains on.
+    """Return the address that a participant trains on.
 
-    On a subnet that all share where its interface has one there, else the interface's first.
-    Several agents on one machine are told apart by the loopback addresses they listen on.
+    It is the one on a subnet that all participants share, else the interface's first. Agents on one
+    machine use the loopback addresses that they listen on.
     """
     interface = interfaces[node_rank]
     if interface.kind == "loopback":

@@ -1,4 +1,4 @@
-"""Link rates: parses them as people write them."""
+"""Link rates: parses bit rates such as ``1gbit``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def parse_bit_rate(text: str) -> float:
-    """``1gbit``, ``940mbit`` → bytes per second.
+    """Convert ``1gbit`` or ``940mbit`` to bytes per second.
 
     Raises:
-        SpecError: it is no rate, or zero.
+        SpecError: it is not a rate, or zero.
     """
     match = _RATE.fullmatch(text.strip())
     bits = float(match["number"]) * _UNITS[match["unit"].lower()] if match else 0.0

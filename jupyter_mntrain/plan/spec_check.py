@@ -1,4 +1,4 @@
-"""Spec check: what is wrong with a job spec by itself, before any node is asked."""
+"""Spec check: refuses a bad job spec, before any node is asked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_spec(spec: JobSpec) -> None:
     """
     if spec.version > SPEC_VERSION:
         raise SpecError(
-            f"the job has format version {spec.version}, this is version {SPEC_VERSION}",
+            f"the job has format version {spec.version}; this version supports {SPEC_VERSION}",
             fix="install a newer jupyter-mntrain",
         )
     if len(spec.name) > MOST_NAME_CHARACTERS:
@@ -36,7 +36,7 @@ def check_spec(spec: JobSpec) -> None:
     _check_entry(spec)
     _check_files(spec)
     if not spec.participants:
-        raise SpecError("no participant", fix="name at least one node")
+        raise SpecError("no participants", fix="name at least one node")
     for participant in spec.participants:
         _check_participant(participant)
     node, count = Counter(p.node for p in spec.participants).most_common(1)[0]
@@ -76,7 +76,7 @@ def _check_entry(spec: JobSpec) -> None:
             raise SpecError("-m without a module", fix="add the module's name")
         return
     if _NO_PYTHON.intersection(spec.torchrun_arguments):
-        return  # the entry is then a program, searched on every node's PATH
+        return  # the entry is a program on every node's PATH
     if script.startswith("-"):
         raise SpecError(
             f"{script!r} is not a script",
@@ -102,7 +102,7 @@ def _check_files(spec: JobSpec) -> None:
     size = sum(len(text.encode()) for text in spec.files.values())
     if size > FILES_LIMIT_BYTES:
         raise SpecError(
-            f"the job's files are {size / 2**20:.1f} MiB, at most {FILES_LIMIT_BYTES >> 20} MiB go",
+            f"the job's files take {size / 2**20:.1f} MiB of at most {FILES_LIMIT_BYTES >> 20} MiB",
             fix="put large files on the nodes and name their absolute paths",
         )
 

@@ -1,4 +1,4 @@
-"""Pipeline traffic: bytes between nodes in one optimizer step. Pure."""
+"""Pipeline traffic: computes the bytes between nodes in one optimizer step. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def rank_of_stage(stage: int, ranks: int, *, is_v: bool = False) -> int:
-    """Who holds a stage: dealt in turn, ``s mod R``; in a V down and back up."""
+    """Return the rank that holds a stage: ``s mod R``, or in a V down and back up."""
     turn, place = divmod(stage, ranks)
     return ranks - 1 - place if is_v and turn % 2 else place
 
@@ -14,15 +14,14 @@ def rank_of_stage(stage: int, ranks: int, *, is_v: bool = False) -> int:
 def step_traffic(
     nodes: Sequence[str], stages_per_rank: int, bytes_per_boundary: float, *, is_v: bool = False
 ) -> dict[tuple[str, str], float]:
-    """Bytes from node to node in one step of a pipeline.
+    """Compute the bytes from node to node in one step of a pipeline.
 
-    Between two neighboring stages activations go forward and gradients of the same size back.
-    Stages live where :func:`rank_of_stage` says, as torch's schedules place them.
+    Between neighboring stages, activations go forward and gradients of the same size back.
 
     Args:
-        nodes: the node of each of its ranks, in order.
+        nodes: the node of each rank, in order.
         stages_per_rank: more than 1 for interleaved schedules.
-        is_v: whether the last stage is on the rank of the first.
+        is_v: whether the first and last stage are on the same rank.
         bytes_per_boundary: tokens per step x hidden size x bytes per number.
 
     Returns:
@@ -40,11 +39,11 @@ def step_traffic(
 
 
 def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str], float]:
-    """Bytes from node to node in one step for the gradients that replicas of a stage add up.
+    """Compute the bytes from node to node for one ring all-reduce of replicas' gradients.
 
     Args:
-        nodes: the node of each of them.
-        size_bytes: of the gradients of one.
+        nodes: the node of each replica.
+        size_bytes: of one replica's gradients.
     """
     count = len(nodes)
     each = 2 * size_bytes * (count - 1) / count

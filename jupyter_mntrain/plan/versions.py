@@ -1,4 +1,4 @@
-"""Version check: which node's versions differ from the majority."""
+"""Version check: finds nodes whose versions differ from the majority."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jupyter_mntrain.model.records.node import NodeInfo, Versions
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
 
 GPU_KEYS = frozenset({"cuda", "nccl", "driver"})
-"""A node without GPUs has none of these, and that is no disagreement."""
+"""Not compared on nodes without GPUs."""
 
 MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "nccl", "python"})
-"""What ranks exchange depends on these; drivers and processors may well differ."""
+"""Ranks can only communicate if these agree; drivers and processors may differ."""
 
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
@@ -25,10 +25,10 @@ _SAME = "install the same version on every node"
 
 
 class Divergence(Record, frozen=True):
-    """A node whose version of something is not the majority's.
+    """A node whose version of something differs from the majority's.
 
-    ``value`` is ``None`` where it is not installed. ``majority`` is ``None`` where no version has
-    one: then every node is listed, for nobody can say who is wrong.
+    ``value`` is ``None`` if it is not installed. ``majority`` is ``None`` if there is none; then
+    every node is listed.
     """
 
     node: str
@@ -38,16 +38,18 @@ class Divergence(Record, frozen=True):
 
 
 def divergences(nodes: Sequence[NodeInfo]) -> tuple[Divergence, ...]:
-    """All disagreements, by key, then in the order of ``nodes``.
+    """List all disagreements, by key, then in the order of ``nodes``.
 
-    Versions are compared as they are, Python's by its minor version: 3.11.7 and 3.11.9 agree.
+    Versions must be equal, except that Python's patch level is ignored.
     """
     return tuple(one for key in KEYS for one in _of_key(key, nodes))
 
 
 def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
-    """Raises:
-    SpecError: versions that must agree do not; the message names node, package and versions.
+    """Refuse nodes whose versions must agree and do not.
+
+    Raises:
+        SpecError: naming node, package and versions.
     """
     different = [one for one in divergences(nodes) if one.key in MUST_AGREE]
     if different:
@@ -58,7 +60,7 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
 
 
 def _told(different: Sequence[Divergence]) -> str:
-    """Of one key: who has another version than the rest, or who has which."""
+    """Describe the disagreement about one key."""
     if different[0].majority is not None:
         return "; ".join(f"{one.node} has {_described(one)}" for one in different)
     each = [f"{one.value or 'none'} on {one.node}" for one in different]
@@ -66,7 +68,7 @@ def _told(different: Sequence[Divergence]) -> str:
 
 
 def version_problem(one: Divergence) -> Problem:
-    """A version that differs, as a problem of its node."""
+    """Make a node's problem of a version that differs."""
     return Problem(
         kind=Kind.MIXED_VERSIONS,
         cause=_described(one),
@@ -76,13 +78,13 @@ def version_problem(one: Divergence) -> Problem:
 
 
 def _described(one: Divergence) -> str:
-    """Like ``torch 2.9.0, the others have 2.13.0``."""
+    """Return text like ``torch 2.9.0, the others have 2.13.0``."""
     others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
     return f"{one.key} {one.value or 'not installed'}, {others}"
 
 
 def _command(one: Divergence) -> str | None:
-    """The command that does it, where there is one."""
+    """Return the command that installs the majority's version, where pip can."""
     package = PIP_NAMES.get(one.key)
     if package and one.majority and one.majority != "not installed":
         return f"pip install {package}=={one.majority} on {one.node}"

@@ -1,1 +1,1 @@
-"""Recipes without torch: what one says, which layers and schedule it means, and its memory."""
+"""Recipes: their fields, the layers and schedule they imply, and their memory. Imports no torch."""

@@ -1,4 +1,4 @@
-"""Exclusive choices of a recipe's memory and evaluation sections. Pure; imports no torch."""
+"""Combinations: refuses fields of a recipe that exclude each other. Pure; imports no torch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 
 MOST_PROMPTS = 8
-"""More samples than people read while a model trains."""
+"""More would be too many samples to read during training."""
 
 
 def check_prompts(recipe: Recipe) -> None:
-    """Refuse prompts that no model could go on from, or that nobody would ask.
+    """Refuse prompts that are empty, too many, or never run.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -23,7 +23,7 @@ def check_prompts(recipe: Recipe) -> None:
     for number, prompt in enumerate(section.prompts):
         if not prompt.strip():
             cause = f"evaluation.prompts[{number}]: the prompt is empty"
-            raise RecipeError(cause, fix='set one, like "Once upon a time", or leave it out')
+            raise RecipeError(cause, fix='set one, like "Once upon a time", or omit it')
     if count > MOST_PROMPTS:
         cause = f"evaluation.prompts: {count} prompts, and every evaluation runs all of them"
         raise RecipeError(cause, fix=f"keep at most {MOST_PROMPTS}")
@@ -37,14 +37,14 @@ def check_prompts(recipe: Recipe) -> None:
 
 
 def check_memory(recipe: Recipe) -> None:
-    """Refuse what no model and no number of ranks makes possible.
+    """Refuse memory settings that exclude each other, whatever the model and number of ranks.
 
     Raises:
         RecipeError: naming the field and what to change.
     """
     section = recipe.memory
     if section.compile and section.checkpointing == "selective":
-        cause = 'memory.checkpointing = "selective": a compiled layer decides itself what to keep'
+        cause = 'memory.checkpointing = "selective": a compiled layer chooses what to keep itself'
         raise RecipeError(cause, fix='use "none" or "full", or compile = false')
     if section.offload_activations and recipe.train.device == "cpu":
         cause = "memory.offload_activations = true: activations on a CPU are in host memory already"
@@ -68,7 +68,7 @@ def check_memory(recipe: Recipe) -> None:
 
 
 def _check_shards(recipe: Recipe) -> None:
-    """What works on whole weights, or would not know those that are gathered."""
+    """Refuse what does not work with sharded weights."""
     given = f"data_parallel.shards = {recipe.data_parallel.shards}"
     if recipe.optimizer.kind != "adamw":
         cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
@@ -80,7 +80,7 @@ def _check_shards(recipe: Recipe) -> None:
 
 
 def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
-    """Refuse a tied embedding where its two gradients meet too late."""
+    """Refuse ``fused_backward`` with a tied embedding, whose gradients are summed too late."""
     if recipe.memory.fused_backward and is_tied and stages > 1:
         cause = (
             "memory.fused_backward = true: the embedding is tied, and its gradient is complete "
@@ -90,7 +90,7 @@ def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
 
 
 def _check_split_backward(recipe: Recipe) -> None:
-    """Of a schedule that computes the gradients of inputs and of weights apart."""
+    """Refuse what does not work with a split backward pass."""
     section, name = recipe.memory, recipe.pipeline.schedule
     reasons = {
         "compile = true": section.compile and "a compiled layer has one backward pass, not two",

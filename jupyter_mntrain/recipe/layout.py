@@ -1,4 +1,4 @@
-"""Layout: which layers make which stage, and which rank holds it. Pure."""
+"""Layout: assigns layers to stages, and stages to ranks. Pure."""
 
 from __future__ import annotations
 
@@ -13,49 +13,51 @@ from jupyter_mntrain.recipe.sections import Recipe
 
 
 class Grid(Record, frozen=True):
-    """Pipelines side by side. Ranks with the same layers are neighbors: of one node, if it has
-    that many; and those that split their weights among themselves most of all.
+    """Data-parallel pipelines: ``replicas`` x ``shards`` of them.
+
+    Ranks that hold the same layers have adjacent numbers, so that they share a node if it has
+    enough ranks; the shards of one set of weights are adjacent first.
     """
 
     ranks: int
-    """In all."""
+    """Total number of ranks."""
     replicas: int = 1
     shards: int = 1
 
     @property
     def width(self) -> int:
-        """Pipelines."""
+        """Number of pipelines."""
         return self.replicas * self.shards
 
     def pipeline_of(self, rank: int) -> tuple[int, ...]:
-        """The ranks of its pipeline, from the first stage on."""
+        """Ranks of its pipeline, in stage order."""
         return tuple(range(rank % self.width, self.ranks, self.width))
 
     def replicas_of(self, rank: int) -> tuple[int, ...]:
-        """The ranks that hold the same weights."""
+        """Ranks that hold the same weights."""
         first = self.place_of(rank) * self.width
         return tuple(range(first + rank % self.shards, first + self.width, self.shards))
 
     def shards_of(self, rank: int) -> tuple[int, ...]:
-        """The ranks that split the same weights among themselves."""
+        """Ranks that share the same sharded weights."""
         first = rank // self.shards * self.shards
         return tuple(range(first, first + self.shards))
 
     def ring_of(self, rank: int) -> tuple[int, int]:
-        """Who comes before and after it among its replicas: whom sums are passed on from and to."""
+        """Previous and next rank in the ring all-reduce of its replicas."""
         ring, place = self.replicas_of(rank), self.replica_of(rank)
         return ring[place - 1], ring[(place + 1) % len(ring)]
 
     def place_of(self, rank: int) -> int:
-        """Its number in its pipeline."""
+        """Index in its pipeline."""
         return rank // self.width
 
     def part_of(self, rank: int) -> int:
-        """Which of the pipelines it is in, and which part of a batch it sees."""
+        """Index of its pipeline, which is also that of its part of a batch."""
         return rank % self.width
 
     def replica_of(self, rank: int) -> int:
-        """Its number among those that hold the same weights."""
+        """Index among the ranks that hold the same weights."""
         return self.part_of(rank) // self.shards
 
     def __str__(self) -> str:
@@ -63,10 +65,10 @@ class Grid(Record, frozen=True):
         return f"{self.width} pipelines of {self.ranks // self.width} ranks{split}"
 
     def spread_replicas(self, hosts: Sequence[str]) -> Problem | None:
-        """Whether sums of gradients cross the network.
+        """Return a warning if gradients cross the network in every step, else ``None``.
 
         Args:
-            hosts: of each rank.
+            hosts: node of each rank.
         """
         if not any(_differ(hosts, self.replicas_of(rank)) for rank in range(self.ranks)):
             return None
@@ -78,7 +80,7 @@ class Grid(Record, frozen=True):
         )
 
     def split_apart(self, hosts: Sequence[str]) -> tuple[int, ...] | None:
-        """Ranks on several nodes that would split weights among themselves, if there are any."""
+        """Find ranks on different nodes that would share sharded weights; ``None`` if none."""
         groups = (self.shards_of(rank) for rank in range(self.ranks))
         return next((group for group in groups if _differ(hosts, group)), None)
 
@@ -88,10 +90,10 @@ def _differ(hosts: Sequence[str], ranks: Sequence[int]) -> bool:
 
 
 class Layout(Record, frozen=True):
-    """Stages in order, dealt to the ranks of a pipeline in turn: r holds r, r + W, r + 2W, ...
+    """Stages of a pipeline and their ranks: rank r of W holds stages r, r + W, r + 2W, ...
 
-    In a V it holds r and 2W - 1 - r: down and back up. Both are what torch's schedules expect. A
-    rank here is its number in its pipeline.
+    In a V, it holds r and 2W - 1 - r. Both are what torch's schedules expect. Ranks here are
+    indices in the pipeline.
     """
 
     world_size: int
@@ -114,18 +116,18 @@ class Layout(Record, frozen=True):
 
     @property
     def last_rank(self) -> int:
-        """The rank that knows the loss."""
+        """Rank that computes the loss."""
         return self.rank_of(self.last_stage)
 
     def tied_peer(self, rank: int) -> int | None:
-        """Who holds the other copy of a tied embedding: first and last stage have one each."""
+        """Rank that holds the other copy of a tied embedding, if this rank holds one."""
         ends = (self.rank_of(0), self.last_rank)
         if rank not in ends or ends[0] == ends[1]:
             return None
         return ends[0] if rank == ends[1] else ends[1]
 
     def neighbors(self, rank: int, *, tied: bool) -> tuple[int, ...]:
-        """Ranks this one exchanges activations and gradients with, ascending."""
+        """Ranks that this one exchanges activations and gradients with, ascending."""
         beside = {
             self.rank_of(other)
             for stage in self.stages_of(rank)
@@ -139,13 +141,13 @@ class Layout(Record, frozen=True):
 
 
 def lay_out(recipe: Recipe, world_size: int, layers: int) -> Layout:
-    """Cut ``layers`` as the recipe says; it must have passed :func:`recipe.check`.
+    """Split ``layers`` as the recipe says; it must have passed :func:`recipe.parse.check`.
 
-    An even split gives the layers that are left over to the first stages: the last one already
-    has the output projection.
+    An even split gives extra layers to the first stages, since the last already has the output
+    projection.
 
     Args:
-        world_size: ranks of all pipelines together.
+        world_size: total ranks of all pipelines.
     """
     stages = recipe.stages(world_size)
     split = recipe.pipeline.split

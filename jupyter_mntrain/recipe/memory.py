@@ -1,8 +1,8 @@
 """Memory estimate: bytes that a rank will hold, part by part. Pure; imports no torch.
 
-Weights, gradients and optimizer are exact. Activations are what autograd saves of transformers'
-Llama-like layers, read off their code and measured; beside them a backward pass needs some room
-for what it is just computing, which nobody counts here.
+Weights, gradients and optimizer state are exact. Activations are what autograd saves of
+transformers' Llama-like layers, derived from their code and checked by measurement; temporary
+buffers of the backward pass are not counted.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from jupyter_mntrain.telemetry.formulas import ModelShape
 
 FLOAT32 = 4
 WIDTHS = {"float32": 4, "bfloat16": 2}
-"""Bytes of a value."""
+"""Bytes per value."""
 
 FEWEST_QUANTIZED = 4096
-"""Values; smaller tensors are few bytes and keep their precision, as in bitsandbytes."""
+"""Values of the smallest tensor that is quantized, as in bitsandbytes."""
 
 LARGE_LOGITS_BYTES = 128 << 20
-"""Of a microbatch, in float32. Less is not worth projecting twice."""
+"""Size of a microbatch's float32 logits above which ``auto`` computes the loss in chunks."""
 
 _BLOCKS: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 128}
-"""Values that share a float32 scale: torchao's own sizes."""
+"""Values that share a float32 scale in torchao."""
 
 _CODES: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 16}
-"""Values that a code can stand for: a float32 table of them comes with every tensor."""
+"""Entries of the float32 lookup table that each quantized tensor has."""
 
 
 class StageShape(Record, frozen=True):
-    """A stage as far as memory depends on it."""
+    """What the memory of a stage depends on."""
 
     parameters: tuple[tuple[int, ...], ...]
-    """The shape of each."""
+    """Their shapes."""
     layers: int
     has_first: bool
     has_last: bool
     in_flight: int
-    """Microbatches whose backward pass is still to come, at most."""
+    """Most microbatches that await their backward pass at once."""
     loss: LossKind = "plain"
     norms_heads: bool = False
     """Whether queries and keys are normalized, as in Qwen3."""
     offloads: bool = False
-    """Whether what waits for its backward pass waits on the host."""
+    """Whether activations are offloaded to the host."""
 
 
 class MemoryEstimate(Record, frozen=True):
-    """Bytes on one rank."""
+    """Bytes that one rank holds."""
 
     weights: int = 0
     gradients: int = 0
@@ -57,9 +57,9 @@ class MemoryEstimate(Record, frozen=True):
     activations: int = 0
     loss: int = 0
     transfers: int = 0
-    """Received activations and gradients: torch has a buffer for every microbatch."""
+    """Receive buffers: torch has one for every microbatch."""
     host: int = 0
-    """Offloaded activations: not on the device, and not in the total."""
+    """Offloaded activations, which are not part of the total."""
 
     @property
     def total(self) -> int:
@@ -85,13 +85,12 @@ class MemoryEstimate(Record, frozen=True):
 def memory_estimate(
     shape: ModelShape, recipe: Recipe, stages: Iterable[StageShape]
 ) -> MemoryEstimate:
-    """Of a rank that holds these stages, at the moment of a step when it holds most."""
+    """Estimate a rank's memory at the peak of a step, from the stages it holds."""
     stages = list(stages)
     parameters = [one for stage in stages for one in stage.parameters]
     width = WIDTHS[recipe.model.dtype]
     backwards = recipe.train.accumulation * recipe.pipeline.microbatches
     sizes = [math.prod(one) * width for one in parameters]
-    # Used up one by one, unless they have to wait for the gradients of other microbatches.
     waiting = {
         where: sum(
             saved_bytes(shape, recipe, one) * one.in_flight
@@ -101,8 +100,9 @@ def memory_estimate(
         for where in ("device", "host")
     }
     shards = recipe.data_parallel.shards
-    # Beside the whole, which is gathered for a step, the rows that this rank keeps.
+    # Sharded weights are gathered for a step; the rank's own rows come on top.
     kept = sum(math.prod(_rows(one, shards)) * width for one in parameters) if shards > 1 else 0
+    # Each gradient is freed at once, unless it must wait for those of other microbatches.
     is_used_up = recipe.memory.fused_backward and backwards == 1
     return MemoryEstimate(
         weights=sum(sizes) + kept,
@@ -116,12 +116,12 @@ def memory_estimate(
 
 
 def _rows(parameter: tuple[int, ...], shards: int) -> tuple[int, ...]:
-    """What one of so many ranks keeps of a parameter of this shape, at most."""
+    """Shape of the largest shard of a parameter."""
     return (-(-parameter[0] // shards), *parameter[1:])
 
 
 def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
-    """What the recipe asks for; ``auto`` where there is no Liger."""
+    """Return the recipe's loss, resolving ``auto`` without Liger."""
     if recipe.memory.loss != "auto":
         return recipe.memory.loss
     logits = FLOAT32 * _tokens(recipe) * vocabulary_size
@@ -129,7 +129,7 @@ def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
 
 
 def quantized_block(kind: OptimizerKind, values: int) -> int | None:
-    """How many values of a tensor share a scale; ``None`` if it is not quantized."""
+    """Return how many values of a tensor share a scale; ``None`` if it is not quantized."""
     block = _BLOCKS.get(kind)
     if block is None or values < FEWEST_QUANTIZED or values % block:
         return None
@@ -137,10 +137,10 @@ def quantized_block(kind: OptimizerKind, values: int) -> int | None:
 
 
 def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
-    """What the optimizer remembers of a parameter of this shape."""
+    """Return the bytes of optimizer state for a parameter of this shape."""
     values, kind = math.prod(parameter), recipe.optimizer.kind
     width = WIDTHS[recipe.model.dtype]
-    # What is updated: the parameter, a float32 copy of it, or one that is there for the moment.
+    # Bytes per value of the updated tensor: the parameter, or a lasting or temporary float32 copy.
     updated = width if recipe.precision == "plain" else FLOAT32
     master = FLOAT32 * values if recipe.precision == "float32-master" else 0
     step = FLOAT32
@@ -157,7 +157,7 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
 
 
 def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """What autograd saves of one microbatch in a stage, without the loss."""
+    """Return the bytes that autograd saves of one microbatch in a stage, without the loss."""
     width = WIDTHS[recipe.model.dtype]
     layer = _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
     kept = {
@@ -173,7 +173,7 @@ def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _layer_bytes(shape: ModelShape, recipe: Recipe, *, norms_heads: bool) -> int:
-    """What one layer saves of one token."""
+    """Bytes that autograd saves in one layer for one token."""
     width, hidden = WIDTHS[recipe.model.dtype], shape.hidden_size
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     norms = 2 * (_norm_bytes(hidden, width) + width * hidden)
@@ -181,7 +181,7 @@ def _layer_bytes(shape: ModelShape, recipe: Recipe, *, norms_heads: bool) -> int
         norms += _norm_bytes(queries, width, shape.heads)
         norms += _norm_bytes(keys, width, shape.key_value_heads)
     if recipe.model.attention == "eager":
-        # Keys and values repeated for every head; probabilities in float32, then as the model is.
+        # Keys and values repeated for every head; probabilities in float32 and the model's dtype.
         scores = shape.heads * recipe.data.sequence_length
         narrow = width if width != FLOAT32 else 0
         attention = width * 4 * queries + scores * (FLOAT32 + narrow)
@@ -192,18 +192,18 @@ def _layer_bytes(shape: ModelShape, recipe: Recipe, *, norms_heads: bool) -> int
 
 
 def _norm_bytes(values: int, width: int, norms: int = 1) -> int:
-    """Of so many values in so many norms: what goes in, in float32, its scale, and what is left."""
+    """Bytes that norms save: their float32 input and scale, and their output."""
     return (FLOAT32 + width) * values + FLOAT32 * norms
 
 
 def _product_values(shape: ModelShape) -> int:
-    """What the matrix products and the attention of a layer give for one token."""
+    """Values that a layer's matrix products and attention produce for one token."""
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     return 2 * queries + 2 * keys + 2 * shape.hidden_size + 2 * shape.intermediate_size
 
 
 def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """The one layer that is computed again, or brought back, just now."""
+    """Bytes of the one layer that is being recomputed, or fetched from the host."""
     is_kept_here = recipe.memory.checkpointing == "none" and not stage.offloads
     if is_kept_here or not stage.layers:
         return 0
@@ -211,17 +211,17 @@ def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
 
 
 def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """From the last norm to the loss."""
+    """Bytes from the last norm to the loss."""
     width, vocabulary = WIDTHS[recipe.model.dtype], shape.vocabulary_size
     tokens, normed = _tokens(recipe), width * shape.hidden_size
-    # Probabilities in float32, of which the backward pass makes as many gradients.
+    # Float32 probabilities, and gradients of the same size in the backward pass.
     logits = (width + FLOAT32) * vocabulary
     gradients = (FLOAT32 + (width if width != FLOAT32 else 0)) * vocabulary
     if stage.loss == "plain":
         return tokens * (stage.in_flight * (normed + logits) + gradients)
     at_once = min(tokens, recipe.memory.chunk_tokens) * (logits + gradients)
     if stage.loss == "liger":
-        # It makes the gradients in the forward pass.
+        # Liger computes gradients in the forward pass.
         made = tokens * normed + width * shape.hidden_size * vocabulary
         return stage.in_flight * made + at_once
     return stage.in_flight * tokens * normed + at_once
@@ -234,7 +234,7 @@ def _transfer_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int
 
 
 def _factored_values(parameter: tuple[int, ...]) -> int:
-    """Adafactor's: one per row and one per column, or all of a vector."""
+    """Values in Adafactor's state: one per row and column, or all of a vector."""
     if len(parameter) <= 1:
         return math.prod(parameter)
     *others, rows, columns = parameter
@@ -242,7 +242,7 @@ def _factored_values(parameter: tuple[int, ...]) -> int:
 
 
 def _tokens(recipe: Recipe) -> int:
-    """Of a microbatch."""
+    """Tokens per microbatch."""
     return recipe.microbatch_size * recipe.data.sequence_length
 
 

@@ -59,7 +59,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recipe") -> Recipe:
-    """A recipe from TOML text; see :func:`load_recipe`."""
+    """Parse a recipe from TOML text; see :func:`load_recipe`."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -82,11 +82,11 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
 def check(
     recipe: Recipe, world_size: int, *, layers: int | None = None, is_tied: bool | None = None
 ) -> None:
-    """Refuse what cannot run on ``world_size`` ranks.
+    """Refuse a recipe that cannot run on ``world_size`` ranks.
 
     Args:
-        layers: of the model, when known from its directory; a preset says it itself.
-        is_tied: whether its embedding is; likewise.
+        layers: the model's, if known from its directory; a preset has its own.
+        is_tied: whether its embedding is tied; likewise.
 
     Raises:
         RecipeError: one line, naming the field and the nearest value that works.
@@ -105,7 +105,7 @@ def check(
 
 
 def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
-    """Refuse a split that does not fit the model."""
+    """Refuse a split that does not match the model's layers and the pipeline's stages."""
     split = recipe.pipeline.split
     if layers < stages:
         fix = f"use at most {layers} stages or a model with at least {stages} layers"
@@ -122,7 +122,7 @@ def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
 
 
 def preset_config(section: ModelSection) -> dict[str, int | str | bool]:
-    """The Hugging Face config fields of a preset with the recipe's changes."""
+    """Return the Hugging Face config fields of a preset, with the recipe's overrides."""
     config: dict[str, int | str | bool] = {**PRESETS[section.preset or DEFAULT_PRESET]}
     for ours, theirs in _OVERRIDES.items():
         value = getattr(section, ours)
@@ -192,7 +192,7 @@ def _data_parallel(recipe: Recipe) -> str:
 
 
 def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
-    """Of a pipeline of so many ranks."""
+    """Refuse a schedule that cannot run on ``ranks`` ranks per pipeline."""
     pipeline, per_rank = recipe.pipeline, recipe.stages_per_rank
     name, kind = pipeline.schedule, KINDS[pipeline.schedule]
     given = f"pipeline.stages_per_rank = {per_rank}"
@@ -263,7 +263,7 @@ def _override(raw: dict[str, Any], override: str) -> None:
 
 
 def _explained(raw: dict[str, Any], message: str) -> RecipeError:
-    """Turn msgspec's words into field, value and what is allowed."""
+    """Turn msgspec's message into one that names the field, its value and what is allowed."""
     place = _PLACE.search(message)
     path = place["path"] if place else ""
     unknown = _UNKNOWN_FIELD.match(message)

@@ -1,13 +1,13 @@
 """Model presets: shapes by family. The tokenizer sets the vocabulary.
 
 Keys are Hugging Face config fields. ``tiny`` is for tests; ``8m`` trains on a laptop's CPU within
-minutes and has as many FLOPs in each of two equal halves as 2 cores allow.
+minutes, and its two halves have about equal FLOPs.
 """
 
 from __future__ import annotations
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""``model_type`` of the architectures whose pipeline runs are proved equal to one process."""
+"""``model_type`` of the architectures that tests prove equal to training in one process."""
 
 _SHAPES: dict[str, dict[str, int]] = {
     "tiny": {

@@ -1,4 +1,4 @@
-"""Memory forecast: what each rank of a recipe will hold. Pure; imports no torch."""
+"""Memory forecast: estimates what each rank of a recipe will hold. Pure; imports no torch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NEEDED = (
     "vocab_size",
 )
 _HEAD_DIMS = {"qwen3": 128}
-"""Of families for which transformers takes another than the hidden size over the heads."""
+"""Families whose default head size in transformers is not hidden size / heads."""
 
 _KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
 
 
 def model_config(recipe: Recipe) -> Config | None:
-    """Of the recipe's preset, or of its model directory; ``None`` where that is not here."""
+    """Return the config of the recipe's model; ``None`` if its directory is not on this machine."""
     if recipe.model.path is None:
         return {**preset_config(recipe.model), "vocab_size": recipe.data.vocabulary_size}
     try:
@@ -48,12 +48,15 @@ def model_config(recipe: Recipe) -> Config | None:
 
 
 def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:
-    """On GPUs, by place in a pipeline: of ``ranks`` ranks, as many as each of its pipelines has.
+    """Estimate each rank's memory on GPUs, by its index in a pipeline.
 
-    Slow links may want more microbatches in flight than are counted here.
+    Slow links may need more microbatches in flight than are counted here.
+
+    Args:
+        ranks: total ranks of all pipelines.
 
     Raises:
-        RecipeError: the recipe does not fit so many ranks.
+        RecipeError: the recipe cannot run on so many ranks.
     """
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
     check(recipe, ranks, layers=shape.layers, is_tied=is_tied)
@@ -70,7 +73,7 @@ def _is_count(value: object) -> bool:
 
 
 def shape_of(config: Config) -> ModelShape:
-    """What memory and FLOPs depend on."""
+    """Return the dimensions that memory and FLOPs depend on."""
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     usual = _HEAD_DIMS.get(config.get("model_type", ""), hidden // heads)
     return ModelShape(
@@ -107,7 +110,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
 def parameters(
     config: Config, layers: int, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of those that a stage of so many layers has."""
+    """Return the parameter shapes of a stage of ``layers`` layers."""
     shape, family = shape_of(config), config.get("model_type")
     hidden, wide, each = shape.hidden_size, shape.intermediate_size, shape.head_dim
     queries, keys = shape.heads * each, shape.key_value_heads * each

@@ -1,10 +1,9 @@
-"""Pipeline schedules: what each needs, and the order of eager 1F1B. Pure; imports no torch.
+"""Pipeline schedules: what each requires, and the order of eager 1F1B. Pure; imports no torch.
 
-1F1B holds just as many microbatches in flight as there are stages to come. On a link that takes
-time that is too few: a stage waits for the answer to what it has just sent. Eager 1F1B sends as
-many ahead as the link needs, and computes the same otherwise, in the same order of backwards: its
-gradients are those of 1F1B to the last bit. (Research: training §1.4; the idea of more warm-up
-forwards is that of arXiv 2211.05322.)
+1F1B keeps as many microbatches in flight as there are remaining stages. On a slow link that is too
+few: a stage idles until the gradient of what it has just sent returns. Eager 1F1B sends as many
+ahead as the link needs, and computes backwards in the same order: its gradients equal those of 1F1B
+bitwise. (The idea of more warm-up forwards is that of arXiv 2211.05322.)
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ ScheduleName = Literal[
 
 
 class ScheduleKind(NamedTuple):
-    """What a schedule asks of a pipeline.
+    """Requirements of a schedule.
 
     Args:
         stages_per_rank: by default.
         fewest: stages per rank.
         most: stages per rank; ``None`` = any number.
-        is_v: the first and the last stage are on the same rank.
-        is_in_rounds: microbatches go in rounds of as many as there are ranks.
-        splits_backward: gradients of inputs and of weights are computed apart.
+        is_v: the first and last stage are on the same rank.
+        is_in_rounds: microbatches are processed in rounds, each of as many as there are ranks.
+        splits_backward: gradients of inputs and of weights are computed separately.
     """
 
     stages_per_rank: int = 1
@@ -58,7 +57,7 @@ KINDS: dict[ScheduleName, ScheduleKind] = {
 
 
 def fewest_microbatches(name: ScheduleName, world_size: int, stages: int) -> int:
-    """How many a schedule needs at least to run at all."""
+    """Return the smallest number of microbatches that a schedule can run with."""
     match name:
         case "eager-1f1b" | "gpipe" | "looped-bfs" | "zbv":
             return 1
@@ -69,20 +68,20 @@ def fewest_microbatches(name: ScheduleName, world_size: int, stages: int) -> int
 
 
 Order = tuple[tuple[Literal["F", "B"], int], ...]
-"""Forward or backward, and of which microbatch."""
+"""Forward or backward, and the microbatch."""
 
 
 def in_flight(
     compute_s: Sequence[float], transfer_s: Sequence[float], microbatches: int, most: Sequence[int]
 ) -> tuple[int, ...]:
-    """How many microbatches each stage sends ahead before it waits for the first to come back.
+    """Return how many microbatches each stage sends ahead before it waits for the first gradient.
 
-    ``n_s = n_{s+1} + 1 + ceil(c_s / t)``: enough that what a link takes there and back is filled
-    with computing. With links that take no time it is 1F1B.
+    ``n_s = n_{s+1} + 1 + ceil(c_s / t)``, with round trip c and compute time t: enough to fill a
+    link's round trip with computing. With infinitely fast links it is 1F1B.
 
     Args:
-        compute_s: of forward and backward of one microbatch, per stage.
-        transfer_s: there and back between a stage and the next, per boundary; 0 = on one machine.
+        compute_s: forward and backward of one microbatch, per stage.
+        transfer_s: round trip to the next stage, per boundary; 0 = on one machine.
         most: that fit into memory, per stage.
     """
     slowest = max(compute_s)
@@ -97,7 +96,7 @@ def in_flight(
 
 
 def eager_order(ahead: int, microbatches: int) -> Order:
-    """What a stage computes, in order.
+    """Return the order in which a stage computes.
 
     Args:
         ahead: microbatches in flight, at least 1.

@@ -22,10 +22,10 @@ _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 
 class ModelSection(UserRecord, frozen=True):
-    """What is trained: a preset from scratch, or a Hugging Face directory to go on from.
+    """The model: a preset trained from scratch, or a Hugging Face directory to continue from.
 
-    ``layers`` to ``tie_embeddings`` change a preset; a directory says them itself. ``dtype`` is
-    that of parameters, activations and transfers alike.
+    ``layers`` to ``tie_embeddings`` override a preset; a directory defines them itself. ``dtype``
+    applies to parameters, activations and transfers.
     """
 
     preset: str | None = None
@@ -41,21 +41,22 @@ class ModelSection(UserRecord, frozen=True):
 
 
 class DataSection(UserRecord, frozen=True):
-    """What it is trained on. Every node reads its own copy; the trainer compares them.
+    """The training data. Every node reads its own copy; the trainer compares them.
 
     ``source`` is ``python-library`` or a path: a .txt, .md, .jsonl, .json or .parquet file, a
-    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is taken.
+    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used.
 
     ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
-    ``completion``) and writes them with the model's own chat template, ``chat_template`` (a .jinja
-    file), or ChatML. With ``answers_only`` the loss counts on what the assistant says alone.
+    ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
+    template, or ChatML. With ``answers_only``, the loss counts only the assistant's turns.
 
     ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
-    whole documents, none of which sees another; ``none`` gives each a sequence of its own. ``auto``
-    is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are cut.
+    whole documents that do not attend to each other; ``none`` gives each document its own sequence.
+    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are
+    cut.
 
-    ``tokenizer`` ``auto`` takes the model directory's own, or trains one of ``vocabulary_size`` on
-    the source.
+    ``tokenizer`` ``auto`` uses the model directory's, or trains one of ``vocabulary_size`` on the
+    source.
     """
 
     source: Annotated[str, Meta(min_length=1)] = PYTHON_LIBRARY
@@ -77,12 +78,13 @@ class DataSection(UserRecord, frozen=True):
 
 
 class PipelineSection(UserRecord, frozen=True):
-    """How the layers are cut and the microbatches ordered.
+    """The pipeline: how layers are split and microbatches ordered.
 
-    ``eager-1f1b`` is 1F1B that sends as many microbatches ahead as the links between nodes need,
-    which it measures; on one node it is 1F1B. ``in_flight`` says that by hand, one number per
-    stage. ``stages_per_rank`` is 1, 2 for ``zbv`` and ``dualpipev``, and 2 or more for the other
-    schedules with several (default 2). ``split`` is the number of layers of each stage.
+    ``eager-1f1b`` is 1F1B that sends as many microbatches ahead as the measured links between nodes
+    need; on one node it is 1F1B. ``in_flight`` sets that by hand, one number per stage.
+    ``stages_per_rank`` is 2 for ``zbv`` and ``dualpipev``, 2 or more (default 2) for the other
+    schedules with several stages per rank, and otherwise 1. ``split`` is the number of layers of
+    each stage.
     """
 
     schedule: ScheduleName = "eager-1f1b"
@@ -93,13 +95,11 @@ class PipelineSection(UserRecord, frozen=True):
 
 
 class DataParallelSection(UserRecord, frozen=True):
-    """How many pipelines train side by side, each on its own part of every batch: ``replicas`` x
-    ``shards``.
+    """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
 
-    The ranks of a node get the same stage first, so that gradients are added up inside a node, and
-    activations alone cross the network. ``replicas`` hold the same weights. ``shards`` ranks, of
-    one node, split weights and optimizer among themselves (FSDP2), and gather the weights to
-    compute.
+    Ranks of a node get the same stage first, so that gradients are summed within a node and only
+    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks of one node
+    shard weights and optimizer state (FSDP2), and gather the weights to compute.
     """
 
     replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -107,17 +107,16 @@ class DataParallelSection(UserRecord, frozen=True):
 
     @property
     def width(self) -> int:
-        """Pipelines."""
+        """Number of pipelines."""
         return self.replicas * self.shards
 
 
 class OptimizerSection(UserRecord, frozen=True):
-    """What updates the weights: linear warm-up, then a cosine down to ``min_ratio`` of the rate.
+    """The optimizer, with linear warm-up, then a cosine down to ``min_ratio`` of the learning rate.
 
-    ``warmup_steps`` left out is a tenth of all steps, at most 100. ``clip_norm`` 0 never clips.
-    ``adafactor`` has rates of its own: ``betas`` and ``epsilon`` are not for it, and the learning
-    rate is relative to the size of a weight. ``precision`` is about bfloat16 weights, and ``auto``
-    for those is ``float32-master``.
+    ``warmup_steps`` defaults to a tenth of all steps, at most 100. ``clip_norm`` 0 disables
+    clipping. ``adafactor`` ignores ``betas`` and ``epsilon``, and its learning rate is relative to
+    the size of a weight. ``precision`` applies to bfloat16 weights; ``auto`` is ``float32-master``.
     """
 
     kind: OptimizerKind = "adamw"
@@ -132,15 +131,15 @@ class OptimizerSection(UserRecord, frozen=True):
 
 
 class MemorySection(UserRecord, frozen=True):
-    """What memory is saved, and what for.
+    """Memory savings.
 
-    ``checkpointing`` ``full`` keeps of each layer what goes into it and computes the rest again in
-    the backward pass; ``selective`` also keeps matrix products and attention.
-    ``offload_activations`` moves what is kept from a GPU to the host. ``loss`` ``chunked`` holds
-    the logits of ``chunk_tokens`` tokens at once; ``auto`` is ``liger`` where it is installed and
-    there is CUDA, and ``chunked`` where the logits of a microbatch are more than 128 MiB.
-    ``compile`` compiles each layer. ``fused_backward`` updates a weight as soon as its gradient is
-    there, and forgets that.
+    ``checkpointing`` ``full`` keeps only each layer's input and recomputes the rest in the backward
+    pass; ``selective`` also keeps matrix products and attention. ``offload_activations`` moves
+    stored activations from the GPU to the host. ``loss`` ``chunked`` holds the logits of
+    ``chunk_tokens`` tokens at a time; ``auto`` is ``liger`` if it is installed and there is CUDA,
+    else ``chunked`` if the logits of a microbatch exceed 128 MiB, else ``plain``. ``compile``
+    compiles each layer. ``fused_backward`` updates each weight as soon as its gradient is complete,
+    and frees the gradient.
     """
 
     checkpointing: Literal["none", "full", "selective"] = "none"
@@ -152,9 +151,9 @@ class MemorySection(UserRecord, frozen=True):
 
 
 class TrainSection(UserRecord, frozen=True):
-    """How long and where. ``batch_size`` is sequences per optimizer step, of all pipelines.
+    """Duration and device. ``batch_size`` is sequences per optimizer step, over all pipelines.
 
-    ``timeout_s`` is how long a rank waits for a silent peer before it gives up.
+    ``timeout_s`` is how long a rank waits for a silent peer before it fails.
     """
 
     steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 100
@@ -167,13 +166,13 @@ class TrainSection(UserRecord, frozen=True):
 
 
 class CheckpointSection(UserRecord, frozen=True):
-    """What a run that was cut off goes on from: weights, optimizer and place in the data.
+    """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
 
-    ``directory`` may be shared by all nodes or be each node's own; each job gets a folder of its
-    own in it. Left out, checkpoints lie with the job on each node, and go when the job does.
-    ``interval_steps`` 0 saves at the end only. ``keep`` is how many stay. With ``copies`` 2 each
-    shard also goes to the next node, so that a node may be lost with its disk; in a directory that
-    they share nothing is sent.
+    ``directory`` may be shared by all nodes or local to each; each job gets its own folder in it.
+    By default, checkpoints are stored with the job on each node, and deleted with it.
+    ``interval_steps`` 0 saves at the end only. ``keep`` is the number of checkpoints to keep. With
+    ``copies`` 2, each shard also goes to the next node, so that a node may be lost with its disk;
+    in a shared directory nothing is sent.
     """
 
     directory: Annotated[str, Meta(min_length=1)] | None = None
@@ -184,12 +183,12 @@ class CheckpointSection(UserRecord, frozen=True):
 
 
 class OutputSection(UserRecord, frozen=True):
-    """The trained model, as a Hugging Face directory: transformers, vLLM and others load it.
+    """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
 
-    Left out, ``directory`` is a folder ``model`` beside the checkpoints. One of the user's that
-    holds something already is refused, unless it may be replaced. Where each node has a directory
-    of its own, the head's gets the whole model; with ``gather`` false each keeps its own part.
-    ``shard_gb`` is the most that one file holds.
+    ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
+    empty is refused unless ``replace`` is true. If it is local to each node, the head's gets the
+    whole model; with ``gather`` false, each node keeps its own part. ``shard_gb`` is the largest
+    size of a file.
     """
 
     at_end: bool = True
@@ -200,13 +199,13 @@ class OutputSection(UserRecord, frozen=True):
 
 
 class EvaluationSection(UserRecord, frozen=True):
-    """The loss on text that is not trained on: before the first step, between steps, at the end.
+    """Evaluation: the loss on held-out text, before the first step, between steps, and at the end.
 
-    ``interval_steps`` 0 never does it. ``share`` of the text, its end, is kept for it, and of that
-    at most ``sequences`` are taken.
+    ``interval_steps`` 0 disables it. The last ``share`` of the text is held out, of which at most
+    ``sequences`` are used.
 
-    ``prompts`` are texts that the model goes on from each time, with at most ``prompt_tokens`` new
-    tokens, always the likeliest; for chat each is the user's turn. Each token takes a pass through
+    ``prompts`` are texts that the model continues at each evaluation, greedily and with at most
+    ``prompt_tokens`` new tokens; for chat, each is the user's turn. Each token takes a pass through
     the pipeline.
     """
 
@@ -221,12 +220,12 @@ ReportKind = Literal["tensorboard", "wandb", "trackio", "prometheus"]
 
 
 class ReportSection(UserRecord, frozen=True):
-    """Who else is told how training goes, by rank 0: a list in ``to``, ``[]`` for nobody.
+    """Reports that rank 0 sends elsewhere: a list in ``to``, ``[]`` for none.
 
-    Left out it is ``["tensorboard"]``, where that is installed: event files in the folder
-    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` are what W&B, Trackio and
-    Prometheus call the run: left out, ``mntrain`` and the job's id. Prometheus finds ``/metrics``
-    at ``prometheus_address`` on the node of rank 0.
+    It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
+    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
+    Trackio and Prometheus; they default to ``mntrain`` and the job's id. Prometheus scrapes
+    ``/metrics`` at ``prometheus_address`` on the node of rank 0.
     """
 
     to: tuple[ReportKind, ...] | None = None
@@ -237,7 +236,7 @@ class ReportSection(UserRecord, frozen=True):
 
 
 class Recipe(UserRecord, frozen=True):
-    """Everything the default trainer needs to know, as read from TOML."""
+    """A recipe: all settings of the default trainer, as read from TOML."""
 
     model: ModelSection = ModelSection()
     data: DataSection = DataSection()
@@ -257,12 +256,12 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def microbatch_size(self) -> int:
-        """Sequences in one microbatch."""
+        """Sequences per microbatch."""
         return self.train.batch_size // self.microbatches_per_step
 
     @property
     def microbatches_per_step(self) -> int:
-        """Of all pipelines together."""
+        """Microbatches per optimizer step, over all pipelines."""
         return self.data_parallel.width * self.train.accumulation * self.pipeline.microbatches
 
     @property
@@ -272,7 +271,7 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def precision(self) -> Precision:
-        """How weights are kept between steps; float32 ones as they are."""
+        """How weights are stored between steps; resolves ``auto``."""
         given = self.optimizer.precision
         if given != "auto":
             return given
@@ -286,10 +285,10 @@ class Recipe(UserRecord, frozen=True):
         return KINDS[self.pipeline.schedule].stages_per_rank
 
     def pipeline_ranks(self, world_size: int) -> int:
-        """Ranks in each pipeline, of ``world_size`` in all."""
+        """Ranks per pipeline."""
         return world_size // self.data_parallel.width
 
     def stages(self, world_size: int) -> int:
-        """Stages of each pipeline on ``world_size`` ranks in all; a single rank is one stage."""
+        """Stages per pipeline; a single rank is one stage."""
         ranks = self.pipeline_ranks(world_size)
         return 1 if ranks == 1 else ranks * self.stages_per_rank

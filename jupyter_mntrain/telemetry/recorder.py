@@ -146,7 +146,7 @@ class Recorder:
                 step=self._step,
                 step_s=elapsed if step_s is None else step_s,
                 tokens=tokens,
-                loss=None if loss is None else _number(loss),
+                loss=None if loss is None else as_float(loss),
                 **fields,
             )
         self._write(sample)
@@ -188,7 +188,7 @@ class Recorder:
         if self._step == 0:
             self._last = self._stopwatch()  # exclude it from the first step
         self._write(
-            RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=_number(loss))
+            RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=as_float(loss))
         )
 
     def wrote(self, step: int, prompt: str, text: str) -> None:
@@ -259,7 +259,7 @@ def _finite(value: SupportsFloat | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _number(value: SupportsFloat) -> float:
+def as_float(value: SupportsFloat) -> float:
     """Convert to float, detaching a tensor first: torch warns otherwise."""
     detach = getattr(value, "detach", None)
     return float(detach() if detach is not None else value)

@@ -1,7 +1,7 @@
 """Credentials: a key, a certificate and the trusted authority, in a private directory.
 
-``own.pem`` is its key and its certificate, ``trusted.pem`` the cluster's authority and who was
-revoked. Each is replaced as a whole, also by other processes of the same user.
+``own.pem`` holds the member's key and certificate, ``trusted.pem`` the cluster's authority and its
+revocation list. Each is replaced atomically, possibly by another process of the same user.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class Credentials:
-    """Of one member of one cluster. Its contexts stay the same objects when the files change.
+    """Credentials of one member of one cluster. TLS contexts stay valid when the files change.
 
     Raises:
-        TrustError: a file is missing or damaged, or others than its owner may read it.
+        TrustError: a file is missing or damaged, or readable by other users.
     """
 
     key: ec.EllipticCurvePrivateKey
@@ -46,7 +46,7 @@ class Credentials:
     subject: Subject
     authority: x509.Certificate
     revocations: int
-    """Number of the newest list that is known."""
+    """Number of the newest known revocation list."""
     revoked: frozenset[int]
 
     def __init__(self, directory: Path) -> None:
@@ -54,12 +54,12 @@ class Credentials:
         self._read()
         self.server = _context(ssl.PROTOCOL_TLS_SERVER)
         self.client = _context(ssl.PROTOCOL_TLS_CLIENT)
-        """Talks to the member that is named, and to nobody else."""
+        """Connects only to the expected member."""
         self.unnamed_client = _context(ssl.PROTOCOL_TLS_CLIENT)
         self.unnamed_client.check_hostname = False
-        """Talks to any member: to find out which one it is."""
+        """Connects to any member, to find out which one it is."""
         self.blind_client = blind_context()
-        """Talks to anybody: to find out why the others do not."""
+        """Connects to anything, to find out why the others fail."""
         self._load()
 
     @classmethod
@@ -72,9 +72,9 @@ class Credentials:
         authority: str,
         revocations: str,
     ) -> Credentials:
-        """Keep what a new member was given; all of it PEM."""
+        """Store a new member's credentials, all PEM."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # Last what says that there is a membership: a crash in between leaves none.
+        # own.pem last: it marks a membership, so a crash in between leaves none.
         write_private(directory / TRUSTED, authority + revocations)
         write_private(directory / OWN, key_pem(key).decode() + certificate)
         return cls(directory)
@@ -85,19 +85,19 @@ class Credentials:
 
     @property
     def cluster_name(self) -> str:
-        """As its maker calls it."""
+        """Name given by the driver that made the cluster."""
         return str(self.authority.subject.rfc4514_string().partition("=")[2])
 
     @property
     def authority_id(self) -> str:
-        """Names the authority in announcements: 16 hexadecimal digits of its fingerprint."""
+        """Id of the authority in announcements: 16 hexadecimal digits of its fingerprint."""
         return authority_id(self.authority)
 
     def is_revoked(self, serial: int) -> bool:
         return serial in self.revoked
 
     def refresh(self) -> bool:
-        """Read again what another process has changed; whether anything was."""
+        """Reload files that another process has changed; return whether any were."""
         if self._stamps() == self._seen:
             return False
         self._read()
@@ -105,10 +105,10 @@ class Credentials:
         return True
 
     def take_revocations(self, pem: str) -> bool:
-        """Keep a newer list; ``False`` if this one is known already.
+        """Store a newer revocation list; return ``False`` if it is not newer.
 
         Raises:
-            TrustError: it is none of this cluster's authority.
+            TrustError: this cluster's authority did not sign it.
         """
         number, serials = revoked_serials(load_revocations(pem), self.authority)
         if number <= self.revocations:
@@ -119,10 +119,10 @@ class Credentials:
         return True
 
     def take_certificate(self, pem: str) -> bool:
-        """Show another certificate for the same key from now on, if it is valid for longer.
+        """Use a renewed certificate for the same key, if it is valid for longer.
 
         Raises:
-            TrustError: it is for another key or subject, or of another authority.
+            TrustError: it is for another key or subject, or from another authority.
         """
         offered = load_certificate(pem)
         is_ours = offered.public_key() == self.key.public_key()
@@ -152,10 +152,10 @@ class Credentials:
         self.revocations, self.revoked = revoked_serials(load_revocations(text), self.authority)
 
     def _load(self) -> None:
-        """New connections use what the files hold; those that are open go on."""
+        """Load the files into the contexts; open connections are not affected."""
         try:
             for context in (self.server, self.client, self.unnamed_client):
-                # OpenSSL keeps older lists as well, and goes by the newest.
+                # OpenSSL also keeps older revocation lists, and uses the newest.
                 context.load_verify_locations(self.directory / TRUSTED)
             for context in (self.server, self.client, self.unnamed_client, self.blind_client):
                 context.load_cert_chain(self.directory / OWN)
@@ -175,10 +175,10 @@ def authority_id(authority: x509.Certificate) -> str:
 
 
 def read_private(path: Path) -> str:
-    """What only its owner may read.
+    """Read a private file.
 
     Raises:
-        TrustError: others may, or it cannot be read.
+        TrustError: other users may read it, or it cannot be read.
     """
     try:
         found = path.stat()
@@ -200,12 +200,12 @@ def read_private(path: Path) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file; at no moment may others read it, or find a half of it."""
+    """Replace a private file atomically; other users can never read it."""
     write_atomically(path, text.encode(), mode=0o600)
 
 
 def blind_context() -> ssl.SSLContext:
-    """For a client that will look at the other side's certificate itself."""
+    """Make a context that accepts any certificate, for a client that checks it itself."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -218,7 +218,7 @@ def _context(protocol: ssl._SSLMethod) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF | ssl.VERIFY_X509_STRICT
-    # A session that is taken up again is not asked for a certificate: who is revoked could.
+    # A resumed session is not asked for a certificate, so a revoked member could resume one.
     if protocol is ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0
     return context

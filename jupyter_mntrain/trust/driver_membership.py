@@ -1,7 +1,7 @@
-"""A driver's membership of a cluster: a directory with a key, and perhaps the authority's.
+"""Driver membership: a driver's credentials, and the authority if it made the cluster.
 
 ``clusters/NAME/`` in the user's configuration directory holds the driver's credentials. On the
-machine that made the cluster it also holds ``authority.key`` and the register of members.
+machine that made the cluster, it also holds ``authority.key`` and the register of members.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def clusters_directory() -> Path:
 
 
 def own_driver_name() -> str:
-    """``user-host``, without what cannot stand in a name."""
+    """Return ``user-host``, with invalid characters replaced."""
     text = re.sub(r"[^A-Za-z0-9._-]", "-", f"{getpass.getuser()}-{socket.gethostname()}")
     return text[:63].strip("-._") or "driver"
 
@@ -51,11 +51,11 @@ class DriverMembership:
     """One driver of one cluster: its credentials, and the registrar if it made the cluster.
 
     Args:
-        directory: where it is kept.
-        lifetime: of certificates it signs.
+        directory: that holds the credentials.
+        lifetime: of certificates that it signs.
 
     Raises:
-        TrustError: it is damaged, or others may read its keys.
+        TrustError: a file is damaged, or readable by other users.
     """
 
     def __init__(
@@ -69,45 +69,45 @@ class DriverMembership:
         self.credentials = Credentials(directory)
         self._clock = clock
         self.registrar = self._registrar(lifetime)
-        """``None`` where another driver made the cluster."""
+        """``None`` if another driver made the cluster."""
 
     @classmethod
     def find(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership | None:
-        """This user's membership of the cluster that is called so here, if there is one.
+        """Return this user's membership of a cluster, by its local name, or ``None``.
 
         Raises:
-            TrustError: it is damaged, or others may read its keys.
+            TrustError: a file is damaged, or readable by other users.
         """
         directory = clusters_directory() / cluster
         return cls(directory, clock=clock) if Credentials.exist(directory) else None
 
     @classmethod
     def find_or_make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
-        """This user's; where there is none, a new cluster is made.
+        """Return this user's membership, making a new cluster if there is none.
 
         Raises:
-            TrustError: it is damaged, or others may read its keys.
+            TrustError: a file is damaged, or readable by other users.
         """
         return cls.find(cluster, clock=clock) or cls.make(cluster, clock=clock)
 
     @classmethod
     def make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
-        """A new cluster with an authority of its own; this driver is its first member."""
+        """Make a new cluster with its own authority; this driver is its first member."""
         directory = clusters_directory() / cluster
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = _register_file(directory)
         with file.locked():
-            if not Credentials.exist(directory):  # another process was quicker
+            if not Credentials.exist(directory):  # else another process was faster
                 _make(directory, file, cluster, clock())
         return cls(directory, clock=clock)
 
     @property
     def name(self) -> str:
-        """The driver's own."""
+        """The driver's name."""
         return self.credentials.subject.name
 
     def authorized(self) -> Registrar:
-        """The registrar.
+        """Return the registrar.
 
         Raises:
             TrustError: another driver made the cluster.
@@ -121,11 +121,11 @@ class DriverMembership:
         return self.registrar
 
     def refresh(self) -> bool:
-        """Read what another process has changed; whether anything was."""
+        """Reload files that another process has changed; return whether any were."""
         return self.credentials.refresh()
 
     def news_for(self, node_id: str) -> TrustNews:
-        """What a node should know: who was revoked; its own newest certificate, and drivers'."""
+        """Return revocations, and renewed certificates of a node and of all drivers."""
         wanted = [
             member.certificate
             for member in (self.registrar.members() if self.registrar else ())
@@ -134,10 +134,10 @@ class DriverMembership:
         return TrustNews(revocations=self.credentials.revocations_pem(), certificates=tuple(wanted))
 
     def take_news(self, news: TrustNews) -> None:
-        """What a node knows from other drivers.
+        """Apply news from a node: revocations, and this driver's renewed certificate.
 
         Raises:
-            TrustError: it is not signed by this cluster's authority.
+            TrustError: this cluster's authority did not sign it.
         """
         self.credentials.take_revocations(news.revocations)
         for certificate in news.certificates:
@@ -147,7 +147,7 @@ class DriverMembership:
 
     @property
     def is_due(self) -> bool:
-        """Whether this driver's own certificate has lived half of its time."""
+        """Whether this driver's certificate is due for renewal."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         return due_for_renewal(self.credentials.certificate, now)
 
@@ -161,12 +161,12 @@ class DriverMembership:
 
 
 def room_for(cluster: str) -> Path:
-    """Where an identity can be kept that another driver gives, under a name of our choice.
+    """Return the directory for joining another driver's cluster under a local name.
 
-    A cluster of one's own that nobody has joined makes way for it.
+    An own cluster of that name without other members is moved out of the way.
 
     Raises:
-        SpecError: there is another cluster of this name, and it has members.
+        SpecError: a cluster of that name exists and has members.
     """
     target = clusters_directory() / cluster
     if Credentials.exist(target):

@@ -1,4 +1,4 @@
-"""Shared user files: small ones that several processes read and change."""
+"""Kept file: a small JSON file that several processes read and change."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ T = TypeVar("T")
 class KeptFile(Generic[T]):
     """One record in one JSON file, mode 0600.
 
-    Changed under a file lock and replaced as a whole: a reader sees the old one or the new one.
+    It is changed under a file lock and replaced atomically.
 
     Args:
-        path: of the file; its directory is made when it is first written.
-        kind: the record's type; without a file it is made with its defaults.
-        what: the file holds, for errors.
+        path: of the file; its directory is created by the first write.
+        kind: the record's type; a missing file reads as its defaults.
+        what: describes the content, for errors.
     """
 
     def __init__(self, path: Path, kind: type[T], *, what: str) -> None:
@@ -35,10 +35,10 @@ class KeptFile(Generic[T]):
         self._what = what
 
     def read(self) -> T:
-        """What is kept.
+        """Read the record.
 
         Raises:
-            SpecError: the file is not ours or was damaged.
+            SpecError: the file cannot be read or is damaged.
         """
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=self._kind)
@@ -51,15 +51,15 @@ class KeptFile(Generic[T]):
             ) from error
 
     def write(self, content: T) -> None:
-        """Replace it. Under :meth:`locked`, where what was read decides what is written."""
+        """Replace the record; use :meth:`locked` for read-modify-write."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(content))
         write_atomically(self.path, text, mode=PRIVATE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else changes it in the block."""
+        """Lock the file against changes by other processes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # The lock is a file of its own: replacing the locked file would unlock it.
+        # The lock is a separate file: replacing a locked file would unlock it.
         with FileLock(self.path.with_suffix(".lock"), mode=PRIVATE):
             yield

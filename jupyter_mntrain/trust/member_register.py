@@ -1,4 +1,4 @@
-"""Member register: who was invited and who has joined, kept by the driver that made the cluster."""
+"""Member register: invitations and members, stored by the driver that made the cluster."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jupyter_mntrain.trust.joining.token import Token
 
 
 class IssuedInvitation(Record, frozen=True):
-    """An invitation that was given out.
+    """An invitation.
 
     Args:
-        uses: how many may join with it.
-        taken: who was admitted: URIs of subjects. Joining once more, after a lost answer, takes no
-            other.
-        joined: who of them has said to have the certificate.
+        uses: number of members that may join with it.
+        taken: URIs of the subjects that were admitted. Joining again after a lost answer does not
+            take another use.
+        joined: those that confirmed to have received their certificate.
     """
 
     token: Token
@@ -23,20 +23,20 @@ class IssuedInvitation(Record, frozen=True):
     joined: tuple[str, ...] = ()
 
     def admits(self, subject: Subject, now_s: float) -> bool:
-        """Whether this subject may still join with it."""
+        """Whether a subject may still join with it."""
         if subject.role != self.token.role or now_s >= self.token.expires_s:
             return False
         return subject.uri in self.taken or len(self.taken) < self.uses
 
 
 class RegisteredMember(Record, frozen=True):
-    """A node or a driver of the cluster.
+    """A node or driver of the cluster.
 
     Args:
-        name: of a node its id, of a driver its name.
+        name: a node's id, or a driver's name.
         title: for people.
-        certificate: the newest one, PEM.
-        earlier: hexadecimal serial numbers of those before it, which may still be valid.
+        certificate: the newest, PEM.
+        earlier: hexadecimal serial numbers of earlier certificates, which may still be valid.
     """
 
     role: Role
@@ -53,7 +53,7 @@ class RegisteredMember(Record, frozen=True):
 
     @property
     def serials(self) -> tuple[str, ...]:
-        """Of all certificates it was given."""
+        """Serial numbers of all its certificates."""
         return (*self.earlier, f"{load_certificate(self.certificate).serial_number:x}")
 
     @property
@@ -62,11 +62,11 @@ class RegisteredMember(Record, frozen=True):
 
 
 class Register(Record, frozen=True):
-    """All of it; one file.
+    """The register, stored in one file.
 
     Args:
-        revoked: hexadecimal serial numbers of certificates that are not believed any more.
-        number: of the list of them; grows with it.
+        revoked: hexadecimal serial numbers of revoked certificates.
+        number: of the revocation list; increases with each revocation.
     """
 
     invites: tuple[IssuedInvitation, ...] = ()
@@ -75,5 +75,5 @@ class Register(Record, frozen=True):
     number: int = 1
 
     def member(self, subject: Subject) -> RegisteredMember | None:
-        """Who goes by this name now; not those who were revoked."""
+        """Find a member that is not revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)

@@ -1,6 +1,6 @@
-"""The registrar's desk of the driver that made a cluster: it invites, admits, renews and revokes.
+"""Registrar: invites, admits, renews and revokes members, on the driver that made the cluster.
 
-Only that driver holds the authority's key; the register of invitations and members is its own.
+Only that driver has the authority's key and the register of invitations and members.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Clock = Callable[[], float]
 
 
 class Registrar:
-    """Signs for one cluster.
+    """Signs certificates of one cluster.
 
     Args:
-        authority: its key signs.
-        credentials: of the driver itself, who learns first of what it signs.
+        authority: signs them.
+        credentials: the driver's own, updated with what it signs.
         file: the register.
         clock: Unix time.
-        lifetime: of certificates it signs.
+        lifetime: of certificates that it signs.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class Registrar:
         self._clock = clock
         self._lifetime = lifetime
         self._expiries: tuple[int, Mapping[str, float]] | None = None
-        """As of the register's last change."""
+        """Cached result of :meth:`expiries`, with the register's modification time."""
 
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
     ) -> Token:
-        """A token that lets somebody join.
+        """Make a token for joining the cluster.
 
         Raises:
-            SpecError: no uses, or no time.
+            SpecError: ``uses`` or ``expires_in_s`` is out of range.
         """
         if not 1 <= uses <= MOST_USES:
             raise SpecError(f"{uses} uses", fix=f"choose 1 to {MOST_USES} uses")
@@ -88,20 +88,20 @@ class Registrar:
         return self._file.read().invites
 
     def open_invites(self) -> Sequence[IssuedInvitation]:
-        """Those by which somebody can still join."""
+        """Invitations that can still be used."""
         now_s = self._clock()
         return [i for i in self.invites() if now_s < i.token.expires_s and len(i.joined) < i.uses]
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
-        """What was given out under this id, if it can still be used by somebody."""
+        """Find an invitation that has not expired by its token's id."""
         now_s = self._clock()
         found = next((i for i in self.invites() if i.token.id == token_id), None)
         return found if found and now_s < found.token.expires_s else None
 
     def admit(self, invite: IssuedInvitation, application: Application) -> Admission:
-        """Sign whoever has proved to hold the token, or say why not.
+        """Sign the certificate of an applicant that has proved to hold the token, or refuse.
 
-        Who is signed has joined when it has its certificate: see :meth:`note_joined`.
+        It has joined once it has received the certificate: see :meth:`note_joined`.
         """
         subject = application.subject
         with self._file.locked():
@@ -141,7 +141,7 @@ class Registrar:
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
-        """It has been given what :meth:`admit` signed."""
+        """Record that a subject has received the certificate that :meth:`admit` signed."""
         with self._file.locked():
             register = self._file.read()
             invites = tuple(
@@ -153,17 +153,17 @@ class Registrar:
             self._file.write(msgspec.structs.replace(register, invites=invites))
 
     def members(self) -> Sequence[RegisteredMember]:
-        """Everybody who ever joined."""
+        """All members, including revoked ones."""
         return self._file.read().members
 
     def revoke(self, name: str) -> RegisteredMember:
-        """Nobody believes a member's certificate any more, from when they hear of it.
+        """Revoke a member's certificates; others reject them once they have the new list.
 
         Args:
-            name: of a driver, or a node's name or id.
+            name: a driver's name, or a node's name or id.
 
         Raises:
-            SpecError: nobody is called so, or several are, or it is this driver.
+            SpecError: no member or several have this name, or it is this driver.
         """
         with self._file.locked():
             register = self._file.read()
@@ -187,7 +187,7 @@ class Registrar:
         return gone
 
     def renew(self) -> bool:
-        """Sign anew whose certificate has lived half of its time; whether there was any."""
+        """Renew certificates that are due; return whether there were any."""
         now = self._now()
 
         def renewed(member: RegisteredMember) -> RegisteredMember:
@@ -211,7 +211,7 @@ class Registrar:
         return True
 
     def expiries(self) -> Mapping[str, float]:
-        """Unix times at which the members' newest certificates end, by name."""
+        """Unix times at which the members' newest certificates expire, by name."""
         changed = self._file.path.stat().st_mtime_ns
         if self._expiries is None or self._expiries[0] != changed:
             self._expiries = (

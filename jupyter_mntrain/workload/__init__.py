@@ -1,1 +1,1 @@
-"""What a job runs: a recipe, a script, a cell or a stored job, and the memory it needs."""
+"""Workloads: what a job runs (a recipe, a script, a cell or a stored job), and its memory."""

@@ -1,4 +1,4 @@
-"""A checked job: its spec, its workload and the cluster it can be started on."""
+"""Built job: a checked spec, its workload and the cluster to start it on."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class Built(NamedTuple):
-    """A job that can be started, and where."""
+    """A checked job that is ready to launch."""
 
     cluster: Cluster
     spec: JobSpec
     workload: Workload
 
     def memory(self) -> list[RankMemory] | None:
-        """By rank; ``None`` for a script, and where the model is not on this machine.
+        """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.
 
         Raises:
-            RecipeError: the recipe does not fit the model on so many ranks.
+            RecipeError: the recipe cannot run on so many ranks.
         """
         recipe = self.workload.recipe
         if recipe is None:

@@ -1,4 +1,4 @@
-"""Slow-link note: says that a job uses a slow network although a faster one exists. Pure."""
+"""Slow-link note: warns that a job uses a slow network although a faster one exists. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jupyter_mntrain.show import formats
 
 
 def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -> Problem | None:
-    """What is faster, or ``None`` where the choice is as good as any.
+    """Return a warning if the nodes share a network at least twice as fast, else ``None``.
 
     Args:
-        nodes: the participants' among others.
+        nodes: the participants' nodes; may contain others.
     """
     by_id = {node.node_id: node for node in nodes}
     own = [by_id[place.node_id] for place in placements if place.node_id in by_id]

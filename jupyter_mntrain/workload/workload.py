@@ -1,6 +1,6 @@
 """Workload: a recipe for the default trainer, or a training script.
 
-Checked here, before any node is asked: a recipe field by field, a script by compiling it.
+Both are checked before any node is asked: a recipe field by field, a script by compiling it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CELL_SCRIPT = "cell.py"
 
 
 class Workload(Record, frozen=True):
-    """What every rank runs, and the files that go with it.
+    """What every rank runs, and the files that are sent with it.
 
     Args:
-        took: what it was taken for, in words.
+        took: what it was recognized as, for people.
         recipe: checked; ``None`` for a script.
-        spec: of the job that is launched again; ``None`` for a new one.
+        spec: of the job that is relaunched; ``None`` for a new one.
     """
 
     entry: tuple[str, ...]
@@ -44,7 +44,7 @@ class Workload(Record, frozen=True):
     spec: JobSpec | None = None
 
     def check(self, world_size: int) -> None:
-        """Refuse a recipe that cannot run on so many ranks.
+        """Refuse a recipe that cannot run on ``world_size`` ranks.
 
         Raises:
             RecipeError: naming the field and the nearest value that works.
@@ -56,10 +56,10 @@ class Workload(Record, frozen=True):
 def from_path(
     path: Path, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """A recipe (``.toml``) or a script (``.py``).
+    """Read a recipe (``.toml``) or a script (``.py``).
 
     Raises:
-        SpecError: it is not there, cannot be read, or does not compile; with the line number.
+        SpecError: it does not exist, cannot be read, or does not compile; with the line number.
         RecipeError: a field of the recipe is wrong.
     """
     text = read_text(path)
@@ -77,7 +77,7 @@ def from_path(
 def from_built_in(
     ours: BuiltIn, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """A recipe that comes with us."""
+    """Make a workload of a built-in recipe."""
     _refuse_arguments(arguments)
     made = _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
     return msgspec.structs.replace(made, took=f"recipe {ours.name}")
@@ -86,12 +86,12 @@ def from_built_in(
 def from_cell(
     text: str, *, directory: Path, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """A recipe or a script, told apart by parsing the cell as TOML, then as Python.
+    """Read a recipe or a script from a cell, by parsing it as TOML, then as Python.
 
-    Line numbers in errors are the cell's own: its first line is the magic.
+    Line numbers in errors count the magic as the cell's first line.
 
     Raises:
-        SpecError: it is neither; the reason is that of the one it is nearer to.
+        SpecError: it is neither; the reason is that of the more likely one.
         RecipeError: a field of the recipe is wrong.
     """
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
@@ -119,14 +119,14 @@ def from_spec(
     arguments: Sequence[str] = (),
     overrides: Sequence[str] = (),
 ) -> Workload:
-    """What a job that was written down runs, with changes.
+    """Make a workload of a stored job, with changes.
 
     Args:
-        arguments: take the place of those that its script had.
-        overrides: come after those that its recipe had, and win.
+        arguments: replace those of its script.
+        overrides: added to those of its recipe, and win.
 
     Raises:
-        SpecError: it does not compile, or the change does not fit what it runs.
+        SpecError: it does not compile, or is not a recipe and overrides were given.
         RecipeError: a field of the recipe is wrong.
     """
     recipe = spec.files.get(RECIPE_FILE)
@@ -151,10 +151,10 @@ def from_spec(
 
 
 def compile_script(source: str, name: str) -> None:
-    """Raise :class:`SpecError` with the line number if ``source`` is not Python."""
+    """Raise :class:`SpecError` with the line number if ``source`` is not valid Python."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the script's own affair, seen again when it runs
+            warnings.simplefilter("ignore")  # they appear when the script runs
             compile(source, name, "exec", dont_inherit=True)
     except SyntaxError as error:
         where = f", line {error.lineno}" if error.lineno else ""
@@ -167,7 +167,7 @@ def compile_script(source: str, name: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; what is wrong with it is said as a :class:`SpecError`."""
+    """Read a file's text; raise :class:`SpecError` if that fails."""
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def _neighbors(path: Path) -> list[str]:
 
 
 def read_files(paths: Sequence[Path]) -> dict[str, str]:
-    """Further small files, by the name they get on every node."""
+    """Read additional small files, by the name that they get on every node."""
     return {PurePosixPath(path.name).as_posix(): read_text(path) for path in paths}
 
 
@@ -213,7 +213,7 @@ def _recipe(
 
 
 def _absolute(recipe: Recipe, directory: Path) -> list[str]:
-    """Overrides that make relative paths absolute: ranks run in a directory of their own."""
+    """Overrides that make relative paths absolute: ranks run in another directory."""
     paths = {
         "model.path": recipe.model.path,
         "data.source": recipe.data.source,
@@ -224,7 +224,7 @@ def _absolute(recipe: Recipe, directory: Path) -> list[str]:
         f"{field}={json.dumps(str((directory / given).resolve()))}"
         for field, given in paths.items()
         if given not in (None, PYTHON_LIBRARY)
-        # ~ is the home of whoever runs the agent on that node: left to the trainer there.
+        # ~ is the home of the agent's user: the trainer expands it on the node.
         and not given.startswith(("/", "~"))
     ]
 
@@ -256,11 +256,11 @@ _PYTHON_LINE = re.compile(r"^\s*(import|from|def|class|with|for|while|if)\b|\w\(
 
 
 def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> SpecError:
-    """The reason of the one that the cell looks more like; a ``[section]`` settles it."""
+    """Pick the error of the kind that the cell looks more like; a ``[section]`` means a recipe."""
     if _PYTHON_LINE.search(text) and not _TABLE_LINE.search(text):
-        return SpecError(f"taken as a Python script: {python.cause}", fix=python.fix)
+        return SpecError(f"read as a Python script: {python.cause}", fix=python.fix)
     return SpecError(
-        f"taken as a recipe: cell: {_toml_words(toml)}",
+        f"read as a recipe: cell: {_toml_words(toml)}",
         fix='write tables as [section] and text in quotes: preset = "llama-8m"',
     )
 

@@ -148,7 +148,7 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
         gpu(3, memory_used_bytes=3 << 30),
     )
     text = refusal([Member(node="a", nproc=2)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
-    assert text.startswith("a: 2 idle GPUs were asked for, 1 of 4 are")
+    assert text.startswith("a: 2 idle GPUs requested, but only 1 of 4 are idle")
     for reason in (
         "GPU 0 busy with pid 41 and pid 42",
         "GPU 1 leased to j-00000001",

@@ -114,7 +114,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
             '[memory]\ncheckpointing = "selective"\n[pipeline]\nschedule = "dualpipev"',
             'checkpointing = "selective": dualpipev splits the backward pass',
         ),
-        ('[memory]\ncheckpointing = "selective"\ncompile = true', "decides itself what to keep"),
+        ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what to keep itself"),
         (
             "[evaluation]\nprompts = ['a', ' ']\ninterval_steps = 1",
             "evaluation.prompts[1]: the prompt is empty. Fix: set one",

@@ -1,1 +1,1 @@
-"""Failure evidence on this node: exit codes, logs, stacks and stalls, read into a cause."""
+"""Failure evidence: turns this node's exit codes, logs, stacks and stalls into a problem."""

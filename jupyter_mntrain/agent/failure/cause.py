@@ -1,7 +1,7 @@
-"""Causes of a failed attempt, from its ranks' accounts, torchrun's log and exit codes. Pure reads.
+"""Cause: explains a failed attempt by its ranks' problems, torchrun's log and exit codes.
 
-Peers of a guilty rank fail too, of a lost connection. Such ends are symptoms, so that the node
-that really failed stands first.
+Peers of a failed rank also fail, with a lost connection. Those are symptoms: the node that failed
+first is shown. Only reads files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOISE = re.compile(
     r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
 )
 _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
-"""What torch.distributed puts before an uncaught exception."""
+"""Prefix that torch.distributed adds to an uncaught exception."""
 
 
 def explain(
@@ -49,14 +49,14 @@ def explain(
     *,
     has_run_out: bool | None = None,
 ) -> tuple[list[RankDown], Problem]:
-    """What the failed ranks did, and the problem to show.
+    """Return how the failed ranks ended, and the problem to show.
 
     Args:
         directory: the attempt's.
         ranks: this node's, in local-rank order.
         exit_code: torchrun's.
-        now_s: time of the problem when nothing says one.
-        has_run_out: whether the kernel has killed processes to free memory meanwhile, if known.
+        now_s: time of the problem if its own is unknown.
+        has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
     """
     log = _tail(directory / "log")
     downs: list[RankDown] = []
@@ -67,7 +67,7 @@ def explain(
         rank = ranks[failure.local_rank]
         problem = _account(directory, failure, rank, log, has_run_out)
         if problem is None:
-            continue  # ended by torchrun because of another one: cut off, not guilty
+            continue  # ended by torchrun because another rank failed
         problem = msgspec.structs.replace(
             problem, rank=rank, time_s=problem.time_s or failure.time_before(now_s)
         )
@@ -81,8 +81,9 @@ def explain(
 def _account(
     directory: Path, failure: Failure, rank: Rank, log: str, has_run_out: bool | None
 ) -> Problem | None:
-    """From what the rank handed over, or torchelastic wrote, else from its output; ``None`` if cut
-    off.
+    """Explain a rank's end by its problem file, torchelastic's error file, or its output.
+
+    ``None`` if torchrun ended it because of another rank.
     """
     lines = _output_of(rank, log)
     for folder in sorted((directory / "ranks").glob(f"*/attempt_*/{failure.local_rank}")):
@@ -93,7 +94,7 @@ def _account(
         return None
     if failure.exit_code < 0:
         return _of_signal(failure.exit_code, lines, has_run_out=has_run_out)
-    # A clean line is the last one; a traceback has its own shape.
+    # A program that rejects its input says why in its last line; others leave a traceback.
     is_clean = failure.exit_code == USER_ERROR
     spoken = _last_spoken(lines) if is_clean else _last_error(lines)
     return spoken or Problem(
@@ -102,7 +103,7 @@ def _account(
 
 
 def _error_file(path: Path) -> Problem | None:
-    """What torchelastic itself recorded of an exception; ``None`` if it is not readable."""
+    """Read the exception that torchelastic recorded; ``None`` if that is not possible."""
     try:
         message = json.loads(path.read_bytes())["message"]
         extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
@@ -118,13 +119,13 @@ def _error_file(path: Path) -> Problem | None:
 def _foreign(
     message: str, lines: Sequence[str], kind: Kind = Kind.EXCEPTION, time_s: float | None = None
 ) -> Problem:
-    """A foreign message as a problem; ``kind`` where the message is not known."""
+    """Turn another program's message into a problem, of ``kind`` if it is not recognized."""
     known, fix = kind_of(message) or (kind, FIXES.get(kind, ""))
     return Problem(kind=known, cause=message, fix=fix, detail=_last_lines(lines), time_s=time_s)
 
 
 def _with_place(line: str, traceback: str) -> str:
-    """``RuntimeError: …`` and the user's own line it came from."""
+    """Append the script's own line that an exception came from."""
     places = re.findall(r'File "([^"]+)", line (\d+)', traceback)
     own = [
         place
@@ -159,7 +160,7 @@ def _last_spoken(lines: Sequence[str]) -> Problem | None:
 def _of_signal(
     code: int, lines: Sequence[str] = (), *, has_run_out: bool | None = None, who: str = ""
 ) -> Problem:
-    """What killed it, and what it said of that: C++ code aborts with its reason."""
+    """Explain a death by signal, with the reason that C++ code prints when it aborts."""
     try:
         name = signal.Signals(-code).name
     except ValueError:
@@ -182,7 +183,7 @@ def _of_signal(
 
 
 def _of_torchrun(log: str, exit_code: int, now_s: float, has_run_out: bool | None) -> Problem:
-    """No rank is to blame: torchrun could not start them, or was ended itself."""
+    """Explain a failure of torchrun itself: it could not start ranks, or was killed."""
     lines = [line for line in log.splitlines() if line.strip()]
     if exit_code < 0:
         problem = _of_signal(exit_code, has_run_out=has_run_out, who="torchrun was ")

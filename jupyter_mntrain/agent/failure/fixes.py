@@ -1,4 +1,4 @@
-"""What to do about a failed attempt, by its kind."""
+"""Fixes: what to do about a failed attempt, by kind."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ FIXES: dict[Kind, str] = {
     "failed first",
     Kind.TIMED_OUT: "measure the links, and read in the other ranks' logs what they were doing",
 }
-"""``{what}`` is what the message names."""
+"""``{what}`` is replaced by the name in the message."""

@@ -1,6 +1,6 @@
-"""Foreign messages: kinds of failures, read from what torch, NCCL, CUDA, Python and Linux say.
+"""Foreign messages: recognizes failures in messages of torch, NCCL, CUDA, Python and Linux.
 
-The only place that searches messages, and none of them is ours. The first pattern that fits wins.
+Only messages of other programs are ever searched, and only here. The first matching pattern wins.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
 
 
 def kind_of(message: str) -> tuple[Kind, str] | None:
-    """Kind and fix of a foreign message; ``None`` if it is not known."""
+    """Return kind and fix of another program's message; ``None`` if it is not recognized."""
     for pattern, kind in PATTERNS:
         if match := re.search(pattern, message, re.IGNORECASE):
             return kind, FIXES[kind].format(**match.groupdict())

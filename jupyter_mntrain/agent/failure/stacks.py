@@ -1,4 +1,4 @@
-"""Stacks of a rank: its state in the kernel, and its Python stacks if it answers."""
+"""Stacks: asks a rank for its Python stacks, and reads its state in the kernel."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
 LOOK_EVERY_S = 0.02
 
 MOST_TEXT = 8_000
-"""Characters of all threads' stacks that are kept of a rank."""
+"""Most characters of stacks that are stored per rank."""
 
 MOST_READ = 10 * MOST_TEXT
-"""Bytes from the end of an answer, where the main thread is, that are looked at."""
+"""Most bytes read from the end of an answer, where the main thread is."""
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 _LIBRARIES = ("/torch/", "/jupyter_mntrain/", "/lib/python3", "<frozen ")
-"""Whose lines are not "own code" to a person who looks for his own."""
+"""Parts of paths that are not the script's own code."""
 
 
 class StackRequest:
-    """One question to one rank, and what has come of it.
+    """A request for one rank's stacks, and its answer.
 
     Args:
         directory: the attempt's.
@@ -56,20 +56,20 @@ class StackRequest:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing more is to be waited for.
+        """Whether the answer is complete, or none will come.
 
-        faulthandler writes its answer piece by piece, and the kernel blocks the signal in the
-        thread that does so until it is done.
+        faulthandler writes its answer in pieces, during which the kernel blocks the signal in that
+        thread.
         """
         if not self._will_answer:
             return True
-        # In this order: who has begun to write does block it.
+        # In this order: once it has started to write, the signal is blocked.
         return _size(self._path) > self._before and not (
             threads_that_block(self.pid, STACK_SIGNAL) - self._blocked_before
         )
 
     def result(self) -> RankStack:
-        """What is known by now."""
+        """Return what is known so far."""
         text = ""
         if (size := _size(self._path)) > self._before:
             with self._path.open("rb") as file:
@@ -89,7 +89,7 @@ class StackRequest:
 
 
 def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
-    """What they say within :data:`ANSWER_S`. Blocks; use a thread."""
+    """Return the answers after at most :data:`ANSWER_S`. Blocks; use a thread."""
     until = time.monotonic() + ANSWER_S
     while time.monotonic() < until and not all(one.is_answered for one in asked):
         time.sleep(LOOK_EVERY_S)
@@ -97,7 +97,7 @@ def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
 
 
 def main_thread(text: str) -> list[Frame]:
-    """Frames of the main thread, which faulthandler tells last."""
+    """Parse the frames of the main thread, which faulthandler writes last."""
     frames: list[Frame] = []
     for line in text.splitlines():
         if line.startswith(("Thread ", "Current thread ")):
@@ -108,10 +108,10 @@ def main_thread(text: str) -> list[Frame]:
 
 
 def judge(state: str, frames: list[Frame], site: Site | None) -> Doing:
-    """What a rank is at.
+    """Classify what a rank is doing.
 
     Args:
-        state: the kernel's letter for it.
+        state: the kernel's letter.
         site: where it waits for another rank, if it does.
     """
     if state in ("T", "t"):
@@ -124,10 +124,10 @@ def judge(state: str, frames: list[Frame], site: Site | None) -> Doing:
 
 
 def source_line(frames: list[Frame], pid: int) -> str:
-    """The line of source that the innermost frame is at; empty if it cannot be read.
+    """Return the source line of the innermost frame; empty if it cannot be read.
 
     Args:
-        pid: whose working directory a script's name is relative to.
+        pid: process whose working directory relative paths refer to.
     """
     if not frames:
         return ""
@@ -140,24 +140,24 @@ def source_line(frames: list[Frame], pid: int) -> str:
 
 
 def own_line(frames: list[Frame]) -> str:
-    """The innermost line that is a person's own, or else the innermost."""
+    """Return the innermost line of the script's own code, else the innermost of all."""
     own = [frame for frame in frames if not any(part in frame[0] for part in _LIBRARIES)]
     file, line, name = (own or frames or [("", 0, "")])[0]
     return f"{name} ({Path(file).name}:{line})" if name else ""
 
 
 def kernel_state(pid: int) -> str:
-    """The letter of ``/proc/PID/stat``; empty if it is gone."""
+    """Return the state letter of a process; empty if it is gone."""
     return _status(pid, "State:")[:1]
 
 
 def answers_to(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: without one it would be killed by it."""
+    """Whether a process handles a signal, which would otherwise kill it."""
     return _is_in(_status(pid, "SigCgt:"), number)
 
 
 def threads_that_block(pid: int, number: int) -> set[str]:
-    """Ids of a process's threads to which a signal is not delivered at present."""
+    """Return the ids of a process's threads that currently block a signal."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Stall watchdog: notices that an attempt makes no progress and asks its ranks where they are."""
+"""Stall watchdog: detects that an attempt makes no progress, and asks its ranks for stacks."""
 
 from __future__ import annotations
 
@@ -29,13 +29,12 @@ REMEMBERED_STEPS = tunables.count("watchdog.steps_remembered")
 
 
 class Watchdog:
-    """Of one attempt on one node.
+    """Watches one attempt on one node.
 
-    Only ranks that say what they do are watched: of a script without a Recorder nobody knows
-    whether it gets on.
+    Only ranks that report are watched: without a Recorder, progress is unknown.
 
     Args:
-        ask: begins to ask every living rank.
+        ask: requests the stacks of every living rank.
         clock: Unix time, for people.
     """
 
@@ -58,17 +57,17 @@ class Watchdog:
         return max(LEAST_S, TIMES_A_STEP * median(self._durations))
 
     def stepped(self, rank: Rank, step: int, step_s: float, now_s: float) -> None:
-        """A rank has finished a step."""
+        """Note that a rank has finished a step."""
         self._durations.append(step_s)
         self._steps[rank] = step
         self.got_on(now_s)
 
     def got_on(self, now_s: float) -> None:
-        """A rank does something: it loads, or makes steps."""
+        """Note that a rank makes progress: it loads, or finishes steps."""
         self._last_s, self._last_time_s = now_s, self._clock()
 
     def look(self, now_s: float) -> PartEvent | None:
-        """Call often; what has changed, if anything has."""
+        """Check for a stall or its end; call often. Returns an event if the state changed."""
         if self._last_s is None:
             return None
         idle_s = now_s - self._last_s

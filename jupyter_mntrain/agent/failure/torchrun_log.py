@@ -1,4 +1,4 @@
-"""torchrun's log: reads from it how each rank ended. Pure."""
+"""torchrun log: parses how each rank ended. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _ENTRY = re.compile(
     r"time +: (?P<time>\S+)\n +host +: .*\n +rank +: \d+ \(local_rank: (?P<local>\d+)\)\n"
     r" +exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
 )
-"""Of the table torchrun ends with; the first failure comes last."""
+"""Entry of the table that torchrun prints at its end; the first failure is last."""
 
 _LINE = re.compile(
     r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)"
 )
-"""The one line before the table, all there is if torchrun did not get so far."""
+"""Line that torchrun logs before the table."""
 
 _ENDED = re.compile(r"Sending process (\d+) closing signal")
 
 
 class Failure(Record, frozen=True):
-    """A rank that did not end well.
+    """A rank that failed.
 
     Args:
         exit_code: negative for a signal.
         was_ended: by torchrun, because another rank had failed.
-        time_s: as torchrun saw it, to a second.
+        time_s: by torchrun's clock, in whole seconds.
     """
 
     local_rank: int
@@ -40,14 +40,14 @@ class Failure(Record, frozen=True):
     time_s: float | None = None
 
     def time_before(self, end_s: float) -> float:
-        """Its time if that can be true of an attempt that ended at ``end_s``, else that."""
+        """Return its time if plausible for an attempt that ended at ``end_s``, else ``end_s``."""
         if self.time_s is None or not end_s - TRUSTED_S <= self.time_s <= end_s:
             return end_s
         return self.time_s
 
 
 def rank_failures(log: str) -> list[Failure]:
-    """Every failure torchrun tells of, the first one first."""
+    """Return all failures in torchrun's log, the first one first."""
     ended = set(_ENDED.findall(log))
     found: dict[int, Failure] = {}
     for match in [*reversed(list(_ENTRY.finditer(log))), *_LINE.finditer(log)]:

@@ -1,1 +1,1 @@
-"""Hardware and software of this machine: GPUs, interfaces, ports, versions, link speed."""
+"""Machine: reads this machine's GPUs, interfaces, ports and versions, and measures its links."""

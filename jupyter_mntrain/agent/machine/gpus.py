@@ -1,4 +1,4 @@
-"""GPUs: reads them through NVML; without a driver, says why there are none."""
+"""GPUs: reads them through NVML."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 
 
 class GpuReader:
-    """Reads every GPU; NVML is initialized once."""
+    """Reads all GPUs; initializes NVML once."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self.note: str | None = None
-        """Why there are no GPUs, or fewer than there were."""
+        """Why there are no GPUs, or fewer than before."""
         self.driver: str | None = None
         try:
             import pynvml
@@ -34,9 +34,9 @@ class GpuReader:
         self._nvml = pynvml
 
     def read(self) -> tuple[Gpu, ...]:
-        """All GPUs now. A field a card does not report is ``None``, never 0.
+        """Read all GPUs. Fields that a card does not report are ``None``, never 0.
 
-        A card that fell off the bus is left out and named in ``note``.
+        A card that fell off the bus is omitted, and named in ``note``.
         """
         if self._nvml is None:
             return ()
@@ -51,7 +51,7 @@ class GpuReader:
         return tuple(gpus)
 
     def held_by(self, pids: Collection[int]) -> tuple[Leftover, ...]:
-        """What of the given processes still holds memory of a GPU, as the driver tells."""
+        """Return those of the given processes that still hold GPU memory, says the driver."""
         if self._nvml is None or not pids:
             return ()
         count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
@@ -87,11 +87,11 @@ class GpuReader:
         )
 
     def _memory(self, handle: Any) -> tuple[int, int]:
-        """(total, used) bytes."""
+        """Return (total, used) bytes."""
         try:
             memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         except self._nvml.NVMLError_NotSupported:
-            # A GPU that shares the machine's memory (Grace, Jetson) has no other to tell of.
+            # A GPU that shares the machine's memory (Grace, Jetson) has none of its own.
             shared = psutil.virtual_memory()
             return shared.total, shared.total - shared.available
         return memory.total, memory.used
@@ -104,7 +104,7 @@ class GpuReader:
 
 
 def _process(pid: int) -> GpuProcess:
-    """Who it is, as far as this user may know; in a container the pid may be nobody's here."""
+    """Read a process's user and name, if permitted and visible in this container."""
     try:
         process = psutil.Process(pid)
         with process.oneshot():

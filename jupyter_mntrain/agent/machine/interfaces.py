@@ -1,4 +1,4 @@
-"""Network interfaces of this machine: addresses, state, speed, capacity."""
+"""Network interfaces: reads this machine's addresses, state, speed and capacity."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
 def read_interfaces(
     capacities: Mapping[str, Capacity], sysfs: Path = SYSFS
 ) -> tuple[Interface, ...]:
-    """Every interface of this network namespace, loopback last.
+    """Read all interfaces of this network namespace, loopback last.
 
     Args:
         capacities: measured or given ones by interface name.
-        sysfs: where the kernel's view is mounted; tests bring their own.
+        sysfs: mount point of sysfs.
     """
     states = psutil.net_if_stats()
     addresses = psutil.net_if_addrs()

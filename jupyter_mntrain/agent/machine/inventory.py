@@ -1,4 +1,4 @@
-"""Inventory: reads what this node has each time it is asked; caches only what cannot change."""
+"""Inventory: reads this node's hardware and software; caches only what cannot change."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from jupyter_mntrain.model.records.node import Inventory
 
 
 class InventoryReader:
-    """Reads the node.
+    """Reads the node's inventory.
 
     Args:
-        python: interpreter that ranks run under; its packages are the node's versions.
+        python: interpreter that ranks run with; its packages define the node's versions.
         capacities: what links were measured or given to carry.
     """
 
@@ -46,7 +46,7 @@ class InventoryReader:
 
 
 def usable_cpus() -> int:
-    """Cores this process may run on: an agent pinned to one core offers one."""
+    """Number of cores that this process may run on, respecting its CPU affinity."""
     return len(os.sched_getaffinity(0))
 
 

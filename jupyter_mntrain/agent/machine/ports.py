@@ -1,4 +1,4 @@
-"""Ports: holds one for torchrun, and finds out which process has one."""
+"""Ports: holds one for torchrun, and finds the process that uses one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class PortHolder:
-    """A port that is bound but never listened on, for as long as the attempt lives.
+    """A port that is bound but never listened on, for the lifetime of an attempt.
 
-    torchrun's store listens on every address, so the port is held on every one: the kernel gives
-    a port that is free on one address although a connection from another address uses it. The
-    store sets SO_REUSEADDR as we do, so Linux lets it listen on the same port, while other programs
-    and the kernel's own choice of ephemeral ports do not get it (measured).
+    It is bound on every address, because torchrun's store listens on all of them: a port may be
+    free on one address while a connection from another uses it. The store sets SO_REUSEADDR, as we
+    do, so Linux lets it listen on the held port; other programs, and the kernel's choice of
+    ephemeral ports, do not get it (measured).
     """
 
     def __init__(self, bound: socket.socket) -> None:
@@ -28,13 +28,13 @@ class PortHolder:
 
     @classmethod
     def hold(cls, address: str, port: int, node: str) -> PortHolder:
-        """Bind ``port``, 0 = any free one.
+        """Bind ``port``; 0 = any free one.
 
         Args:
-            address: where the other nodes will look for it; named in refusals.
+            address: that other nodes will connect to; must be this machine's.
 
         Raises:
-            PortTakenError: somebody has it, on whatever address of this machine.
+            PortTakenError: it is in use on any address of this machine.
             RefusedError: it cannot be bound for another reason.
         """
         fix = "omit the port to get a free one, or choose another"
@@ -44,7 +44,7 @@ class PortHolder:
             with socket.socket() as here:
                 here.bind((address, 0))
             if port:
-                # Binding alone would succeed beside a listener that torchrun would run into.
+                # Binding alone succeeds beside another listener, but torchrun would then fail.
                 with _everywhere(port) as trial:
                     trial.listen()
             return cls(_everywhere(port))
@@ -60,7 +60,7 @@ class PortHolder:
 
     @classmethod
     def rebind(cls, port: int) -> PortHolder | None:
-        """Of an attempt that runs already; ``None`` if its torchrun listens there itself."""
+        """Hold the port of a running attempt; ``None`` if its torchrun listens on it."""
         try:
             return cls(_everywhere(port))
         except OSError:
@@ -71,10 +71,10 @@ class PortHolder:
 
 
 def port_owner(port: int, address: str | None = None) -> str | None:
-    """Who listens on ``port`` or is connected from it, where the system lets us see it.
+    """Find the process that listens on ``port`` or is connected from it, if permitted.
 
     Args:
-        address: where it disturbs; ``None`` for anywhere.
+        address: only on this address; ``None`` = on any.
     """
     try:
         connections = psutil.net_connections("tcp")
@@ -98,7 +98,7 @@ def port_owner(port: int, address: str | None = None) -> str | None:
 
 
 def _everywhere(port: int) -> socket.socket:
-    """Bound on every address, of IPv6 too where there is that, as torchrun's store will be."""
+    """Bind a port on every IPv4 and IPv6 address, like torchrun's store."""
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
     bound = socket.socket(family)
     try:

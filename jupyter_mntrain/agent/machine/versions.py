@@ -1,4 +1,4 @@
-"""Versions that must agree between nodes, from package metadata; torch is never imported."""
+"""Versions: reads those that must agree between nodes from package metadata. Imports no torch."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ print(json.dumps({
 """
 
 _CUDA_BUILD = re.compile(r"\+cu(\d+)(\d)$")
-"""``2.9.0+cu128`` is built for CUDA 12.8."""
+"""``2.9.0+cu128`` was built for CUDA 12.8."""
 
 
 def read_versions(python: str, driver: str | None) -> Versions:
-    """Versions in the environment of ``python``, the interpreter that ranks run under.
+    """Read the versions installed for ``python``, the interpreter that ranks run with.
 
-    The CUDA version is the one torch was built for, or that of the runtime it brought along;
-    ``None`` for a CPU build.
+    The CUDA version is the one that torch was built for, or that of the installed CUDA runtime
+    package; ``None`` for a CPU build.
 
     Raises:
-        SpecError: ``python`` is no working interpreter.
+        SpecError: ``python`` is not a working interpreter.
     """
     found = _ask(python)
     return Versions(
@@ -58,7 +58,7 @@ def read_versions(python: str, driver: str | None) -> Versions:
 
 
 def cuda_of(torch: str | None, runtime: str | None) -> str | None:
-    """CUDA version out of torch's own version, else the installed runtime's."""
+    """Return the CUDA version in torch's version, else the installed runtime's."""
     build = _CUDA_BUILD.search(torch or "")
     return f"{build[1]}.{build[2]}" if build else runtime
 
@@ -68,7 +68,7 @@ def _ask(python: str) -> dict[str, Any]:
         answer = subprocess.run(
             [python, "-c", _QUERY], capture_output=True, timeout=QUERY_TIMEOUT_S, check=True
         )
-        # A start-up file of the environment may print before us.
+        # A startup file of the environment may have printed lines before it.
         return dict(json.loads(answer.stdout.splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         reason = error.strerror if isinstance(error, OSError) else type(error).__name__

@@ -1,1 +1,1 @@
-"""State changes of jobs: transitions, roll-up, restarts and queueing. Pure."""
+"""Job lifecycle: state transitions, roll-up, restarts and queue order. Pure."""

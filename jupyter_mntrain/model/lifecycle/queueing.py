@@ -1,4 +1,4 @@
-"""Queue order: which waiting job comes first. Pure; every node decides alike, so none deadlock."""
+"""Queue order: which waiting job starts first. Pure; every node decides alike, so none deadlock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEPT_AFTER_S = tunables.seconds("launch.reservation_after_s")
 
 
 def order(record: JobRecord) -> tuple[int, float, JobId]:
-    """The smaller, the earlier: by priority, then by who asked first."""
+    """Sort key of the queue: by priority, then by submission time."""
     return (-record.spec.priority, record.attempt.submitted_s, record.job_id)
 
 
@@ -24,12 +24,12 @@ def kept_for(
     mine: tuple[int, float, JobId],
     now_s: float,
 ) -> JobRecord | None:
-    """The job that one of ``gpus`` of this node is kept for, before the job that asks.
+    """Find a job for which one of this node's ``gpus`` is reserved, ahead of the requesting job.
 
     Args:
-        job_id: who asks.
-        waiting: jobs that were deposited here and have not begun.
-        mine: :func:`order` of the job that asks.
+        job_id: the requesting job.
+        waiting: queued jobs that were deposited here.
+        mine: :func:`order` of the requesting job.
         now_s: Unix time.
     """
     for record in sorted(waiting, key=order):

@@ -1,4 +1,4 @@
-"""Restarts: whether and when a failed attempt is followed by another. Pure."""
+"""Restarts: decides whether and when another attempt follows a failed one. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
 LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")
 
 USER_ERROR = 2
-"""Exit code of a program that says in one clean line what was wrong with its input. Started again
-it would be wrong again."""
+"""Exit code of a program that rejects its input; restarting it would not help."""
 
 
 def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -> Restart | None:
-    """The attempt after this one; ``None`` if the job is over.
+    """Plan the next attempt; ``None`` if the job is over.
 
     Args:
         record: the head's.
-        parts: of the attempt that has ended, as far as they are known.
+        parts: known parts of the attempt that has ended.
         now_s: Unix time.
     """
     done = record.attempt.number - 1
@@ -40,12 +39,12 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
 
 
 def first_start(now_s: float) -> Restart:
-    """Of a job that waits in the queue: as soon as it can have everything."""
+    """Plan the first attempt of a queued job: it may start at once."""
     return Restart(number=1, at_s=now_s)
 
 
 def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tuple[Placement, ...]:
-    """The placements of those that stay, their ranks numbered anew in the same order."""
+    """Remove nodes from placements, and renumber the remaining ranks in the same order."""
     kept: list[Placement] = []
     first = 0
     for place in placements:
@@ -57,7 +56,7 @@ def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tu
 
 
 def is_same_place(one: Placement, other: Placement) -> bool:
-    """Whether a later attempt takes the same of a node as the one a driver has deposited."""
+    """Whether two placements use the same resources of the same node."""
     return all(
         getattr(one, name) == getattr(other, name)
         for name in ("node_id", "nproc", "gpus", "interface")
@@ -65,10 +64,10 @@ def is_same_place(one: Placement, other: Placement) -> bool:
 
 
 def may_succeed(record: JobRecord) -> bool:
-    """Whether another node may take the place of a head that is lost.
+    """Whether another node may replace a lost head.
 
-    Only where a job needs more than half of its nodes: when a network falls into two parts, both
-    would otherwise go on, each for itself.
+    Only if the job requires more than half of its nodes; otherwise both halves of a partitioned
+    network could continue the job.
     """
     least = record.spec.min_nodes
     return (
@@ -86,9 +85,7 @@ def may_lead(node_id: NodeId, record: JobRecord) -> bool:
 
 
 def follows(attempt: Attempt, record: JobRecord) -> bool:
-    """Whether ``attempt`` may come after the one that is known: same nodes and places, and the same
-    head, or without it.
-    """
+    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer."""
     before = {place.node_id: place for place in record.attempt.placements}
     head = record.attempt.head.node_id
     return (

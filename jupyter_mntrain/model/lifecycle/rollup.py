@@ -1,6 +1,6 @@
-"""Roll-up: one job from the records of its participants. Pure.
+"""Roll-up: merges the records of a job's participants into one view. Pure.
 
-A job is done only when *every* part is: one finished rank proves nothing about the others.
+A job is done only when *every* part is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jupyter_mntrain.model.records.job import (
 )
 
 WHOLE_SECOND_S = 1.0
-"""torchelastic tells when a rank failed without its fraction."""
+"""torchelastic reports the time of a failure in whole seconds."""
 
 
 def roll_up(records: Iterable[JobRecord]) -> JobView:
@@ -44,7 +44,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
     state = job_state(part.state for part in parts)
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
     if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
-        state = "pending"  # an attempt has failed; the head says when the job has, for good
+        state = "pending"  # the attempt has failed; the head says when the job has
     return JobView(
         job_id=newest.job_id,
         spec=newest.spec,
@@ -59,7 +59,7 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
 
 
 def job_state(parts: Iterable[JobState]) -> JobState:
-    """The job's state from its parts' states."""
+    """Derive a job's state from its parts' states."""
     states = set(parts)
     if states and states <= TERMINAL:
         return next(s for s in ("failed", "canceled", "succeeded") if s in states)
@@ -75,7 +75,7 @@ def job_state(parts: Iterable[JobState]) -> JobState:
 
 
 def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:
-    """The part that failed first: causes before symptoms, then the earliest."""
+    """Return the part that failed first: causes before symptoms, then by time."""
 
     def order(part: PartStatus) -> tuple[bool, float]:
         problem: Problem | None = part.problem
@@ -86,10 +86,10 @@ def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:
 
 
 def blame(parts: Sequence[PartStatus]) -> Problem | None:
-    """What a person should read first, with the node it is about.
+    """Return the problem to show first, with its node.
 
-    Where only lost connections are known, the cause is a rank that ended before, or a node that
-    does not answer any more.
+    If only lost connections are known, the cause is a rank that ended earlier, or a node that no
+    longer answers.
     """
     guilty = part_to_blame(parts)
     if guilty is None or guilty.problem is None:
@@ -100,7 +100,7 @@ def blame(parts: Sequence[PartStatus]) -> Problem | None:
 
 
 def own(part: PartStatus) -> Problem | None:
-    """A part's problem with the node it is about: as a rule the part's own."""
+    """Return a part's problem with its node, by default the part's own."""
     if part.problem is None or part.problem.node:
         return part.problem
     return msgspec.structs.replace(part.problem, node=part.node)
@@ -141,7 +141,7 @@ def _lost(parts: Sequence[PartStatus], symptom: Problem) -> Problem | None:
 
 
 def unknown_part(placement: Placement) -> PartStatus:
-    """What is known of a participant that does not answer: nothing, and that is said."""
+    """Make the part of a participant that does not answer: all of it is ``unknown``."""
     return PartStatus(
         node_id=placement.node_id,
         node=placement.node,

@@ -2,7 +2,7 @@
 
     pending → starting → running → stopping → succeeded | failed | canceled
 
-Terminal states absorb: a late or repeated event changes nothing.
+Terminal states are final: a late or repeated event changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jupyter_mntrain.model.records.job import (
 
 
 class Launched(Record, frozen=True, tag=True):
-    """The keeper runs; torchrun is on its way."""
+    """The keeper runs, and torchrun is starting."""
 
     time_s: float
 
@@ -43,20 +43,20 @@ class RankStepped(Record, frozen=True, tag=True):
 
 
 class RankDone(Record, frozen=True, tag=True):
-    """A rank says that it has done all it was to do. Its process may still be there."""
+    """A rank reports that it has finished. Its process may still exist."""
 
     rank: Rank
     time_s: float
 
 
 class SavedEvent(Record, frozen=True, tag=True):
-    """A checkpoint of ``step`` steps is whole."""
+    """A checkpoint of ``step`` steps is complete."""
 
     step: int
 
 
 class RankDown(Record, frozen=True, tag=True):
-    """A rank is known to have ended; ``exit_code`` is negative for a signal."""
+    """A rank has ended; ``exit_code`` is negative for a signal."""
 
     rank: Rank
     exit_code: int
@@ -64,9 +64,9 @@ class RankDown(Record, frozen=True, tag=True):
 
 
 class StopAsked(Record, frozen=True, tag=True):
-    """Somebody asked for an end: a person, or the head because another node failed.
+    """A stop was requested by a person, or by the head because another node failed.
 
-    With a ``problem`` it is the head that gives up an attempt, as one that stalled: it has failed.
+    With a ``problem``, the head aborts the attempt, for example after a stall: it has failed.
     """
 
     reason: str
@@ -74,29 +74,29 @@ class StopAsked(Record, frozen=True, tag=True):
 
 
 class EndWished(Record, frozen=True, tag=True):
-    """Somebody asked for an end after one more checkpoint; the ranks see to that themselves."""
+    """A stop after one more checkpoint was requested; the ranks do that themselves."""
 
     reason: str
 
 
 class Stalled(Record, frozen=True, tag=True):
-    """Nothing has got on for too long."""
+    """No rank has made progress for too long."""
 
     stall: Stall
 
 
 class LinksTried(Record, frozen=True, tag=True):
-    """The links of a part that stalled were tried."""
+    """The links of a stalled part were tested."""
 
     links: tuple[LinkTry, ...]
 
 
 class Resumed(Record, frozen=True, tag=True):
-    """Something got on again."""
+    """A rank made progress again after a stall."""
 
 
 class Exited(Record, frozen=True, tag=True):
-    """The keeper is gone and no process of the part is left, or the left ones are named."""
+    """The keeper has ended; ``leftovers`` names processes of the part that did not."""
 
     time_s: float
     exit_code: int | None
@@ -129,13 +129,13 @@ _ORDER: dict[JobState, int] = {
 
 
 def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
-    """A part nobody has started yet, with one pending status per rank of this node."""
+    """Make a part that has not started, with a pending status for each rank of this node."""
     statuses = tuple(RankStatus(rank=Rank(r), state="pending") for r in ranks)
     return PartStatus(node_id=node_id, node=node, state="pending", ranks=statuses)
 
 
 def apply(part: PartStatus, event: PartEvent) -> PartStatus:
-    """The part after ``event``; the same object when nothing changes."""
+    """Return the part after ``event``; the same object if nothing changes."""
     if part.state in TERMINAL:
         return part
     match event:
@@ -186,20 +186,20 @@ def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Sta
 
 
 def _changed(part: PartStatus, **changes: object) -> PartStatus:
-    """The same object when nothing is different."""
+    """Replace fields; return the same object if nothing changes."""
     new = msgspec.structs.replace(part, **changes)
     return part if new == part else new
 
 
 def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:
-    """Forward only; states never go back."""
+    """Move to a later state; never back."""
     if _ORDER[state] <= _ORDER[part.state]:
         return part
     return msgspec.structs.replace(part, state=state, **changes)
 
 
 def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
-    """The first reason stays, but whom a person ends has not failed."""
+    """Keep the first reason; but an attempt that a person stops has not failed."""
     if part.state != "stopping":
         return _advance(part, "stopping", stop_reason=event.reason, problem=event.problem)
     if part.problem is not None and event.problem is None:
@@ -208,14 +208,14 @@ def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
 
 
 def _started(part: PartStatus, time_s: float) -> PartStatus:
-    """The first start counts; told late, after its ranks were seen, it still counts."""
+    """Set the start time once, even if the event arrives after those of the ranks."""
     if part.started_s is not None:
         return part
     return msgspec.structs.replace(part, started_s=time_s)
 
 
 def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
-    """Steps never go back either."""
+    """Update a rank's step; never back."""
     before = next((status.step for status in part.ranks if status.rank == rank), None)
     return _set_rank(part, rank, state="running", step=max(step, before or 0))
 
@@ -231,7 +231,7 @@ def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
 
 
 def _running_when_all_are(part: PartStatus) -> PartStatus:
-    # A rank may have ended before the last one came up: that one need not be running any more.
+    # A rank may already have ended before the last one came up.
     if all(status.state not in ("pending", "starting", "unknown") for status in part.ranks):
         return _advance(part, "running")
     return part
@@ -249,7 +249,7 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
     ranks = tuple(
         status
         if status.state in TERMINAL
-        # A rank whose own end nobody saw: with its part failed it was cut off, not guilty.
+        # The end of this rank was not seen: if its part failed, it was canceled, not the cause.
         else msgspec.structs.replace(status, state="canceled" if state == "failed" else state)
         for status in part.ranks
     )
@@ -259,7 +259,7 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         ranks=ranks,
         exit_code=event.exit_code,
         ended_s=event.time_s,
-        # Only a failure has one: what ranks print while they are stopped is noise.
+        # Only failures have a problem: errors that ranks print while being stopped are noise.
         problem=problem if state == "failed" else None,
         leftovers=event.leftovers,
     )

@@ -1,1 +1,1 @@
-"""Records of jobs, nodes and metrics: frozen, and checked where data comes in."""
+"""Records of jobs, nodes and metrics: frozen, and validated when decoded."""

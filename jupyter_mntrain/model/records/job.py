@@ -16,19 +16,19 @@ SPEC_VERSION = 1
 JobState = Literal[
     "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
 ]
-"""``unknown`` is what a part of a job is when its node is not answering: never terminal."""
+"""``unknown`` is the state of a part whose node does not answer; it is never terminal."""
 
 TERMINAL: frozenset[JobState] = frozenset({"succeeded", "failed", "canceled"})
 
 
 class Participant(UserRecord, frozen=True):
-    """A node chosen for a job. Its place in ``JobSpec.participants`` is its node rank.
+    """A node chosen for a job. Its index in ``JobSpec.participants`` is its node rank.
 
     Args:
         node: the node's name or id.
         nproc: processes (ranks) on this node.
         gpus: device indices, one per process; empty on a node without GPUs.
-        interface: network interface the ranks talk over; ``None`` = chosen at launch.
+        interface: network interface of the ranks; ``None`` = chosen at launch.
     """
 
     node: str
@@ -38,27 +38,27 @@ class Participant(UserRecord, frozen=True):
 
 
 class JobSpec(UserRecord, frozen=True):
-    """All that is needed to start a job, here or anywhere else. Immutable and versioned.
+    """Job spec: everything needed to start a job, on any cluster. Immutable and versioned.
 
     Args:
         entry: what every rank runs: ``("-m", "jupyter_mntrain.train", "recipe.toml")`` or
             ``("script.py", "--flag")``. Paths are relative to the attempt's working directory,
             where ``files`` are written.
-        participants: in node-rank order; the first one is the head.
+        participants: in node-rank order; the first is the head.
         name: for people.
-        files: small files that go with the job, by relative path: recipe, script.
-        environment: added to every rank's environment, wins over what we set.
-        torchrun_arguments: passed on to torchrun as they are, before the entry.
-        port: rendezvous port on the head; ``None`` = a free one.
-        link_capacity_bytes_per_s: the user's own denominator for link utilization.
-        max_restarts: further attempts after one that failed; each goes on from the newest
-            checkpoint that is whole.
-        on_stall: what becomes of an attempt without progress. ``abort`` ends it as failed.
-        priority: of a job that waits in the queue: the higher, the sooner.
-        min_nodes: go on without nodes that stay silent, with at least this many; ``None`` = wait
-            for all of them. Without the head only if it is more than half of them: or two parts of
-            a network could both go on.
-        mixed_versions: start although torch or the like is not the same on all nodes.
+        files: small files that are sent with the job, by relative path: recipe, script.
+        environment: added to every rank's environment; overrides mntrain's own variables.
+        torchrun_arguments: passed to torchrun unchanged, before the entry.
+        port: rendezvous port on the head; ``None`` = any free one.
+        link_capacity_bytes_per_s: overrides the capacity that link utilization is relative to.
+        max_restarts: attempts after one that failed; each resumes from the newest complete
+            checkpoint.
+        on_stall: what to do with an attempt without progress; ``abort`` ends it as failed.
+        priority: in the queue; higher starts sooner.
+        min_nodes: on restart, continue without unreachable nodes while at least this many remain;
+            ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
+            both halves of a partitioned network could continue.
+        mixed_versions: start even if versions of torch and the like differ between nodes.
     """
 
     entry: tuple[str, ...]
@@ -82,7 +82,7 @@ class JobSpec(UserRecord, frozen=True):
 
 
 class Placement(Record, frozen=True):
-    """A participant as it was granted: which node, which ranks, which address and devices."""
+    """A participant as granted: its node, ranks, address and devices."""
 
     node_id: NodeId
     node: str
@@ -94,7 +94,7 @@ class Placement(Record, frozen=True):
     address: str
     """IPv4 address of ``interface``, without prefix length."""
     agent: tuple[str, ...]
-    """``host:port`` of the agent, so that participants can reach each other."""
+    """``host:port`` addresses of the agent, for the other participants."""
     rdma_devices: tuple[str, ...] = ()
 
     @property
@@ -105,7 +105,7 @@ class Placement(Record, frozen=True):
 class Attempt(Record, frozen=True):
     """One all-or-nothing start of torchrun on every participant.
 
-    Number 0 is none yet: the job waits in the queue.
+    Number 0 means that the job waits in the queue.
     """
 
     number: int
@@ -126,10 +126,10 @@ class Attempt(Record, frozen=True):
 
 
 class RankStatus(Record, frozen=True):
-    """A rank as its node knows it.
+    """State of a rank, as its node knows it.
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
-    which it said that it has done all it was to do.
+    which the rank reported that it had finished.
     """
 
     rank: Rank
@@ -142,7 +142,7 @@ class RankStatus(Record, frozen=True):
 
 
 class Leftover(Record, frozen=True):
-    """A process of the job that would not die, named instead of hidden."""
+    """A process of the job that could not be killed."""
 
     pid: int
     command: str
@@ -150,17 +150,17 @@ class Leftover(Record, frozen=True):
 
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
-"""What a rank that makes no progress is at: stopped by a signal; in an uninterruptible call; in a
-collective or a receive, as whoever waits for somebody is; in code of its own."""
+"""State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;
+in a collective or a receive; in its own code."""
 
 
 class RankStack(Record, frozen=True):
-    """What a rank was at when its part stalled.
+    """Stacks of a rank when its part stalled.
 
     Args:
-        where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
-        site: the place in torch.distributed where it waits, if it does.
-        text: stacks of all its threads, as Python tells them; empty if it did not.
+        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
+        site: place in torch.distributed where it waits, if it does.
+        text: stacks of all its threads from faulthandler; empty if it did not answer.
     """
 
     rank: Rank
@@ -172,8 +172,8 @@ class RankStack(Record, frozen=True):
 
 
 Trouble = Literal["down", "no connection", "refused", "stuck"]
-"""What is wrong with a link: our own interface is down; nobody answers a connection; somebody
-refuses it; it opens, and large packets do not get through."""
+"""Fault of a link: the own interface is down; a connection gets no answer; it is refused; it opens,
+but large packets do not arrive."""
 
 
 class LinkTry(Record, frozen=True):
@@ -208,7 +208,7 @@ class Stall(Record, frozen=True):
 
 
 class PartStatus(Record, frozen=True):
-    """One node's part of an attempt. Every participant keeps its own on disk."""
+    """One node's part of an attempt. Every participant stores its own on disk."""
 
     node_id: NodeId
     node: str
@@ -216,24 +216,24 @@ class PartStatus(Record, frozen=True):
     ranks: tuple[RankStatus, ...] = ()
     exit_code: int | None = None
     problem: Problem | None = None
-    """Why it failed; its node is named where that is not the part's own."""
+    """Why it failed; its node is set only if it is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
     stall: Stall | None = None
     saves: bool = False
-    """Whether its ranks save a checkpoint when they are asked to."""
+    """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
-    """Of the newest checkpoint of this attempt that is whole."""
+    """Step of this attempt's newest complete checkpoint."""
 
 
 class Restart(Record, frozen=True):
-    """The attempt to come, as the head plans it.
+    """The next attempt, as the head plans it.
 
     Args:
-        at_s: Unix time before which it does not begin.
-        waits_for: why it has not begun although it is time: a node that is silent, a busy GPU.
+        at_s: earliest start, Unix time.
+        waits_for: what delays it after ``at_s``: a silent node, a busy GPU.
     """
 
     number: int
@@ -242,13 +242,13 @@ class Restart(Record, frozen=True):
 
 
 class JobRecord(Record, frozen=True):
-    """What every participant keeps of a job: the whole spec, the attempt, its own part.
+    """What every participant stores of a job: the whole spec, the attempt, and its own part.
 
     Args:
-        members: every node that took part in an attempt; a later one may be without some.
-        was_queued: its head starts it, and not the driver that left it here.
-        restart: on the head, while another attempt is to come.
-        is_over: on the head of a job with restarts: none will come any more.
+        members: every node of the first attempt; later ones may lack some.
+        was_queued: the job was queued, so its head starts it instead of a driver.
+        restart: on the head, while another attempt is planned.
+        is_over: on the head of a job with restarts: there will be no further attempt.
     """
 
     job_id: JobId
@@ -263,12 +263,12 @@ class JobRecord(Record, frozen=True):
 
     @property
     def is_queued(self) -> bool:
-        """Whether no attempt has begun yet."""
+        """Whether no attempt has started yet."""
         return self.attempt.number == 0
 
 
 class JobView(Record, frozen=True):
-    """A job as its participants together tell it. Built by :func:`model.rollup.roll_up`."""
+    """A job's state, merged from its participants by :func:`model.lifecycle.rollup.roll_up`."""
 
     job_id: JobId
     spec: JobSpec
@@ -284,5 +284,5 @@ class JobView(Record, frozen=True):
 
     @property
     def saved_step(self) -> int | None:
-        """Of the newest checkpoint; no part tells of one before all ranks have written theirs."""
+        """Step of the newest complete checkpoint."""
         return max((part.saved_step or 0 for part in self.parts), default=0) or None

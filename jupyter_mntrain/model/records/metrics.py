@@ -18,9 +18,9 @@ from jupyter_mntrain.model.records.number import Number, carried
 
 
 class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
-    """Written once, before the first step: who this rank is and what a step is worth.
+    """A rank's first line: its identity, its share of the model, and its device.
 
-    ``peak_flops_per_s`` is ``None`` when nobody knows it: then there is no MFU, never a wrong one.
+    Without a known ``peak_flops_per_s`` there is no MFU.
     """
 
     time_s: float
@@ -34,27 +34,27 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     peak_source: str | None = None
     stages: tuple[int, ...] = ()
     layers: tuple[int, ...] = ()
-    """Indices of the decoder layers this rank holds."""
+    """Indices of this rank's decoder layers."""
     parameters: int | None = None
     flops_per_token: float | None = None
-    """Model FLOPs per token of this rank's own stages, forward and backward."""
+    """Model FLOPs per token of this rank's stages, forward and backward."""
     tokens_per_step: int | None = None
     total_steps: int | None = None
     schedule: str | None = None
     microbatches: int | None = None
     neighbors: tuple[int, ...] = ()
-    """Ranks this one exchanges activations and gradients with."""
+    """Ranks that this one exchanges activations and gradients with."""
     saves: bool = False
-    """Whether it saves a checkpoint when it is asked to."""
+    """Whether it saves a checkpoint on request."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     """One optimizer step of one rank.
 
-    ``compute_s`` is time inside forward and backward of this rank's stages; what is left of
-    ``step_s`` is waiting, sending, the optimizer and the bubble. ``sent_bytes`` and
-    ``received_bytes`` are payload per peer rank, counted from the tensors' own sizes; empty if
-    nobody counts. ``loss`` and ``grad_norm`` may be NaN or infinite, and are then carried by name.
+    ``compute_s`` is time inside forward and backward of this rank's stages; the rest of ``step_s``
+    is waiting, sending, the optimizer and the bubble. ``sent_bytes`` and ``received_bytes`` are
+    payload per peer rank, from the tensors' sizes; empty if not counted. ``loss`` and ``grad_norm``
+    may be NaN or infinite, which JSON carries as strings.
     """
 
     time_s: float
@@ -67,7 +67,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     wait_s: float | None = None
     optimizer_s: float | None = None
     flops: float | None = None
-    """Model FLOPs this rank did in this step."""
+    """Model FLOPs of this rank in this step."""
     sent_bytes: dict[int, int] = {}
     received_bytes: dict[int, int] = {}
     memory_bytes: int | None = None
@@ -80,7 +80,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
 
 
 class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
-    """The loss on text that is not trained on, after ``step`` steps; 0 = before the first one."""
+    """Loss on held-out text after ``step`` steps; 0 = before the first step."""
 
     time_s: float
     rank: Rank
@@ -92,7 +92,7 @@ class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
 
 
 class RankText(Record, frozen=True, tag_field="kind", tag="text"):
-    """What the model writes after so many steps, when it is asked to go on from ``prompt``."""
+    """The model's continuation of ``prompt`` after ``step`` steps."""
 
     time_s: float
     rank: Rank
@@ -102,10 +102,10 @@ class RankText(Record, frozen=True, tag_field="kind", tag="text"):
 
 
 class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
-    """How far a rank is with something that is not a step: loading, reading, measuring.
+    """A rank's progress with something other than a step: loading, reading, measuring.
 
     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
-    bytes; ``done`` equal to ``total`` ends it. Without a ``total`` nobody knows how much it is.
+    bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
     """
 
     time_s: float
@@ -117,12 +117,12 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
 
     @property
     def is_over(self) -> bool:
-        """Whether this is the last that will be heard of it."""
+        """Whether this is the last report of it."""
         return self.total is not None and self.done >= self.total
 
 
 class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
-    """A checkpoint that all ranks agreed is whole: ``step`` steps will not be lost any more."""
+    """A checkpoint of ``step`` steps that is complete on all ranks."""
 
     time_s: float
     rank: Rank
@@ -130,7 +130,7 @@ class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
 
 
 class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
-    """Written when the recorder closes; its absence after exit means the rank was killed."""
+    """A rank's last line, written when the recorder closes; missing if the rank was killed."""
 
     time_s: float
     rank: Rank
@@ -139,7 +139,7 @@ class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
 
 
 class LinkSample(Record, frozen=True, tag_field="kind", tag="link"):
-    """Counters of the interface a job trains over, once a second, both directions apart."""
+    """Traffic of a job's interface during about a second, by direction."""
 
     time_s: float
     interface: str
@@ -151,29 +151,29 @@ class LinkSample(Record, frozen=True, tag_field="kind", tag="link"):
 
 
 class PartChange(Record, frozen=True, tag_field="kind", tag="part"):
-    """This node's part of the job changed state, or a rank did."""
+    """A state change of this node's part of the job, or of one of its ranks."""
 
     time_s: float
     part: PartStatus
 
 
 def _carry(record: Record, name: str, value: Number | None) -> None:
-    """JSON has no NaN: msgspec would write ``null``, which means not known."""
+    """Replace NaN and infinity by name: msgspec would write ``null``, which means unknown."""
     if isinstance(value, float) and not isfinite(value):
         msgspec.structs.force_setattr(record, name, carried(value))
 
 
 RankSample = RankStart | RankStep | RankEvaluation | RankText | RankProgress | RankSaved | RankEnd
-"""What a rank may say. The rest of a journal is ours to say."""
+"""Lines that ranks write; the agent writes the others."""
 
 Sample = RankSample | LinkSample | PartChange
 
 
 class JournalLine(Record, frozen=True):
-    """A sample as the agent keeps it: numbered per job and node, so that readers can resume.
+    """A sample in an agent's journal, numbered per job and node, so that readers can resume.
 
-    ``source`` and ``offset`` say up to which byte of which rank file the journal has read: a
-    restarted agent goes on from there.
+    ``source`` and ``offset`` are the rank file and the byte up to which it was read, so that a
+    restarted agent can resume.
     """
 
     seq: int
@@ -202,10 +202,10 @@ _kinds = frozenset(one.__struct_config__.tag for one in get_args(Sample))
 
 
 def read_journal_line(line: bytes) -> JournalLine | None:
-    """A line of an agent's journal; ``None`` for a kind of sample that only newer agents know.
+    """Decode a line of an agent's journal; ``None`` for a kind of sample from a newer version.
 
     Raises:
-        msgspec.DecodeError: it is no such line, or one of a kind known here with wrong fields.
+        msgspec.DecodeError: it is not a journal line, or a known kind with wrong fields.
     """
     try:
         return journal_decoder.decode(line)

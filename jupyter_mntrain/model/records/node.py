@@ -8,7 +8,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, NodeId
 
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
-"""``virtual`` is a bridge, a tunnel or a container's end: never chosen for training by itself."""
+"""``virtual`` is a bridge, a tunnel or a container's end; never chosen automatically."""
 
 CapacitySource = Literal["measured", "given", "nominal"]
 
@@ -41,7 +41,7 @@ class Interface(Record, frozen=True):
 
 
 class GpuProcess(Record, frozen=True):
-    """A process that computes on a GPU. What the node may not know is ``None``."""
+    """A process that computes on a GPU. Fields that the agent may not read are ``None``."""
 
     pid: int
     user: str | None = None
@@ -53,7 +53,7 @@ class GpuProcess(Record, frozen=True):
 
 
 class Gpu(Record, frozen=True):
-    """A GPU as NVML sees it. ``index`` is what CUDA_VISIBLE_DEVICES takes."""
+    """A GPU as reported by NVML. ``index`` is its number in CUDA_VISIBLE_DEVICES."""
 
     index: int
     uuid: str
@@ -67,17 +67,17 @@ class Gpu(Record, frozen=True):
 
     @property
     def owners(self) -> str:
-        """Who computes on it, for people; empty if nobody does."""
+        """Processes that compute on it, for people; empty if there are none."""
         return " and ".join(map(str, self.processes))
 
     @property
     def is_idle(self) -> bool:
-        """No process computes on it and at most 1 GiB is taken (a desktop's own share)."""
+        """Whether no process computes on it and at most 1 GiB is used (a desktop's share)."""
         return not self.processes and self.memory_used_bytes <= 1 << 30
 
 
 class Versions(Record, frozen=True):
-    """Versions that must agree before ranks can talk to each other. ``None`` = not installed."""
+    """Software versions of a node. ``None`` = not installed."""
 
     mntrain: str
     python: str
@@ -90,7 +90,7 @@ class Versions(Record, frozen=True):
 
 
 class Inventory(Record, frozen=True):
-    """What a node has, read afresh; nothing in it is cached for longer than a beat."""
+    """Hardware and software of a node; at most one heartbeat old."""
 
     hostname: str
     cpu_model: str
@@ -101,52 +101,52 @@ class Inventory(Record, frozen=True):
     gpus: tuple[Gpu, ...]
     versions: Versions
     gpu_note: str | None = None
-    """Why there are no GPUs, when there are none: no driver, NVML missing."""
+    """Why there are no GPUs, if there are none: no driver, NVML missing."""
 
 
 class LeaseInfo(Record, frozen=True):
-    """What a node has promised to an attempt."""
+    """Resources that a node has leased to an attempt."""
 
     job_id: JobId
     attempt: int
     gpus: tuple[int, ...]
     port: int | None
     expires_s: float | None
-    """Unix time; ``None`` once the attempt has started and the keeper holds it."""
+    """Unix time; ``None`` once the attempt has started."""
 
 
 class NodeInfo(Record, frozen=True):
-    """One node's answer to "who are you and what do you have"."""
+    """Identity, inventory and leases of a node."""
 
     node_id: NodeId
     name: str
     cluster: str
     protocol: int
     addresses: tuple[str, ...]
-    """``host:port`` the agent listens on."""
+    """``host:port`` addresses that the agent listens on."""
     inventory: Inventory
     leases: tuple[LeaseInfo, ...] = ()
     started_s: float = 0.0
     boot_id: str = ""
     revocations: int = 0
-    """Number of the newest list of revoked certificates that it knows."""
+    """Number of the newest revocation list that it knows."""
     certificate_expires_s: float = 0.0
-    """Unix time at which its own ends."""
+    """Unix time at which its certificate expires."""
     instance: str = ""
-    """Of this start of the agent; see :class:`jupyter_mntrain.model.api.ServiceRecord`."""
+    """Id of this start of the agent; see :class:`jupyter_mntrain.model.api.ServiceRecord`."""
     python: str = ""
-    """Interpreter that torchrun runs with on this node; a dry run prints it."""
+    """Interpreter that runs torchrun on this node, for dry runs."""
     jobs_directory: str = ""
-    """Where this agent keeps its jobs, ``…/jobs``; a dry run prints it."""
+    """Directory of this agent's jobs, ``…/jobs``, for dry runs."""
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Everything that a person can call it: its name, its id, its host's name."""
+        """The names that refer to it: its name, its id, its host name."""
         return self.name, self.node_id, self.inventory.hostname
 
 
 class InterfaceRate(Record, frozen=True):
-    """Bytes per second on one interface over the last beat, and the counters themselves."""
+    """Bytes per second on one interface since the last heartbeat, and the counters themselves."""
 
     name: str
     sent_bytes_per_s: float
@@ -156,7 +156,7 @@ class InterfaceRate(Record, frozen=True):
 
 
 class Beat(Record, frozen=True, tag_field="kind", tag="beat"):
-    """Sent on every stream once a second: the heartbeat, and what changed with it."""
+    """Heartbeat: sent on every stream once a second, with current usage."""
 
     time_s: float
     interfaces: tuple[InterfaceRate, ...]

@@ -1,4 +1,4 @@
-"""Node view: a node as a driver sees it now."""
+"""Node view: a driver's current view of a node."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 
 Liveness = Literal["connecting", "up", "suspect", "lost"]
-"""``connecting``: never heard from yet. ``suspect`` and ``lost``: silent, and a direct probe has
-not answered either. Lost means unreachable, not dead: its jobs may well go on."""
+"""``connecting``: it has not answered yet. ``suspect`` and ``lost``: it no longer answers, not even
+a direct probe. Lost means unreachable, not dead: its jobs may be running."""
 
 FoundBy = Literal["mdns", "typed", "remembered", "job"]
-"""``job``: another node named it as a participant of a job that was asked for."""
+"""``job``: another node named it as a participant of a job."""
 
 
 class NodeView(Record, frozen=True):
     """One node of the live view.
 
     Args:
-        address: ``host:port`` the driver talks to.
+        address: ``host:port`` that the driver uses.
         found_by: how the address became known first.
-        info: what the node said last; ``None`` until it has answered once.
-        beat: its newest heartbeat, once a second.
-        last_seen_s: Unix time of the last word from it.
+        info: newest information; ``None`` until it has answered once.
+        beat: newest heartbeat.
+        last_seen_s: Unix time of its last message.
         problem: why it cannot be used, or why it is silent.
         is_conflict: another agent claims the same node id; neither can take part in a job.
-        called: its name, where it was seen before but has not answered this time.
+        called: its last known name, if it has not answered yet.
     """
 
     address: str
@@ -42,5 +42,5 @@ class NodeView(Record, frozen=True):
 
     @property
     def name(self) -> str:
-        """The node's own name, or its address while it has not answered yet."""
+        """The node's name, or its address if it has never answered."""
         return self.info.name if self.info else self.called or self.address

@@ -1,11 +1,11 @@
-"""Model directory: which files a trained model has, and on which node."""
+"""Model contents: the weight files of an exported model, and their nodes."""
 
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
 
 CONTENTS = "mntrain.json"
-"""Beside the model's own files; nothing that loads the model minds it."""
+"""File beside the model's own; libraries that load the model ignore it."""
 
 
 class ModelFile(Record, frozen=True):
@@ -13,7 +13,7 @@ class ModelFile(Record, frozen=True):
 
     Args:
         sha256: of its content, hexadecimal.
-        host: the node whose rank wrote it; where directories are each node's own, it is only there.
+        host: node whose rank wrote it; in local directories, the only one that has it.
     """
 
     name: str
@@ -26,7 +26,7 @@ class ModelContents(Record, frozen=True):
     """All files of weights, by name.
 
     Args:
-        step: steps that were done.
+        step: finished steps.
     """
 
     step: int

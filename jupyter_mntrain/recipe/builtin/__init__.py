@@ -1,4 +1,4 @@
-"""Built-in recipes: the ``.toml`` files beside this one, to run, read and copy. No torch here."""
+"""Built-in recipes: the ``.toml`` files in this folder, to run, read and copy. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from pathlib import Path
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.memory import MemoryEstimate
 from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.presets import PRESETS
 from jupyter_mntrain.recipe.rank_memory import Config, forecast
 from jupyter_mntrain.recipe.sections import Recipe
 
 _NAME = re.compile(r"(?P<size>\w+)-(?P<gpus>\d+)gpu(-.+)?")
 
 CONFIGS: dict[str, Config] = {
-    # Llama 3.2 1B and Llama 2 7B, as their config.json has them.
-    "1b": {
-        "model_type": "llama",
-        "num_hidden_layers": 16,
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "vocab_size": 128_256,
-        "tie_word_embeddings": True,
-    },
+    # Llama 3.2 1B and Llama 2 7B, as in their config.json.
+    "1b": {**PRESETS["llama-1b"], "vocab_size": 128_256, "tie_word_embeddings": True},
     "7b": {
         "model_type": "llama",
         "num_hidden_layers": 32,
@@ -37,13 +29,14 @@ CONFIGS: dict[str, Config] = {
 
 
 class BuiltIn(Record, frozen=True):
-    """A recipe by the name of its file.
+    """A built-in recipe.
 
     Args:
-        about: the first line of the file, without its full stop.
-        gpus: ranks it is made for.
-        size: of :data:`CONFIGS`, that its memory is estimated for; ``None``: it fits anywhere.
-        text: the file.
+        name: of its file.
+        about: first line of the file, without the final period.
+        gpus: number of ranks it is made for.
+        size: key of :data:`CONFIGS` for its memory estimate; ``None`` = it fits anywhere.
+        text: content of the file.
     """
 
     name: str
@@ -57,7 +50,7 @@ class BuiltIn(Record, frozen=True):
         return parse_recipe(self.text, name=self.name)
 
     def estimate(self) -> MemoryEstimate | None:
-        """Of the rank that will hold most."""
+        """Memory estimate of the rank that needs most."""
         if self.size is None:
             return None
         ranks = forecast(self.recipe, CONFIGS[self.size], self.gpus)

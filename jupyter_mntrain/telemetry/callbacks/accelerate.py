@@ -11,7 +11,7 @@ from torch.utils.hooks import RemovableHandle
 from jupyter_mntrain.model.errors import MissingLibraryError
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 from jupyter_mntrain.telemetry.callbacks.requests import Wish
-from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.telemetry.recorder import Recorder, as_float
 
 try:
     from accelerate.state import AcceleratorState
@@ -117,7 +117,7 @@ class MntrainTracker(GeneralTracker):
         self.start()
         known = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
         fields = {
-            name: int(value) if name == "tokens" else _number(value)
+            name: int(value) if name == "tokens" else as_float(value)
             for name, value in known.items()
         }
         evaluation = fields.pop("evaluation_loss", None)
@@ -152,8 +152,3 @@ class MntrainTracker(GeneralTracker):
             self.start()
             self._loop.flush()
             self._loop.batch(named or inputs)
-
-
-def _number(value: Any) -> float:
-    detach = getattr(value, "detach", None)
-    return float(value if detach is None else detach())

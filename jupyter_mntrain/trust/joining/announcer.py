@@ -1,4 +1,4 @@
-"""Saying by mDNS where this agent is. For finding only: a record outlives its node by an hour."""
+"""Announcer: announces this agent by mDNS. For discovery only: records outlive a node by hours."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ log = logging.getLogger("mntrain.agent")
 
 
 def service_info(record: ServiceRecord, addresses: Sequence[str]) -> ServiceInfo:
-    """The announcement: every address, and who it is in the TXT record.
+    """Build the mDNS announcement, with the addresses and the TXT record.
 
     Args:
-        addresses: ``host:port``. A record holds one port, and no names: those are only told by
-            the agent itself.
+        addresses: ``host:port``. A record holds one port and only IPv4 addresses; the agent itself
+            reports the others.
     """
     hosts = [address.rpartition(":")[0] for address in addresses]
-    # By instance: two machines with one node id must not become one record.
+    # The instance keeps two machines with one node id apart.
     label = f"{record.name.replace('.', '-')}-{record.node_id[:8]}-{record.instance[:4]}"
     return ServiceInfo(
         SERVICE_TYPE,
@@ -48,18 +48,18 @@ def _is_ipv4(host: str) -> bool:
 
 
 class Announcer:
-    """Keeps one service record announced; failing to is logged and never stops the agent."""
+    """Keeps one service record announced; failures are logged and never stop the agent."""
 
     def __init__(self) -> None:
         self._zeroconf: AsyncZeroconf | None = None
         self._told: tuple[object, ...] | None = None
-        """What was last tried, whether it worked or not."""
+        """The last announcement tried, successful or not."""
         self._lock = asyncio.Lock()
 
     async def announce(
         self, record: ServiceRecord, addresses: tuple[str, ...], sources: tuple[str, ...]
     ) -> None:
-        """Announce this, from these own addresses; again only if it is news or failed."""
+        """Announce a record from this machine's ``sources``, unless that is done already."""
         async with self._lock:
             told = (record, addresses, sources)
             is_news = told != self._told
@@ -74,7 +74,7 @@ class Announcer:
                 self._zeroconf = AsyncZeroconf(
                     interfaces=list(sources), ip_version=IPVersion.V4Only
                 )
-                # No probing for the name, which takes a second: it holds 48 random bits.
+                # Skip probing for the name, which takes a second: it contains 48 random bits.
                 info = service_info(record, addresses)
                 await (
                     await self._zeroconf.async_register_service(info, cooperating_responders=True)

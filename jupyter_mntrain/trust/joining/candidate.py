@@ -1,4 +1,4 @@
-"""A candidate: whoever wants to join with a token, its new key, and what it says and believes."""
+"""Candidate: a node or driver that joins with a token; makes its key and checks its admission."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, new_nonce
 from jupyter_mntrain.trust.joining.token import Token
 
 MOST_GREETINGS = 32
-"""Conversations at once: several processes of one driver may see us at the same time."""
+"""Conversations at once: several processes of one driver may connect at the same time."""
 
 
 class Candidate:
-    """Whoever wants to join with a token: its new key, and what is said.
+    """A node or driver that joins with a token.
 
     Args:
         name: for people.
@@ -52,8 +52,10 @@ class Candidate:
         self._greetings: deque[bytes] = deque(maxlen=MOST_GREETINGS)
 
     def apply(self, greeting: Greeting) -> Sealed:
-        """Raises:
-        TrustError: it is no greeting.
+        """Answer a driver's greeting with a sealed application.
+
+        Raises:
+            TrustError: the greeting is malformed.
         """
         if len(greeting.nonce) != NONCE_BYTES:
             raise TrustError("malformed greeting")
@@ -62,10 +64,10 @@ class Candidate:
         return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
 
     def admitted(self, sealed: Sealed) -> Admission:
-        """What the driver gives, if it is a driver of the token's cluster.
+        """Unseal and check an admission.
 
         Raises:
-            TrustError: it is not, or it refuses.
+            TrustError: it is not from a driver of the token's cluster, or that driver refuses.
         """
         problem = TrustError("unexpected admission: no greeting was received")
         for nonce in self._greetings:

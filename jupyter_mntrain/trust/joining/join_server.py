@@ -1,7 +1,7 @@
-"""The join server: the one thing an agent does for strangers, and only until it is a member.
+"""Join server: waits for a driver to admit this agent; the only service without authentication.
 
-It listens where the agent will listen, with a certificate that nobody vouches for yet. Whoever
-dials and proves to hold the token may give it a certificate of the cluster.
+It listens where the agent will listen, with a self-signed certificate, until the agent is a member.
+A client that proves to hold the token may give it a certificate of the cluster.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.trust.certificates import (
-    key_pem,
-)
+from jupyter_mntrain.trust.certificates import key_pem
 from jupyter_mntrain.trust.credentials import write_private
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
@@ -48,10 +46,10 @@ PRIVATE_FILE = "joining.pem"
 
 
 class JoinServer:
-    """Answers the joining handshake, and nothing else.
+    """Serves the joining handshake, and nothing else.
 
     Args:
-        directory: where the key may lie until the server has begun.
+        directory: private; holds the key while the server starts.
     """
 
     def __init__(self, candidate: Candidate, directory: Path) -> None:
@@ -67,7 +65,7 @@ class JoinServer:
         )
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """On copies: the sockets themselves are for the agent that this becomes."""
+        """Listen on duplicates; the agent will use the sockets themselves."""
         self._server.add_sockets([one.dup() for one in sockets])
 
     async def admission(self, timeout_s: float) -> Admission:
@@ -75,7 +73,7 @@ class JoinServer:
 
         Raises:
             TrustError: the driver refuses.
-            TimeoutError: nobody has come in time.
+            TimeoutError: no driver connected in time.
         """
         return await asyncio.wait_for(asyncio.shield(self._outcome), timeout_s)
 
@@ -87,8 +85,10 @@ class JoinServer:
         return self._candidate.apply(greeting)
 
     def take(self, sealed: Sealed) -> None:
-        """Raises:
-        TrustError: it comes from nobody who may admit us.
+        """Accept an admission.
+
+        Raises:
+            TrustError: its sender does not hold the token.
         """
         if self._outcome.done():
             return
@@ -100,13 +100,13 @@ class JoinServer:
 
 @dataclass(frozen=True)
 class AwaitedAdmission:
-    """Where somebody waits to be admitted, and how others hear of it.
+    """Where a candidate listens, and how it is announced.
 
     Args:
-        sockets: bound already; copies of them are listened on.
+        sockets: bound already; the server listens on duplicates.
         addresses: ``host:port``, as announced.
-        sources: own addresses to announce from.
-        directory: private; where the key may lie until the server has begun.
+        sources: this machine's addresses to announce from.
+        directory: private; holds the key while the server starts.
         hint: called once if it takes long.
     """
 
@@ -120,7 +120,7 @@ class AwaitedAdmission:
 async def seek_admission(
     candidate: Candidate, announcer: Announcer, where: AwaitedAdmission
 ) -> Admission:
-    """Wait until a driver has come and admitted us.
+    """Announce the candidate, and wait until a driver admits it.
 
     Raises:
         TrustError: the invitation has expired, or the driver refuses.

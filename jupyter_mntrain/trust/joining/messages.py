@@ -1,17 +1,17 @@
-"""The two exchanges by which somebody joins a cluster. Pure; both sides stand here.
+"""Joining messages: the two exchanges by which a node or driver joins a cluster, both sides. Pure.
 
 =====================  ==================================================================
-inviting driver        whoever joins (listens, with a certificate that nobody vouches for)
+inviting driver        joining side (listens, with a self-signed certificate)
 =====================  ==================================================================
 Greeting: nonce     →
-                    ←  sealed Application: nonce, name, request for a certificate
-sealed Admission: all
-a member needs, or
-why not             →  keeps it, and from then on demands certificates
+                    ←  sealed Application: nonce, name, certificate request
+sealed Admission:
+credentials, or why
+it is refused       →  stores them, and from then on requires certificates
 =====================  ==================================================================
 
-Each seal is a proof over the message, both nonces, and the hash of the certificate that
-was seen: see :mod:`jupyter_mntrain.trust.joining.proof`.
+Each seal is a proof over the message, both nonces, and the hash of the certificate that the sender
+saw: see :mod:`jupyter_mntrain.trust.joining.proof`.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from jupyter_mntrain.trust.joining.token import Token
 
 
 class JoinRefusedError(TrustError):
-    """The driver that invited does not admit: it has proved who it is, so nobody else will."""
+    """The inviting driver refuses; since it has proved its identity, waiting on is useless."""
 
 
 class Greeting(Record, frozen=True):
-    """Somebody with an invitation that this agent waits for begins."""
+    """First message, from a driver that knows the candidate's invitation."""
 
     nonce: bytes
 
 
 class Application(Record, frozen=True):
-    """Who wants to join.
+    """Request to join.
 
     Args:
-        subject: a node by its id, a driver by the name it wants.
+        subject: a node by its id, a driver by the requested name.
         name: for people.
         request: a certificate request, PEM.
     """
@@ -62,12 +62,12 @@ class Application(Record, frozen=True):
 
 
 class Admission(Record, frozen=True):
-    """What a new member is given, all of it PEM; or why it is refused.
+    """Credentials of a new member, all PEM; or why it is refused.
 
     Args:
         cluster: its name.
-        refusal: one sentence; then the rest is empty.
-        fix: what to do about it.
+        refusal: one sentence; then the credentials are empty.
+        fix: what to do about the refusal.
     """
 
     cluster: str
@@ -79,9 +79,9 @@ class Admission(Record, frozen=True):
 
 
 class Sealed(Record, frozen=True):
-    """A message as it was written, and the proof of it.
+    """A message's original text with its proof.
 
-    The text itself: another version of this package may know fewer of its fields.
+    The proof covers the text, because another version may decode fewer fields.
     """
 
     text: str
@@ -98,10 +98,10 @@ def seal(
     certificate_hash: bytes,
     nonces: tuple[bytes, bytes],
 ) -> Sealed:
-    """The message with its proof.
+    """Seal a message with a proof.
 
     Args:
-        certificate_hash: of the joining side's certificate, as this side sees it.
+        certificate_hash: of the joining side's certificate, as seen by this side.
         nonces: the inviting side's, the joining side's.
     """
     text = msgspec.json.encode(message)
@@ -123,10 +123,11 @@ def unseal(
     certificate_hash: bytes,
     nonces: tuple[bytes, bytes],
 ) -> Message:
-    """The message, if its sender holds the token and nobody sits in between.
+    """Check the proof and decode the message.
 
     Raises:
-        TrustError: he does not, or somebody does, or it is not what it should be.
+        TrustError: the sender does not hold the token, the connection was intercepted, or the
+            message is malformed.
     """
     proved = is_proved(
         sealed.proof,
@@ -147,21 +148,21 @@ def unseal(
 def unseal_application(
     sealed: Sealed, token: Token, *, certificate_hash: bytes, nonce: bytes
 ) -> Application:
-    """As :func:`unseal`, where the other side's nonce is inside.
+    """Unseal an application, which contains the joining side's nonce.
 
     Raises:
-        TrustError: as there.
+        TrustError: as in :func:`unseal`.
     """
     nonces = (nonce, _read(sealed, Application).nonce)
     return unseal(sealed, Application, token, certificate_hash=certificate_hash, nonces=nonces)
 
 
 def check_admission(admission: Admission, token: Token, application: Application) -> None:
-    """That what was given is of the token's cluster, and for us.
+    """Check that an admission is from the token's cluster and answers the application.
 
     Raises:
-        JoinRefusedError: nothing was, and why.
-        TrustError: it is not.
+        JoinRefusedError: the driver refuses, and why.
+        TrustError: the check fails.
     """
     if admission.refusal is not None:
         raise JoinRefusedError(admission.refusal, fix=admission.fix)

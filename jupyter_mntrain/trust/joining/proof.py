@@ -1,8 +1,8 @@
 """Proof of the token: a MAC over the certificate that was seen.
 
-The connection is TLS with a certificate that nobody vouches for yet. Each side puts the hash of
-the certificate *it* saw into a MAC under the token's secret: somebody in between, who must show a
-certificate of his own, makes the two hashes differ, and knows no secret to mend that.
+The connection is TLS with a self-signed certificate. Each side puts the hash of the certificate
+*it* saw into a MAC keyed with the token's secret. A man in the middle must present a certificate of
+its own, so the hashes differ, and it cannot forge the MAC.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def prove(
     nonces: tuple[bytes, bytes],
     content: bytes,
 ) -> bytes:
-    """A proof of 32 bytes.
+    """Compute a proof: 32 bytes.
 
     Args:
-        side: whose proof it is: one side's never passes for the other's.
-        certificate_hash: SHA-256 of the certificate that the joining side shows, as seen here.
-        nonces: the inviting side's, the joining side's: a proof is good for one conversation.
-        content: what is said along with it, and cannot be changed on the way.
+        side: that proves, so that one side's proof cannot be reflected as the other's.
+        certificate_hash: SHA-256 of the joining side's certificate, as seen here.
+        nonces: the inviting side's, the joining side's; they bind it to one conversation.
+        content: the message that it authenticates.
     """
     parts = (side.encode(), certificate_hash, *nonces, content)
-    # Each with its length: no two different lists of parts make the same message.
+    # Length-prefixed, so that different parts cannot yield the same message.
     message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hmac.new(secret, b"mntrain join 1" + message, hashlib.sha256).digest()
 
@@ -52,6 +52,6 @@ def is_proved(
     nonces: tuple[bytes, bytes],
     content: bytes,
 ) -> bool:
-    """Whether the other side's proof is right, in constant time."""
+    """Check the other side's proof, in constant time."""
     own = prove(secret, side, certificate_hash=certificate_hash, nonces=nonces, content=content)
     return hmac.compare_digest(proof, own)

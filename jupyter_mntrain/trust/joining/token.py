@@ -15,7 +15,7 @@ from jupyter_mntrain.trust.certificates import Role
 PREFIX = "mntrain-"
 SECRET_BYTES = 16
 AUTHORITY_BYTES = 16
-"""Of the authority's fingerprint: nobody finds a second certificate that begins like this."""
+"""Bytes of the authority's fingerprint: enough to rule out a second certificate with them."""
 
 _VERSION = 1
 _ROLES: tuple[Role, ...] = ("node", "driver")
@@ -25,12 +25,12 @@ _FIX = "copy the whole line, or ask for a new one: mntrain invite, or mntrain dr
 
 
 class Token(Record, frozen=True):
-    """What an invitation says.
+    """Content of an invitation.
 
     Args:
-        role: of whoever joins with it.
-        secret: known to the inviting driver and to whoever has the token.
-        authority: the beginning of the fingerprint of the cluster's authority.
+        role: of the member that joins with it.
+        secret: shared by the inviting driver and the holder of the token.
+        authority: first bytes of the fingerprint of the cluster's authority.
         expires_s: Unix time, whole seconds.
     """
 
@@ -41,7 +41,7 @@ class Token(Record, frozen=True):
 
     @property
     def id(self) -> str:
-        """Names the invitation without giving it away: 16 hexadecimal digits."""
+        """Public id of the invitation, which does not reveal its secret: 16 hexadecimal digits."""
         return hashlib.sha256(b"mntrain token id" + self.secret).hexdigest()[:16]
 
     def is_of(self, authority_fingerprint: bytes) -> bool:
@@ -58,17 +58,17 @@ def new_token(role: Role, authority_fingerprint: bytes, expires_s: float) -> Tok
 
 
 def write_token(token: Token) -> str:
-    """One word of lower-case letters and digits, with a checksum against slips."""
+    """Encode a token as one word of lower-case letters and digits, with a checksum."""
     head = _HEAD.pack(_VERSION, _ROLES.index(token.role), token.expires_s)
     body = head + token.secret + token.authority
     return PREFIX + base64.b32encode(body + _check(body)).decode().rstrip("=").lower()
 
 
 def read_token(text: str) -> Token:
-    """What :func:`write_token` wrote; blanks and line breaks from copying do not matter.
+    """Decode a token; blanks and line breaks from copying are ignored.
 
     Raises:
-        TrustError: it is none, or a part of it is missing or wrong.
+        TrustError: it is not a token, or is incomplete or mistyped.
     """
     word = "".join(text.split()).lower()
     if not word.startswith(PREFIX):
