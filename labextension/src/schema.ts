@@ -221,14 +221,14 @@ export interface NodeEntry {
  * One node of the live view.
  *
  *     Args:
- *         address: ``host:port`` the driver talks to.
+ *         address: ``host:port`` that the driver uses.
  *         found_by: how the address became known first.
- *         info: what the node said last; ``None`` until it has answered once.
- *         beat: its newest heartbeat, once a second.
- *         last_seen_s: Unix time of the last word from it.
+ *         info: newest information; ``None`` until it has answered once.
+ *         beat: newest heartbeat.
+ *         last_seen_s: Unix time of its last message.
  *         problem: why it cannot be used, or why it is silent.
  *         is_conflict: another agent claims the same node id; neither can take part in a job.
- *         called: its name, where it was seen before but has not answered this time.
+ *         called: its last known name, if it has not answered yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NodeView".
@@ -245,7 +245,7 @@ export interface NodeView {
   called?: string;
 }
 /**
- * One node's answer to "who are you and what do you have".
+ * Identity, inventory and leases of a node.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NodeInfo".
@@ -267,7 +267,7 @@ export interface NodeInfo {
   jobs_directory?: string;
 }
 /**
- * What a node has, read afresh; nothing in it is cached for longer than a beat.
+ * Hardware and software of a node; at most one heartbeat old.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Inventory".
@@ -316,7 +316,7 @@ export interface Capacity {
   peer?: string | null;
 }
 /**
- * A GPU as NVML sees it. ``index`` is what CUDA_VISIBLE_DEVICES takes.
+ * A GPU as reported by NVML. ``index`` is its number in CUDA_VISIBLE_DEVICES.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Gpu".
@@ -333,7 +333,7 @@ export interface Gpu {
   processes?: GpuProcess[];
 }
 /**
- * A process that computes on a GPU. What the node may not know is ``None``.
+ * A process that computes on a GPU. Fields that the agent may not read are ``None``.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "GpuProcess".
@@ -344,7 +344,7 @@ export interface GpuProcess {
   command?: string | null;
 }
 /**
- * Versions that must agree before ranks can talk to each other. ``None`` = not installed.
+ * Software versions of a node. ``None`` = not installed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Versions".
@@ -360,7 +360,7 @@ export interface Versions {
   driver?: string | null;
 }
 /**
- * What a node has promised to an attempt.
+ * Resources that a node has leased to an attempt.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LeaseInfo".
@@ -373,7 +373,7 @@ export interface LeaseInfo {
   expires_s: number | null;
 }
 /**
- * Sent on every stream once a second: the heartbeat, and what changed with it.
+ * Heartbeat: sent on every stream once a second, with current usage.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Beat".
@@ -387,7 +387,7 @@ export interface Beat {
   memory_available_bytes?: number;
 }
 /**
- * Bytes per second on one interface over the last beat, and the counters themselves.
+ * Bytes per second on one interface since the last heartbeat, and the counters themselves.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "InterfaceRate".
@@ -400,10 +400,10 @@ export interface InterfaceRate {
   received_bytes: number;
 }
 /**
- * A node whose version of something is not the majority's.
+ * A node whose version of something differs from the majority's.
  *
- *     ``value`` is ``None`` where it is not installed. ``majority`` is ``None`` where no version has
- *     one: then every node is listed, for nobody can say who is wrong.
+ *     ``value`` is ``None`` if it is not installed. ``majority`` is ``None`` if there is none; then
+ *     every node is listed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Divergence".
@@ -437,7 +437,7 @@ export interface JobEntry {
   restart?: Restart | null;
 }
 /**
- * A participant as it was granted: which node, which ranks, which address and devices.
+ * A participant as granted: its node, ranks, address and devices.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Placement".
@@ -455,7 +455,7 @@ export interface Placement {
   rdma_devices?: string[];
 }
 /**
- * One node's part of an attempt. Every participant keeps its own on disk.
+ * One node's part of an attempt. Every participant stores its own on disk.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "PartStatus".
@@ -476,10 +476,10 @@ export interface PartStatus {
   saved_step?: number | null;
 }
 /**
- * A rank as its node knows it.
+ * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
- *     which it said that it has done all it was to do.
+ *     which the rank reported that it had finished.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -494,7 +494,7 @@ export interface RankStatus {
   done_s?: number | null;
 }
 /**
- * A process of the job that would not die, named instead of hidden.
+ * A process of the job that could not be killed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Leftover".
@@ -524,12 +524,12 @@ export interface Stall {
   links?: LinkTry[] | null;
 }
 /**
- * What a rank was at when its part stalled.
+ * Stacks of a rank when its part stalled.
  *
  *     Args:
- *         where: the innermost line of its own code in the main thread, like ``load (data.py:12)``.
- *         site: the place in torch.distributed where it waits, if it does.
- *         text: stacks of all its threads, as Python tells them; empty if it did not.
+ *         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
+ *         site: place in torch.distributed where it waits, if it does.
+ *         text: stacks of all its threads from faulthandler; empty if it did not answer.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStack".
@@ -632,11 +632,11 @@ export interface JobNumbers {
   };
 }
 /**
- * The attempt to come, as the head plans it.
+ * The next attempt, as the head plans it.
  *
  *     Args:
- *         at_s: Unix time before which it does not begin.
- *         waits_for: why it has not begun although it is time: a node that is silent, a busy GPU.
+ *         at_s: earliest start, Unix time.
+ *         waits_for: what delays it after ``at_s``: a silent node, a busy GPU.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Restart".
@@ -838,10 +838,10 @@ export interface RankSummary {
   progress?: RankProgress | null;
 }
 /**
- * How far a rank is with something that is not a step: loading, reading, measuring.
+ * A rank's progress with something other than a step: loading, reading, measuring.
  *
  *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
- *     bytes; ``done`` equal to ``total`` ends it. Without a ``total`` nobody knows how much it is.
+ *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankProgress".
