@@ -1,4 +1,4 @@
-"""A job as a file: the same spec comes back, and what is wrong is named."""
+"""Job file: the same spec comes back, and errors name what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that do not jump, whatever is done to the machine's clock."""
+"""Attempt clock: does not jump when the machine's clock is changed."""
 
 from __future__ import annotations
 

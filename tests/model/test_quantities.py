@@ -1,4 +1,4 @@
-"""Durations and sizes, as people write them."""
+"""Quantities: durations and sizes as people write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: what is shipped, what a file and the environment change, and what is refused."""
+"""Tunables: shipped values, changes by file and environment, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A spec on real nodes: what is refused before any node is asked for anything."""
+"""Arrangement and spec check: what is refused before any node is contacted."""
 
 from __future__ import annotations
 

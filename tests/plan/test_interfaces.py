@@ -1,4 +1,4 @@
-"""Which network is chosen, and every way there is none."""
+"""Interface choice: which network is chosen, and every way that there is none."""
 
 from __future__ import annotations
 

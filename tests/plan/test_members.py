@@ -1,4 +1,4 @@
-"""Who takes part, and every way of asking for what is not there."""
+"""Participants: who is chosen, and every way to request what does not exist."""
 
 from __future__ import annotations
 

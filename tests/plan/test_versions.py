@@ -1,4 +1,4 @@
-"""Which node is the odd one out."""
+"""Version check: which node differs."""
 
 from __future__ import annotations
 

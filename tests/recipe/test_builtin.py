@@ -1,4 +1,4 @@
-"""Recipes that come with us: each can run, and says what memory it takes."""
+"""Built-in recipes: each is valid, and has a memory estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is estimated against what tensors are really held."""
+"""Memory estimate, compared with the tensors that are actually held."""
 
 from __future__ import annotations
 

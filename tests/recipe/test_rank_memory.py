@@ -1,4 +1,4 @@
-"""What is told before anything runs, against what ranks really build."""
+"""Memory forecast, compared with what ranks actually build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many microbatches go ahead, in which order a stage computes, and whose a stage is."""
+"""Schedules: microbatches in flight, the order of a stage, and the rank of a stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank says before and between its steps: enough to see it move, never a flood."""
+"""Progress reports before and between steps: enough to follow, and rate-limited."""
 
 from __future__ import annotations
 

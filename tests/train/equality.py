@@ -1,4 +1,4 @@
-"""Run by every rank: compares pipelines with one process that knows nothing of pipelines.
+"""Equality: run by every rank, compares a pipeline with one process without pipelining.
 
 The other side is transformers' own model, whole, with its own loss code path, torch's AdamW and
 ``clip_grad_norm_``. Every rank trains it for itself, once for all schedules and ways to save

@@ -1,4 +1,4 @@
-"""What is compared, and what comes out. Imports no torch, so that collecting tests stays quick."""
+"""Cases of the equality tests, and their results. Imports no torch, so collection stays fast."""
 
 from __future__ import annotations
 

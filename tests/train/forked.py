@@ -1,4 +1,4 @@
-"""Processes that begin at once: forked from one that has imported torch and the trainer already.
+"""Forked processes: start at once, because their parent has already imported the trainer.
 
 They are real ones, with a pid of their own to kill; only the seconds of importing are saved.
 """

@@ -1,4 +1,4 @@
-"""Starts ranks of the trainer as torchrun would, each with a node name and directory of its own."""
+"""Ranks: starts those of the trainer like torchrun, each with its own node name and directory."""
 
 from __future__ import annotations
 

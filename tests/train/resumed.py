@@ -1,4 +1,4 @@
-"""The trainer, but it also writes down what each rank holds before the first step it makes."""
+"""The trainer, which also writes what each rank holds before its first step."""
 
 from __future__ import annotations
 

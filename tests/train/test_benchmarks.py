@@ -1,4 +1,4 @@
-"""What a benchmark says on a machine that is not made for it."""
+"""Benchmarks: what they report on a machine without the required hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m jupyter_mntrain.train`` as people and torchrun start it."""
+"""``python -m jupyter_mntrain.train``, started by hand and by torchrun."""
 
 from __future__ import annotations
 

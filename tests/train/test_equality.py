@@ -1,4 +1,4 @@
-"""A pipeline trains exactly what one process trains."""
+"""Equality: a pipeline trains exactly like one process."""
 
 from __future__ import annotations
 

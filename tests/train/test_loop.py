@@ -1,4 +1,4 @@
-"""Training as a function, in this process."""
+"""``train()``, called in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves answers in a chat, served by a program that knows nothing of us."""
+"""Serving: the exported model answers a chat, served by transformers' own server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster's authority, and real TLS between what it vouches for."""
+"""Certificates of a cluster's authority, and real TLS connections with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's identity: whom it admits, renews and revokes, by a clock that tests set."""
+"""Driver membership and registrar: admits, renews and revokes, by a clock that tests set."""
 
 from __future__ import annotations
 

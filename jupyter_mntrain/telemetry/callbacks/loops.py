@@ -12,7 +12,12 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, METRICS_VARIABLE
-from jupyter_mntrain.telemetry.callbacks.batches import BatchMeter, model_flops, parameter_count
+from jupyter_mntrain.telemetry.callbacks.batches import (
+    BatchMeter,
+    FlopsPerToken,
+    model_flops,
+    parameter_count,
+)
 from jupyter_mntrain.telemetry.callbacks.requests import SharedWishes, Wish
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.gemm import device_peak
@@ -34,20 +39,27 @@ class LoopRecorder:
         stopwatch: seconds from an arbitrary start.
     """
 
+    _wishes: SharedWishes
+    _facts: dict[str, Any]
+    _memory: MemoryGauge
+    _flops_per_token: FlopsPerToken | None
+    _meter: BatchMeter
+    _held: dict[str, Any] | None = None
+    _step = 0
+    """Number of the last step."""
+    _is_started = False
+    _last = 0.0
+
     def __init__(
         self,
         *,
         environment: Mapping[str, str] = os.environ,
         stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self.recorder: Recorder | None = None
+        """The recorder between :meth:`begin` and :meth:`end`; otherwise ``None``."""
         self._environment = environment
         self._stopwatch = stopwatch
-        self._running: _Running | None = None
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """The recorder between :meth:`begin` and :meth:`end`; otherwise ``None``."""
-        return None if self._running is None else self._running.recorder
 
     @property
     def is_wanted(self) -> bool:
@@ -57,7 +69,7 @@ class LoopRecorder:
     @property
     def is_on(self) -> bool:
         """Whether a run is being recorded."""
-        return self._running is not None
+        return self.recorder is not None
 
     @property
     def checkpoint_directory(self) -> Path:
@@ -84,135 +96,104 @@ class LoopRecorder:
         if not self.is_wanted:
             return
         self.end()
-        self._running = _Running(self._environment, self._stopwatch, model, device, precision)
-        self._running.facts |= {"saves": saves, "total_steps": total_steps}
+        self.recorder = Recorder(environment=self._environment)
+        self._wishes = SharedWishes(ControlReader(environment=self._environment))
+        self._facts = {"device": _name(device), "saves": saves, "total_steps": total_steps}
+        self._memory = MemoryGauge(device)
+        self._flops_per_token = None if model is None else model_flops(model)
+        self._meter = BatchMeter(self._flops_per_token)
+        self._held, self._step, self._is_started = None, 0, False
+        if model is not None:
+            self._facts["parameters"] = parameter_count(model)
+        if model is not None and self._flops_per_token is not None:
+            peak = device_peak(device, _dtype(model, precision), self.recorder.progress)
+            self._facts["peak_flops_per_s"] = peak.flops_per_s if peak else None
+            self._facts["peak_source"] = peak.source if peak else None
+        self._last = self._stopwatch()
 
     def facts(self, **facts: Any) -> None:
         """Add fields to the first line; no effect after the first batch."""
-        if self._running is not None:
-            self._running.facts |= facts
+        if self.is_on:
+            self._facts |= facts
 
     def batch(self, batch: object) -> None:
         """Count a training batch; call before computing it."""
-        if self._running is not None:
-            self._running.batch(batch)
+        if self.recorder is None:
+            return
+        length = self._meter.add(batch)
+        if length is not None and self._flops_per_token is not None:
+            self._facts.setdefault("flops_per_token", self._flops_per_token(length))
+        if not self._is_started:
+            self._last = self._stopwatch()  # exclude loading from the first step
+        self._start(self.recorder)
 
     def step(self, step: int, **fields: Any) -> None:
         """Record optimizer step number ``step``, from 1; call after it."""
-        if self._running is not None:
-            self._running.flush()
-            self._running.hold(step, fields)
-
-    def add(self, **fields: Any) -> None:
-        """Add fields to the held step, if any."""
-        if self._running is not None and self._running.held is not None:
-            self._running.held |= fields
-
-    def evaluated(self, loss: float) -> None:
-        """Record the held-out loss after the finished steps; ignored before the first step."""
-        running = self._running
-        if running is not None and running.step:
-            running.flush()
-            running.recorder.evaluated(running.step, loss)
-        self.leave_out()
-
-    @property
-    def held_step(self) -> int | None:
-        """Number of the held step, or ``None``."""
-        held = None if self._running is None else self._running.held
-        return None if held is None else int(held["step"])
-
-    def flush(self) -> None:
-        """Write the held step."""
-        if self._running is not None:
-            self._running.flush()
-
-    def leave_out(self) -> None:
-        """Restart the step timer, to exclude work such as saving from the next step."""
-        if self._running is not None:
-            self._running.last = self._stopwatch()
-
-    def ask(self) -> Wish:
-        """Return what was requested of the job. Collective: the same answer on all ranks."""
-        return Wish() if self._running is None else self._running.wishes.ask()
-
-    def saved(self, step: int) -> None:
-        """Record a checkpoint of ``step`` steps. Call on all ranks, after each has written it."""
-        if self._running is not None:
-            self._running.wishes.saved()
-            self._running.recorder.saved(step)
-            self.leave_out()
-
-    def end(self, ok: bool = True, message: str = "") -> None:
-        """Stop recording, after the last step. May be called again."""
-        if self._running is not None:
-            self._running.flush()
-            self._running.recorder.close(ok, message)
-            self._running = None
-
-
-class _Running:
-    """State of one run, between begin and end."""
-
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        stopwatch: Callable[[], float],
-        model: nn.Module | None,
-        device: torch.device,
-        precision: str,
-    ) -> None:
-        self.recorder = Recorder(environment=environment)
-        self.wishes = SharedWishes(ControlReader(environment=environment))
-        self.held: dict[str, Any] | None = None
-        self.step = 0
-        """Number of the last step."""
-        self.facts: dict[str, Any] = {"device": _name(device)}
-        self._stopwatch = stopwatch
-        self._flops_per_token = None if model is None else model_flops(model)
-        self._meter = BatchMeter(self._flops_per_token)
-        self._memory = MemoryGauge(device)
-        self._is_started = False
-        if model is not None:
-            self.facts["parameters"] = parameter_count(model)
-        if model is not None and self._flops_per_token is not None:
-            peak = device_peak(device, _dtype(model, precision), self.recorder.progress)
-            self.facts["peak_flops_per_s"] = peak.flops_per_s if peak else None
-            self.facts["peak_source"] = peak.source if peak else None
-        self.last = stopwatch()
-
-    def batch(self, batch: object) -> None:
-        length = self._meter.add(batch)
-        if length is not None and self._flops_per_token is not None:
-            self.facts.setdefault("flops_per_token", self._flops_per_token(length))
-        if not self._is_started:
-            self.last = self._stopwatch()  # exclude loading from the first step
-        self._start()
-
-    def hold(self, step: int, fields: dict[str, Any]) -> None:
-        self._start()
-        self.step = step
+        if self.recorder is None:
+            return
+        self.flush()
+        self._start(self.recorder)
         now = self._stopwatch()
         tokens, flops = self._meter.take()
-        self.held = {
+        self._held = {
             "step": step,
-            "step_s": now - self.last,
+            "step_s": now - self._last,
             "tokens": tokens,
             "flops": flops,
             "memory_bytes": self._memory.bytes(),
             **fields,
         }
-        self.last = now
+        self._step, self._last = step, now
+
+    def add(self, **fields: Any) -> None:
+        """Add fields to the held step, if any."""
+        if self._held is not None:
+            self._held |= fields
+
+    def evaluated(self, loss: float) -> None:
+        """Record the held-out loss after the finished steps; ignored before the first step."""
+        if self.recorder is not None and self._step:
+            self.flush()
+            self.recorder.evaluated(self._step, loss)
+        self.leave_out()
+
+    @property
+    def held_step(self) -> int | None:
+        """Number of the held step, or ``None``."""
+        return None if self._held is None else int(self._held["step"])
 
     def flush(self) -> None:
-        if self.held is not None:
-            self.recorder.step(**self.held)
-            self.held = None
+        """Write the held step."""
+        if self.recorder is not None and self._held is not None:
+            self.recorder.step(**self._held)
+            self._held = None
 
-    def _start(self) -> None:
+    def leave_out(self) -> None:
+        """Restart the step timer, to exclude work such as saving from the next step."""
+        self._last = self._stopwatch()
+
+    def ask(self) -> Wish:
+        """Return what was requested of the job. Collective: the same answer on all ranks."""
+        return self._wishes.ask() if self.is_on else Wish()
+
+    def saved(self, step: int) -> None:
+        """Record a checkpoint of ``step`` steps. Call on all ranks, after each has written it."""
+        if self.recorder is not None:
+            self._wishes.saved()
+            self.recorder.saved(step)
+            self.leave_out()
+
+    def end(self, ok: bool = True, message: str = "") -> None:
+        """Stop recording, after the last step. May be called again."""
+        if self.recorder is not None:
+            self.flush()
+            self.recorder.close(ok, message)
+            self.recorder = None
+
+    def _start(self, recorder: Recorder) -> None:
         if not self._is_started:
             self._is_started = True
-            self.recorder.start(**self.facts)
+            recorder.start(**self._facts)
 
 
 def _name(device: torch.device) -> str:

@@ -1,4 +1,4 @@
-"""Messages of torch, NCCL, CUDA, Python and Linux: the kind and the fix of each."""
+"""Foreign messages of torch, NCCL, CUDA, Python and Linux: the kind and fix of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places where ranks hang for ever: real ranks hang in each of them, and are asked."""
+"""Deadlock sites: real ranks hang in each of them, and are asked for their stacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an attempt counts as stalled, by a clock that tests set; and asking real processes."""
+"""Stall watchdog, by a clock that tests set; and stacks of real processes."""
 
 from __future__ import annotations
 

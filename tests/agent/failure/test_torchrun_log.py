@@ -1,4 +1,4 @@
-"""What is said of jobs that failed, told from logs that torchrun 2.13 really wrote."""
+"""Causes of failed jobs, from logs that torchrun 2.13 wrote."""
 
 from __future__ import annotations
 

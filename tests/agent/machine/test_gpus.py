@@ -1,4 +1,4 @@
-"""Whose a GPU is, as far as a node may know. NVML itself needs a machine with cards."""
+"""GPUs: which processes use them. NVML itself needs a machine with GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is to blame for a job that does not get on: whoever does not wait for somebody else."""
+"""Diagnosis of a job without progress: the cause is the rank that does not wait for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which place in torch a rank waits in, by its frames and the line of source it is at."""
+"""Deadlock sites: recognized by a rank's frames and the source line it is at."""
 
 from __future__ import annotations
 

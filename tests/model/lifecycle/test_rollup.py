@@ -1,4 +1,4 @@
-"""One job out of its parts: done only when every part is, blamed on the first cause."""
+"""Roll-up: a job is done only when every part is, and shows the first cause."""
 
 from __future__ import annotations
 

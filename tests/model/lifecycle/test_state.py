@@ -1,4 +1,4 @@
-"""The state machine over every state and event, and over every order events may come in."""
+"""State transitions: every state and event, and every order of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every record survives JSON; what people write by hand is checked, what machines send is not."""
+"""Records: survive JSON; unknown fields are refused in hand-written ones, ignored in others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's environment without a job, and what a tiny decoder writes there."""
+"""Fixtures of the callback tests: a job's environment without a job, and a tiny decoder."""
 
 from __future__ import annotations
 

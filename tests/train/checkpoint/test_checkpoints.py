@@ -1,4 +1,4 @@
-"""Saving and going on: whole or not at all, and with the losses of a run that was never cut off."""
+"""Saving and resuming: complete or not at all, and with the losses of an uninterrupted run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves is what transformers loads."""
+"""Model export: transformers loads what a run exports."""
 
 from __future__ import annotations
 

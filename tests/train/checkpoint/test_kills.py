@@ -1,4 +1,4 @@
-"""Real processes and SIGKILL: at any moment of a run, and at any moment of a save."""
+"""SIGKILL of real processes, at any moment of a run or of a save."""
 
 from __future__ import annotations
 

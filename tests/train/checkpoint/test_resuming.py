@@ -1,4 +1,4 @@
-"""Going on with another number of ranks than saved: the same weights, optimizer and losses.
+"""Resuming on a different number of ranks: the same weights, optimizer state and losses.
 
 Without clipping the losses are equal to the last bit: every sum that is left is over microbatches,
 in an order that does not depend on the ranks. Clipping divides by a norm that is added up rank by

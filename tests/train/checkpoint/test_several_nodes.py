@@ -1,4 +1,4 @@
-"""Checkpoints over several nodes: shards, copies, and what a lost disk leaves."""
+"""Checkpoints on several nodes: shards, copies, and the loss of a disk."""
 
 from __future__ import annotations
 

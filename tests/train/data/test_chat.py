@@ -1,4 +1,4 @@
-"""Conversations: read from every common shape, written by the template, answers marked."""
+"""Conversations: read from every common format, rendered by the template, answers marked."""
 
 from __future__ import annotations
 

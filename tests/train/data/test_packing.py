@@ -1,4 +1,4 @@
-"""Whole documents in each sequence: nothing lost, nothing twice, none sees another."""
+"""Packing: whole documents in each sequence, none lost or repeated, none attends to another."""
 
 from __future__ import annotations
 

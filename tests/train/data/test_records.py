@@ -1,4 +1,4 @@
-"""Data in files: the same documents from every kind of them."""
+"""Data files: the same documents from every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What saves memory keeps what is learned, and does save it."""
+"""Memory options: they save memory, and do not change what is learned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines side by side: what they save, write and say is what one of them would."""
+"""Data parallelism: several pipelines save, export and log what a single one would."""
 
 from __future__ import annotations
 

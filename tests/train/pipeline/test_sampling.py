@@ -1,4 +1,4 @@
-"""What the model writes while it is trained is what transformers writes with the same weights."""
+"""Samples during training equal what transformers generates with the same weights."""
 
 from __future__ import annotations
 

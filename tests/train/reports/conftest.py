@@ -1,4 +1,4 @@
-"""What tests of reports share."""
+"""Fixtures of the report tests."""
 
 from __future__ import annotations
 

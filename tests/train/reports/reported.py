@@ -1,4 +1,4 @@
-"""Runs that report."""
+"""Runs with reports, for the report tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announcing, heard by a browser over real multicast on this machine's loopback."""
+"""Announcer, received over real multicast on this machine's loopback."""
 
 from __future__ import annotations
 

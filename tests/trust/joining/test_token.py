@@ -1,4 +1,4 @@
-"""The line that invites, and the proofs made with its secret."""
+"""Invitation token, and the proofs made with its secret."""
 
 from __future__ import annotations
 
