@@ -223,7 +223,9 @@ def start_request(
 
 
 @contextmanager
-def two_agents(network: str, state: Path, cluster: str) -> Iterator[list[LiveAgent]]:
+def two_agents(
+    network: str, state: Path, cluster: str, environment: Mapping[str, str] = {}
+) -> Iterator[list[LiveAgent]]:
     """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2, with a core each.
 
     As nodes have them: ranks that each count on all cores of this machine wait for one another.
@@ -234,7 +236,7 @@ def two_agents(network: str, state: Path, cluster: str) -> Iterator[list[LiveAge
         made.append(LiveAgent(name, address, free_port(address), state / name, cluster))
     try:
         for agent, core in zip(made, cycle(os.sched_getaffinity(0)), strict=False):
-            agent.start(core=core)
+            agent.start(core=core, environment=environment)
         yield made
     finally:
         for agent in made:

@@ -10,9 +10,11 @@ import argparse
 import asyncio
 import signal
 import time
+from collections.abc import Sequence
 
 import msgspec
 
+from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from tests.standin.agent import FakeAgent
 from tests.standin.nodes import nic
@@ -26,7 +28,7 @@ class ReplayNode(FakeAgent):
 
     def __init__(self, story: Story, number: int) -> None:
         super().__init__(
-            story.name(number),
+            story.placements[number].node,
             cluster=CLUSTER,
             port=story.base_port + number,
             boot_id=f"boot-{number}",
@@ -59,9 +61,8 @@ class ReplayNode(FakeAgent):
         self.write(JOB, *(self._story.start(rank) for rank in self._ranks))
         for step in range(1, steps + 1):
             self.write_step(step)
-        began_s = self._story.began_s
-        for second in range(1, int(time.time() - began_s)):
-            self.write(JOB, self._story.link(self._number, began_s + second))
+        for second in range(1, int(time.time() - self._story.began_s)):
+            self.write(JOB, self._story.link(self._place, second))
 
     def write_step(self, step: int) -> None:
         if self.runs:
@@ -74,12 +75,15 @@ class ReplayNode(FakeAgent):
         now_s = time.time()
         self.say(self._story.beat(self._number, now_s))
         if self.runs:
-            self.write(JOB, self._story.link(self._number, now_s))
+            self.write(JOB, self._story.link(self._place, now_s - self._story.began_s))
 
     @property
-    def _ranks(self) -> range:
-        first = self._number * self._story.replicas
-        return range(first, first + self._story.replicas)
+    def _place(self) -> Placement:
+        return self._story.placements[self._number]
+
+    @property
+    def _ranks(self) -> Sequence[int]:
+        return self._place.ranks
 
 
 def _interface(number: int) -> Interface:
@@ -107,15 +111,13 @@ async def _serve(arguments: argparse.Namespace) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    story = Story(
-        nodes=arguments.nodes,
-        ranks=arguments.ranks,
-        steps_per_s=arguments.steps_per_s,
-        began_s=time.time() - HISTORY_STEPS / arguments.steps_per_s,
+    story = Story.of(
+        *(arguments.nodes, arguments.ranks, arguments.steps_per_s),
         base_port=arguments.base_port,
         seed=arguments.seed,
+        now_s=time.time(),
     )
-    nodes = [ReplayNode(story, number) for number in range(story.nodes)]
+    nodes = [ReplayNode(story, number) for number in range(len(story.layout))]
     for node in nodes:
         node.begin(HISTORY_STEPS)
         await node.start()

@@ -11,7 +11,8 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from tests.agent.live import free_range
 from tests.cluster.conftest import wait_for
-from tests.standin.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS, SLOW_RANK
+from tests.standin.pipeline import SLOW_RANK
+from tests.standin.story import CAPACITY, HISTORY_STEPS, JOB, SAMPLE_STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 

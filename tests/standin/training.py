@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -11,30 +11,10 @@ from jupyter_mntrain.cluster import JobHistory, JobSummary, RankSeries
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.records.job import (
-    TERMINAL,
-    Attempt,
-    JobSpec,
-    JobState,
-    JobView,
-    Participant,
-    PartStatus,
-    Placement,
-    RankStatus,
-)
-from jupyter_mntrain.model.records.metrics import (
-    LinkSample,
-    RankEvaluation,
-    RankStart,
-    RankStep,
-    RankText,
-)
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, PartStatus, Placement
 from tests.standin.jobs import taken
-
-BEGIN_S = 1_795_200_000.0
-GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)
+from tests.standin.pipeline import BEGIN_S, GIGABIT, PipelineJob
 
 
 @dataclass(frozen=True)
@@ -55,210 +35,64 @@ def sample_job(
     layout: dict[str, int],
     *,
     steps: int = 60,
-    step_s: float = 1.2,
     state: JobState = "running",
-    capacity: Capacity | None = GIGABIT,
     problem: Problem | None = None,
-    peak: float | None = 7.1e13,
-    total_steps: int = 80,
-    loopback: bool = False,
-    microbatches: int | None = 8,
     started: bool = True,
-    replicas: int = 1,
     evaluated: int = 0,
     wrote: dict[str, str] = {},  # noqa: B006 - never changed
+    **fields: Any,
 ) -> Sample:
     """A pipeline with one stage per rank, ranks in node order.
 
     Args:
         evaluated: every so many steps, and before the first one.
         wrote: prompts, and what the model went on with before the first step and after the last.
+        fields: of :class:`PipelineJob`.
     """
-    view = _view(layout, steps, steps * step_s, state, problem, loopback=loopback)
-    placements, world = view.attempt.placements, view.spec.world_size
-    ranks = {
-        Rank(r): _series(r, world, steps, step_s, peak, total_steps, microbatches, replicas)
-        for r in range(world)
-    }
+    job = PipelineJob(layout, **fields)
+    view = _view(job, steps, state, problem)
+    ranks: dict[Rank, RankSeries] = {}
+    for number in range(job.world) if started else ():
+        done = [job.step(number, step) for step in range(1, steps + 1)]
+        ranks[Rank(number)] = RankSeries(start=job.start(number), steps=done, end=None)
     if evaluated:
-        told = [_evaluation(step, step_s) for step in range(0, steps + 1, evaluated)]
+        told = [job.evaluation(step) for step in range(0, steps + 1, evaluated)]
         ranks = {r: replace(one, evaluations=told) for r, one in ranks.items()}
     if wrote:
-        first = ranks[Rank(0)]
-        texts = [_text(step, step_s, *one) for step in (0, steps) for one in wrote.items()]
-        ranks[Rank(0)] = replace(first, texts=texts)
+        texts = [job.text(step, *one) for step in (0, steps) for one in wrote.items()]
+        ranks[Rank(0)] = replace(ranks[Rank(0)], texts=texts)
+    seconds = range(1, int(steps * job.step_s) + 1)
+    links = {p.node: [job.link(p, second) for second in seconds] for p in job.placements}
     history = JobHistory(
         view=view,
-        ranks=ranks if started else {},
-        links={p.node: _link(p, int(steps * step_s), capacity) for p in placements}
-        if steps
-        else {},
+        ranks=ranks,
+        links=links if steps else {},
         is_complete=state in TERMINAL,
     )
-    return Sample(history, BEGIN_S + (steps * step_s + 0.4 if steps else -5))
+    return Sample(history, job.time_s(steps) + 0.4 if steps else BEGIN_S - 5)
 
 
-def _view(
-    layout: dict[str, int],
-    steps: int,
-    lasts_s: float,
-    state: JobState,
-    problem: Problem | None,
-    *,
-    loopback: bool,
-) -> JobView:
-    spec = JobSpec(
-        entry=("-m", "jupyter_mntrain.train", "recipe.toml"),
-        participants=tuple(Participant(node=name, nproc=n) for name, n in layout.items()),
-        name="samantha-7b",
-        files={"recipe.toml": ""},
-    )
-    attempt = Attempt(
-        number=1,
-        placements=_placements(layout, loopback=loopback),
-        master_address="10.0.0.1",
-        master_port=29500,
-        submitted_s=BEGIN_S - 9,
-    )
-    parts = tuple(
-        PartStatus(
-            node_id=p.node_id,
-            node=p.node,
-            state=state if not problem or p.node == problem.node else "canceled",
-            ranks=tuple(
-                RankStatus(rank=Rank(r), state=state, step=steps or None, pid=1000 + r)
-                for r in p.ranks
-            ),
-            started_s=BEGIN_S - 8,
-            ended_s=BEGIN_S + lasts_s + 1 if state in TERMINAL else None,
-            problem=problem if problem and p.node == problem.node else None,
+def _view(job: PipelineJob, steps: int, state: JobState, problem: Problem | None) -> JobView:
+    ended_s = job.time_s(steps) + 1 if state in TERMINAL else None
+
+    def part(place: Placement) -> PartStatus:
+        is_guilty = problem is not None and place.node == problem.node
+        own = job.part(place, state, steps)
+        return msgspec.structs.replace(
+            own,
+            state=state if problem is None or is_guilty else "canceled",
+            ended_s=ended_s,
+            problem=problem if is_guilty else None,
         )
-        for p in attempt.placements
-    )
+
     return JobView(
         job_id=JobId("j-7f3a9c21"),
-        spec=spec,
-        attempt=attempt,
+        spec=job.spec(),
+        attempt=job.attempt(),
         state=state,
-        parts=parts,
+        parts=tuple(map(part, job.placements)),
         problem=problem,
     )
-
-
-def _placements(layout: dict[str, int], *, loopback: bool) -> tuple[Placement, ...]:
-    placements, first = [], 0
-    for number, (name, nproc) in enumerate(layout.items()):
-        address = f"127.0.0.{number + 2}" if loopback else f"10.0.0.{number + 1}"
-        placements.append(
-            Placement(
-                node_id=NodeId(f"{number:032x}"),
-                node=name,
-                node_rank=number,
-                first_rank=Rank(first),
-                nproc=nproc,
-                gpus=(),
-                interface="lo" if loopback else "eno1",
-                address=address,
-                agent=(f"{address}:8765",),
-            )
-        )
-        first += nproc
-    return tuple(placements)
-
-
-def _series(
-    rank: int,
-    world: int,
-    steps: int,
-    step_s: float,
-    peak: float | None,
-    total_steps: int,
-    microbatches: int | None,
-    replicas: int,
-) -> RankSeries:
-    stage = rank // replicas
-    start = RankStart(
-        time_s=BEGIN_S - 2,
-        rank=Rank(rank),
-        local_rank=0,
-        world_size=world,
-        pid=1000 + rank,
-        host="host",
-        device="cuda:0" if peak else "cpu",
-        peak_flops_per_s=peak,
-        peak_source="table" if peak else None,
-        stages=(stage,),
-        layers=tuple(range(stage * 4, stage * 4 + 4)),
-        tokens_per_step=65536,
-        total_steps=total_steps,
-        schedule="1f1b",
-        microbatches=microbatches,
-    )
-    share = 0.84 + 0.02 * math.sin(rank * 1.7)
-    slow = 0.9 if rank == 37 else 1.0
-    return RankSeries(
-        start=start,
-        steps=[
-            _step(rank, number, step_s, share / slow, peak, replicas, world)
-            for number in range(1, steps + 1)
-        ],
-        end=None,
-    )
-
-
-def _step(
-    rank: int,
-    number: int,
-    step_s: float,
-    share: float,
-    peak: float | None,
-    replicas: int,
-    world: int,
-) -> RankStep:
-    wobble = 1 + 0.02 * math.sin(number * 0.9 + rank) + (0.15 if 20 <= number < 28 else 0)
-    seconds = step_s * wobble * (3 if number == 1 else 1)
-    boundary = 16 * 33_550_000 * step_s / 35.3
-    peers = [p for p in (rank - replicas, rank + replicas) if 0 <= p < world]
-    return RankStep(
-        time_s=BEGIN_S + number * step_s,
-        rank=Rank(rank),
-        step=number,
-        step_s=seconds,
-        tokens=round(1857 * step_s),
-        loss=0.7 + 2.2 * math.exp(-number / 25) + 0.03 * math.sin(number * 2.1),
-        compute_s=min(share, 0.97) * step_s * (1 + 0.01 * math.sin(number + rank * 2)),
-        flops=None if peak is None else 0.41 * peak * step_s * (1 - 0.02 * (rank % 5)),
-        sent_bytes=dict.fromkeys(peers, int(boundary)),
-        received_bytes=dict.fromkeys(peers, int(boundary)),
-        memory_bytes=18 * 2**30,
-    )
-
-
-def _evaluation(step: int, step_s: float) -> RankEvaluation:
-    loss = 0.9 + 2.2 * math.exp(-step / 25)
-    return RankEvaluation(time_s=BEGIN_S + step * step_s - 0.1, rank=Rank(0), step=step, loss=loss)
-
-
-def _text(step: int, step_s: float, prompt: str, text: str) -> RankText:
-    said = text if step else "the the the"
-    return RankText(
-        time_s=BEGIN_S + step * step_s, rank=Rank(0), step=step, prompt=prompt, text=said
-    )
-
-
-def _link(placement: Placement, seconds: int, capacity: Capacity | None) -> list[LinkSample]:
-    rate = 122e6 / 8
-    return [
-        LinkSample(
-            time_s=BEGIN_S + second,
-            interface=placement.interface,
-            interval_s=1.0,
-            sent_bytes=int(rate * (1 + 0.3 * math.sin(second + placement.node_rank))),
-            received_bytes=int(rate * (1 + 0.3 * math.cos(second))),
-            capacity=capacity,
-        )
-        for second in range(1, seconds + 1)
-    ]
 
 
 NOMINAL = msgspec.structs.replace(GIGABIT, bytes_per_s=1.25e9, source="nominal")

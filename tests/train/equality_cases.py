@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 import msgspec
@@ -20,18 +19,12 @@ from jupyter_mntrain.recipe.sections import (
     Recipe,
     TrainSection,
 )
+from tests.searches import runs_all
 
 VOCABULARY = 320
 STEPS = 4
-ALL_CASES = "MNTRAIN_ALL_CASES"
-"""A variable: run also those that are left out to save time."""
-
 PLAIN = MemorySection()
 ALONE = DataParallelSection()
-
-
-def runs_all() -> bool:
-    return ALL_CASES in os.environ
 
 
 class Outcome(msgspec.Struct):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.train.equality_cases import runs_all
+from tests.searches import runs_all
 
 pytestmark = pytest.mark.slow
 

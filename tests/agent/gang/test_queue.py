@@ -36,6 +36,7 @@ from jupyter_mntrain.model.records.job import (
     Restart,
 )
 from tests.agent.live import LiveAgent, free_port, start_request, two_agents
+from tests.searches import count
 from tests.waiting import until
 
 NOW_S = 1000.0
@@ -293,7 +294,7 @@ class Simulation:
 def test_every_job_gets_its_turn_whatever_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts_module, "RETRY_S", 0.0)
     monkeypatch.setattr(restarts_module, "PAUSES_S", (0.0, 0.0))
-    for seed in range(2000):
+    for seed in range(count(short=200, long=2000)):
         sim = Simulation(seed)
         asyncio.run(sim.run())
         assert sorted(sim.begun) == sorted(sim.records), f"seed {seed}"

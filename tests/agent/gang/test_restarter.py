@@ -179,6 +179,10 @@ with Recorder() as recorder:
 """
 
 
+IMPATIENT = {"MNTRAIN_RESTARTS_GIVE_UP_AFTER_S": "10", "MNTRAIN_RESTARTS_LEAVE_OUT_AFTER_S": "12"}
+"""Agents that wait a minute and half a minute for a silent node elsewhere."""
+
+
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     with two_agents("127.93.0", tmp_path_factory.mktemp("restarts"), "test") as both:
@@ -192,7 +196,7 @@ def three(tmp_path: Path) -> Iterator[list[LiveAgent]]:
         for n, address in enumerate(("127.93.1.1", "127.93.1.2", "127.93.1.3"), 1)
     ]
     try:
-        yield [agent.start() for agent in made]
+        yield [agent.start(environment=IMPATIENT) for agent in made]
     finally:
         for agent in made:
             agent.end()
@@ -213,7 +217,7 @@ def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost:
     until(lambda: all(steps(agent, job_id) for agent in three), "the first steps")
     power_off(three[lost])
     kill_rank(rest[1], job_id)
-    until(lambda: told(rest, job_id).state == "succeeded", "the rest to go on", 200)
+    until(lambda: told(rest, job_id).state == "succeeded", "the rest to go on")
     now = told(rest, job_id)
     assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
     assert now.attempt.number >= 2
@@ -222,7 +226,7 @@ def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost:
     three[lost].start()
     until(lambda: three[lost].record(job_id).part.state != "running", "its part to be over")
     if lost == 0:
-        until(lambda: three[0].record(job_id).is_over, "the head to know", 90)
+        until(lambda: three[0].record(job_id).is_over, "the head to know")
     assert told(three, job_id).state == "succeeded"
     assert not any(agent.info().leases for agent in three)
 
@@ -352,12 +356,12 @@ def kind_and_node(plan: Restart | None) -> tuple[Kind, str | None] | None:
 
 @pytest.mark.slow
 def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
-    with two_agents("127.94.0", tmp_path, "test") as agents:
+    with two_agents("127.94.0", tmp_path, "test", IMPATIENT) as agents:
         job_id = launch(agents, SCRIPT, max_restarts=1)
         until(lambda: all(steps(agent, job_id) for agent in agents), "the first steps")
         agents[1].kill()
         kill_rank(agents[0], job_id)
-        until(lambda: agents[0].record(job_id).restart is not None, "a plan", 90)
+        until(lambda: agents[0].record(job_id).restart is not None, "a plan")
         plan = agents[0].record(job_id).restart
         assert plan is not None
         until(
@@ -369,7 +373,7 @@ def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
         agents[0].kill()
         for agent in agents:
             agent.start()
-        until(lambda: told(agents, job_id).state == "succeeded", "the second attempt", 90)
+        until(lambda: told(agents, job_id).state == "succeeded", "the second attempt")
         assert told(agents, job_id).attempt.number == 2
 
 

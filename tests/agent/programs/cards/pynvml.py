@@ -1,0 +1,36 @@
+"""NVML of a machine with two idle cards, for agents of tests where there is none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+COUNT = 2
+MEMORY_BYTES = 24 << 30
+NVML_TEMPERATURE_GPU = 0
+
+
+class NVMLError(Exception):
+    pass
+
+
+NVMLError_NotSupported = NVMLError
+
+
+def __getattr__(name: str) -> Any:
+    answers: dict[str, Any] = {
+        "nvmlInit": lambda: None,
+        "nvmlSystemGetDriverVersion": lambda: "570.1",
+        "nvmlDeviceGetCount": lambda: COUNT,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetUUID": "GPU-{}".format,
+        "nvmlDeviceGetName": lambda _: "RTX",
+        "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=MEMORY_BYTES, used=0),
+        "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),
+        "nvmlDeviceGetPowerUsage": lambda _: 30_000,
+        "nvmlDeviceGetTemperature": lambda _, __: 40,
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
+    }
+    if name in answers:
+        return answers[name]
+    raise AttributeError(name)
