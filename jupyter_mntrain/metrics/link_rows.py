@@ -11,17 +11,15 @@ from jupyter_mntrain.metrics.columns import Table
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
 from jupyter_mntrain.metrics.rank_rows import WARM_UP, all_tell, short
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.telemetry import formulas
 
-LEAST_WINDOW_S = 3.0
-"""Counters are averaged over this, or two steps: a step sends in bursts."""
-
-MOST_WINDOW_S = 120.0
-"""Of counters that are kept for averaging."""
+LEAST_WINDOW_S = tunables.seconds("figures.link_window_s")
+MOST_WINDOW_S = tunables.seconds("figures.link_longest_window_s")
 
 OVERHEAD = 1.1
 """Counters hold headers and acknowledgments, payload does not: up to this much more than the

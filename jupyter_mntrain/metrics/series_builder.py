@@ -22,19 +22,15 @@ from jupyter_mntrain.metrics.series import (
 )
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
 from jupyter_mntrain.telemetry import formulas
 
-POINTS = 600
-"""Rows of a whole series unless asked otherwise: a chart is about as many pixels wide."""
-
-MOST_TEXTS = 50
-"""Of what the model wrote: people look at the newest."""
-
-TEXT_CHARACTERS = 2000
-"""Of a prompt and of what was written to it: a notebook keeps them."""
+POINTS = tunables.count("figures.points")
+MOST_TEXTS = tunables.count("figures.texts")
+TEXT_CHARACTERS = tunables.count("figures.text_characters")
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 

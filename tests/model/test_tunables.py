@@ -38,6 +38,13 @@ def test_every_shipped_setting_has_a_reason_and_is_used_once():
     assert sorted(used) == sorted(tunables.load({}).by_key)
 
 
+def test_the_page_of_settings_says_which_program_reads_each_section():
+    page = (PACKAGE.parent / "docs" / "configuration.md").read_text()
+    rows = re.findall(r"^\|[^|]*\|[^|]*\| ([a-z, ]+) \|$", page, re.MULTILINE)
+    told = [section for row in rows for section in row.split(", ") if row != "sections"]
+    assert sorted(told) == sorted({one.section for one in tunables.load({}).by_key.values()})
+
+
 def test_a_file_changes_what_it_names_and_nothing_else(own_file):
     own_file.write_text('[cluster]\nsettle_s = "1 min"\n\n[limits]\nbody_bytes = "1.5 GiB"\n')
     found = loaded(own_file)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import headline
 from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
 
-MOST_ROWS = 12
+MOST_ROWS = tunables.count("picture.progress_rows")
 
 
 @dataclass(frozen=True, slots=True)

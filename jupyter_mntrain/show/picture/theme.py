@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from jupyter_mntrain.model import tunables
+
 ThemeName = Literal["auto", "light", "dark"]
 
 WIDTH_PX: Final = 960
-SCALE: Final = 1.5
-"""Dots per pixel of the page: sharp on a dense screen, and still below 100 kB."""
+SCALE: Final = tunables.ratio("picture.scale")
 
 LEFT_PX: Final = 52
 RIGHT_PX: Final = 164
@@ -27,8 +28,7 @@ LARGE: Final = 13
 TITLE: Final = 14
 """Font sizes in pixels of the page."""
 
-MANY_RANKS: Final = 9
-"""From here on a band and the slowest rank instead of a line per rank (research §3)."""
+MANY_RANKS: Final = tunables.count("picture.many_ranks")
 
 
 @dataclass(frozen=True, slots=True)
