@@ -28,7 +28,7 @@ FIX = (
 
 
 class RankMemory(Record, frozen=True):
-    """Of one rank.
+    """Memory that one rank needs, and what its GPU has.
 
     Args:
         gpu_bytes: of its GPU; ``None`` on a CPU, and where the node has not told.

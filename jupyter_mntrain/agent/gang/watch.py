@@ -165,11 +165,9 @@ def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
     if failed:
         guilty = part_to_blame(failed) or failed[0]
         problem = own(guilty)
-        return (
-            f"{guilty.node} failed"
-            if problem is None
-            else f"{problem.place} failed: {problem.cause}"
-        )
+        if problem is None:
+            return f"{guilty.node} failed"
+        return f"{problem.place} failed: {problem.cause}"
     for part in parts:
         if part.state == "canceled":
             return part.stop_reason or f"{part.node} was stopped"

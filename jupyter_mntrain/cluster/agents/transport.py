@@ -119,7 +119,7 @@ def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeEr
     causes = list(_causes(error))
     if any(isinstance(cause, socket.gaierror) for cause in causes):
         return NodeError(
-            f"no machine is called {host_of(address)}",
+            f"unknown host name {host_of(address)}",
             fix="check the spelling, or use its IP address",
             node=node,
             kind=Kind.UNREACHABLE,
@@ -129,7 +129,7 @@ def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeEr
     codes = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if errno.ECONNREFUSED not in codes and codes.intersection(_HOST_GONE):
         return NodeError(
-            f"there is no way to {address} from this machine",
+            f"no route to {address} from this machine",
             fix="check the address, the cable and the network",
             node=node,
             kind=Kind.UNREACHABLE,

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What sort of problem it is; ``ERROR`` where nobody needs to tell it from others."""
+    """Kind of a problem; ``ERROR`` if it has no kind of its own."""
 
     ERROR = "error"
     """No kind of its own; also what a kind of a newer version is read as."""

@@ -177,12 +177,12 @@ but large packets do not arrive."""
 
 
 class LinkTry(Record, frozen=True):
-    """Link try: what came of connecting to another participant of a part that stalled.
+    """Link try: the result of connecting to another participant of a stalled part.
 
     Args:
-        interface: of this node, that its ranks talk over.
-        trouble: ``None`` if data got through.
-        peer: the other node; empty where our own interface is down.
+        interface: this node's, which its ranks use.
+        trouble: the fault; ``None`` if data arrived.
+        peer: the other node; empty if this node's interface is down.
     """
 
     interface: str
@@ -191,12 +191,12 @@ class LinkTry(Record, frozen=True):
 
 
 class Stall(Record, frozen=True):
-    """No rank of a part has got on for longer than it should have taken.
+    """Stall: no rank of a part has made progress for too long.
 
     Args:
         since_s: Unix time of the last progress.
-        limit_s: how long was waited before it was called a stall.
-        step: the last step that was finished here.
+        limit_s: seconds without progress that count as a stall.
+        step: last finished step on this node.
         links: a try for each other participant whose agent answered; ``None`` = not tried yet.
     """
 
