@@ -257,7 +257,7 @@ def test_a_job_is_found_by_the_beginning_of_its_id(cluster: Cluster, job: Job) -
     assert [view.job_id for view in cluster.jobs()] == [second.id, job.id]
     with pytest.raises(SpecError, match=wording("2 jobs begin with 'j-'")):
         cluster.job("j-")
-    with pytest.raises(JobNotFoundError, match="mntrain jobs"):
+    with pytest.raises(JobNotFoundError, match=wording("mntrain jobs")):
         cluster.job("j-nothere")
     with pytest.raises(JobNotFoundError):
         cluster.job("")
@@ -350,7 +350,7 @@ def test_logs_are_merged_by_node_and_chosen_by_rank(
     assert [line.text for line in job.logs(node="node1")] == ["torchrun says", "one", "two"]
     with pytest.raises(SpecError, match=wording("no rank 7")):
         job.logs(rank=7)
-    with pytest.raises(SpecError, match="does not run on 'node3'"):
+    with pytest.raises(SpecError, match=wording("does not run on 'node3'")):
         job.logs(node="node3")
     elsewhere.do(two[1].die)
     assert "no log: node2:" in job.logs()[-1].text

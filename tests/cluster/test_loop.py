@@ -86,7 +86,7 @@ def test_closing_ends_what_runs_and_closing_again_does_nothing(loop: LoopThread)
     assert ended.is_set()
     assert not waiter.is_alive()
     loop.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError, match=wording("closed")):
         loop.run(answer(1))
 
 

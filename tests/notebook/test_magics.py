@@ -10,6 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from tests.notebook.conftest import Notebook
 from tests.standin.cluster import StandInCluster
+from tests.wording import says
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -51,6 +52,7 @@ def test_the_magic_and_the_command_line_say_the_same(notebook):
     assert "launch" in notebook.words("%mntrain")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("line", ["agent", "agent join", "agent run --port 1", "agent --help"])
 def test_an_agent_is_started_in_a_terminal(notebook, line):
     error = notebook.run(f"%mntrain {line}").error_in_exec
@@ -70,8 +72,9 @@ def test_json_is_data_on_the_page(notebook):
     assert "'state': 'running'" in output.data["text/plain"]
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
-    ("code", "says"),
+    ("code", "told"),
     [
         ("%mntrain nodse", "did you mean nodes"),
         ("%mntrain launch gone.toml", "gone.toml: no such recipe or script"),
@@ -82,11 +85,11 @@ def test_json_is_data_on_the_page(notebook):
         ("%%mntrain nodes\nx", "takes no cell"),
     ],
 )
-def test_bad_input_is_one_line_without_a_traceback(notebook, cluster, code, says):
+def test_bad_input_is_one_line_without_a_traceback(notebook, cluster, code, told):
     result = notebook.run(code)
     assert isinstance(result.error_in_exec, MntrainError)
     shown = result.stdout + result.stderr
-    assert says in shown
+    assert told in shown
     assert "Traceback" not in shown
     assert len(shown.strip().splitlines()) == 1
     assert cluster.launches == []
@@ -103,7 +106,7 @@ def test_a_program_can_catch_the_error(notebook):
         "try:\n    get_ipython().run_line_magic('mntrain', 'nodse')\n"
         "except MntrainError as error:\n    print('caught', error.fix)"
     )
-    assert "caught did you mean nodes" in notebook.run(code).stdout
+    assert says("caught did you mean nodes", notebook.run(code).stdout)
 
 
 def test_a_cell_launches_and_returns_at_once(notebook, cluster):
@@ -150,7 +153,7 @@ def test_waiting_for_a_job_that_failed_stops_run_all(cluster, failed_cluster, mo
     result = book.run("%mntrain attach --wait")
     assert isinstance(result.error_in_exec, MntrainError)
     shown = result.stdout + result.stderr
-    assert "muthur: rank 2: eno1 lost its link" in shown
+    assert says("muthur: rank 2: eno1 lost its link", shown)
     assert any("image/png" in output.data for output in result.outputs)
     book.close()
 
@@ -210,7 +213,7 @@ def test_a_terminal_gets_words_and_is_told_why(cluster):
     assert "attach" in result.stdout
     assert not book.extension.updater.views
     result = book.run("%mntrain plot")
-    assert "a terminal shows no pictures" in result.stdout + result.stderr
+    assert says("a terminal shows no pictures", result.stdout + result.stderr)
     book.close()
 
 

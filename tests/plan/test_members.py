@@ -165,7 +165,7 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("asked", "told"),
     [
         ("a:gpu0,9", "a: has GPUs 0, 1, 2, not GPU 9"),
         ("a:gpu1,1", "a: GPU 1 is named twice. Fix: name each once."),
@@ -173,9 +173,9 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
         ("b:gpu0", "b: has no GPU, not GPU 0. Fix: ask for b:1, a process."),
     ],
 )
-def test_a_gpu_that_cannot_be_had_is_named(asked: str, says: str) -> None:
+def test_a_gpu_that_cannot_be_had_is_named(asked: str, told: str) -> None:
     cards = (gpu(0, processes=(GpuProcess(pid=41),)), gpu(1), gpu(2))
-    assert reads(says, refusal([parse_member(asked)], node("a", gpus=cards), node("b")))
+    assert reads(told, refusal([parse_member(asked)], node("a", gpus=cards), node("b")))
 
 
 def test_no_idle_gpu_anywhere() -> None:

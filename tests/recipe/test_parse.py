@@ -87,7 +87,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "told"),
     [
         ("[model]\nhiden_size = 8", "model.hiden_size: no such field. Fix: did you mean hidden"),
         ("[modle]", "modle: no such section. Fix: did you mean model"),
@@ -162,12 +162,12 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[model", "not valid TOML"),
     ],
 )
-def test_what_is_wrong_is_one_line(text: str, says: str) -> None:
-    assert says in refusal(text)
+def test_what_is_wrong_is_one_line(text: str, told: str) -> None:
+    assert says(told, refusal(text))
 
 
 @pytest.mark.parametrize(
-    ("overrides", "world_size", "says"),
+    ("overrides", "world_size", "told"),
     [
         (
             ["pipeline.microbatches=2", "pipeline.schedule=1f1b"],
@@ -204,9 +204,9 @@ def test_what_is_wrong_is_one_line(text: str, says: str) -> None:
     ],
 )
 def test_what_cannot_run_on_these_ranks_is_one_line(
-    overrides: list[str], world_size: int, says: str
+    overrides: list[str], world_size: int, told: str
 ) -> None:
-    assert says in refusal("", *overrides, world_size=world_size)
+    assert says(told, refusal("", *overrides, world_size=world_size))
 
 
 def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
@@ -218,11 +218,11 @@ def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
 
 @pytest.mark.parametrize("override", ["steps=3", "train.steps", "=3", "train.=3", ".steps=3"])
 def test_an_override_that_is_none(override: str) -> None:
-    assert "must have the form section.field=value" in refusal("", override)
+    assert says("must have the form section.field=value", refusal("", override))
 
 
 def test_an_override_is_checked_like_the_file() -> None:
-    assert "did you mean steps" in refusal("", "train.stps=3")
+    assert says("did you mean steps", refusal("", "train.stps=3"))
     assert 'train.steps = "many"' in refusal("", "train.steps=many")
 
 
@@ -231,7 +231,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load_recipe(tmp_path / "none.toml")
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    with pytest.raises(RecipeError, match="not UTF-8"):
+    with pytest.raises(RecipeError, match=wording("not UTF-8")):
         load_recipe(binary)
 
 

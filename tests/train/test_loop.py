@@ -14,6 +14,7 @@ from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import trained_tokens
+from tests.wording import wording
 
 STEPS = 8
 
@@ -75,7 +76,9 @@ def test_it_evaluates_first_between_steps_and_at_the_end_and_trains_the_same(
 
 
 def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:
-    with pytest.raises(RecipeError, match=r"evaluation.share = 0\.001 holds out \d+ of \d+ tokens"):
+    with pytest.raises(
+        RecipeError, match=wording(r"evaluation.share = 0\.001 holds out \d+ of \d+ tokens")
+    ):
         result(text, "evaluation.interval_steps=1", "evaluation.share=0.001")
 
 
@@ -119,7 +122,7 @@ def test_clipping_limits_the_step(text: Path) -> None:
 
 
 def test_a_refusal_leaves_no_process_group(text: Path) -> None:
-    with pytest.raises(RecipeError, match="no such file"):
+    with pytest.raises(RecipeError, match=wording("no such file")):
         result(text, "data.source=/nowhere")
     assert not dist.is_initialized()
     assert result(text).losses
@@ -138,7 +141,9 @@ def test_a_saved_model_goes_on_learning_with_its_own_tokenizer(text: Path, tmp_p
 
 def test_a_tokenizer_the_model_has_no_room_for(text: Path, tmp_path: Path) -> None:
     directory = saved_model(text, tmp_path / "model", vocabulary_size=260)
-    with pytest.raises(RecipeError, match=r"the model has 260 tokens\. Fix: use the model's own"):
+    with pytest.raises(
+        RecipeError, match=wording(r"the model has 260 tokens\. Fix: use the model's own")
+    ):
         from_directory(text, directory)
 
 

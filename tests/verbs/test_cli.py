@@ -109,7 +109,7 @@ def test_help_is_no_error(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "told"),
     [
         (["agent"], "mntrain agent needs an action. Fix: use one of join, run, leave"),
         (["agent", "rum"], "no action 'rum'. Fix: did you mean run."),
@@ -119,10 +119,10 @@ def test_help_is_no_error(run):
         (["agent", "run", "--cluster", "lab"], "no such option '--cluster'"),
     ],
 )
-def test_what_an_agent_cannot_do_is_one_line(run, words, says):
+def test_what_an_agent_cannot_do_is_one_line(run, words, told):
     code, out, err = run(*words)
     assert (code, out) == (2, "")
-    assert says(says, err)
+    assert says(told, err)
     assert len(err.splitlines()) == 1
 
 

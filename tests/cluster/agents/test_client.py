@@ -224,16 +224,16 @@ async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
 
 @pytest.mark.wording
 @pytest.mark.parametrize(
-    ("protocol", "says"),
+    ("protocol", "told"),
     [(99, r"protocol 99, newer than our .*here"), (1, r"1, older.*there")],
 )
 async def test_an_agent_of_another_protocol(
-    dialler: Dialler, agent_here: MakeAgent, protocol: int, says: str
+    dialler: Dialler, agent_here: MakeAgent, protocol: int, told: str
 ) -> None:
     agent = await agent_here(protocol=protocol)
     error = await failure(AgentClient(dialler, agent.where))
     assert error.kind is Kind.OTHER_PROTOCOL
-    assert re.search(says, str(error))
+    assert re.search(told, str(error))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from jupyter_mntrain.train.data.batches import NOT_COUNTED, rows_of, sample_of
 from jupyter_mntrain.train.data.chat import CHATML, ChatWriter, messages_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from tests.wording import wording
 
 ASKED = [
     {"role": "user", "content": "Who are you?"},
@@ -83,6 +84,7 @@ def test_a_question_and_its_answer() -> None:
     assert with_input[0]["content"] == "Add\n\n2+2"
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("row", "says"),
     [
@@ -117,7 +119,7 @@ def test_a_template_that_rewrites_what_was_said_is_refused(
 ) -> None:
     forgets = "{% for m in messages[-2:] %}{{ m['content'] }}\n{% endfor %}"
     writer = ChatWriter(tokenizer, forgets, answers_only=True)
-    with pytest.raises(RecipeError, match="rewrites earlier turns"):
+    with pytest.raises(RecipeError, match=wording("rewrites earlier turns")):
         writer.write(ASKED, "line 1")
     assert ChatWriter(tokenizer, forgets, answers_only=False).write(ASKED, "").answers is None
     broken = ChatWriter(tokenizer, "{{ raise_exception('no system') }}", answers_only=False)
@@ -156,5 +158,5 @@ def test_the_models_own_template_and_another_that_is_named(
         found = model_tokens(corpus, section(data, **more), model, 0, cache=tmp_path / "cache")
         first = found.tokenizer.decode(found.ids[: found.ends[0]])
         assert first.startswith(beginning)
-    with pytest.raises(RecipeError, match="chat_template = /gone"):
+    with pytest.raises(RecipeError, match=wording("chat_template = /gone")):
         model_tokens(corpus, section(data, chat_template="/gone"), model, 0, cache=tmp_path)

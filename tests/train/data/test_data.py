@@ -16,6 +16,7 @@ from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.batches import Batches, rows_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID, Tokens, model_tokens, trained_tokens
+from tests.wording import wording
 
 WORDS = "pipeline parallel training across machines with throughput and bubbles "
 
@@ -95,7 +96,7 @@ def test_the_python_library_is_there_and_leaves_out_tests_and_packages() -> None
 def test_sources_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "x.bin").write_bytes(b"1")
-    with pytest.raises(RecipeError, match="no such file or folder"):
+    with pytest.raises(RecipeError, match=wording("no such file or folder")):
         read_corpus(section(tmp_path / "gone"))
     with pytest.raises(RecipeError, match="no UTF-8 text"):
         read_corpus(section(tmp_path / "empty"))
@@ -107,7 +108,9 @@ def test_a_bad_line_of_jsonl_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_text('{"text": "fine"}\n{"body": "b", "id": 1}\n')
     corpus = read_corpus(section(path))
-    with pytest.raises(RecipeError, match=r"line 2: no text in field .text.*its fields: body, id"):
+    with pytest.raises(
+        RecipeError, match=wording(r"line 2: no text in field .text.*its fields: body, id")
+    ):
         list(corpus.documents())
     path.write_text('{"text": "fine"}\n{"text":\n')
     with pytest.raises(RecipeError, match="line 2: not JSON"):
@@ -171,7 +174,7 @@ def test_ranks_that_start_at_once_share_the_cache(folder: Path, tmp_path: Path) 
 def test_too_little_text_for_the_vocabulary(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("short")
-    with pytest.raises(RecipeError, match="yields only 261 tokens"):
+    with pytest.raises(RecipeError, match=wording("yields only 261 tokens")):
         trained_tokens(read_corpus(section(path)), sized(1000), cache=tmp_path / "cache")
 
 
@@ -181,7 +184,7 @@ def test_a_models_own_tokenizer(folder: Path, tmp_path: Path) -> None:
     (path,) = (tmp_path / "cache").glob("tokenizer-*.json")
     model = tmp_path / "model"
     model.mkdir()
-    with pytest.raises(RecipeError, match=r"no tokenizer\.json"):
+    with pytest.raises(RecipeError, match=wording(r"no tokenizer\.json")):
         model_tokens(corpus, sized(270), model, 7, cache=tmp_path / "cache")
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.enable_truncation(max_length=3)  # as many published tokenizers have it
@@ -239,7 +242,9 @@ def test_seeds_differ_and_the_fingerprint_shows_it() -> None:
 
 def test_a_text_shorter_than_a_sequence() -> None:
     assert batches(10).batch(0).inputs.shape == (4, 9)
-    with pytest.raises(RecipeError, match=r"data\.sequence_length = 9: the text has 9 tokens"):
+    with pytest.raises(
+        RecipeError, match=wording(r"data\.sequence_length = 9: the text has 9 tokens")
+    ):
         batches(9)
 
 

@@ -27,6 +27,7 @@ from jupyter_mntrain.train.data.batches import (
 )
 from jupyter_mntrain.train.data.packing import best_fit
 from tests.train.data.test_data import tokens_in
+from tests.wording import wording
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=60)
 
@@ -59,7 +60,7 @@ def test_every_pair_of_neighbors_in_a_document_is_learned_once(lengths: list[int
     ends = np.cumsum(lengths).tolist()
     pairs = [n for n in range(ends[-1] - 1) if n + 1 not in ends]
     if not pairs:
-        with pytest.raises(RecipeError, match="the text has"):
+        with pytest.raises(RecipeError, match=wording("the text has")):
             packed(*lengths)
         return
     batch = packed(*lengths)
@@ -114,7 +115,7 @@ def test_what_is_held_out_is_not_trained_on(packing: str) -> None:
     learned = Batches(rows_of(kept, section), batch_size=19, seed=0).batch(0)
     tested = sample_of(rows_of(held, section), 64)
     assert not set(learned.inputs.flatten().tolist()) & (set(tested.labels.flatten().tolist()))
-    with pytest.raises(RecipeError, match="share"):
+    with pytest.raises(RecipeError, match=wording("share")):
         hold_out(tokens_in(100), DataSection(sequence_length=8, packing="best-fit"), share=0.1)
 
 

@@ -13,6 +13,7 @@ import pytest
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.corpus import read_corpus
+from tests.wording import wording
 
 TEXTS = [f"{n} machines" for n in range(7)]
 
@@ -30,7 +31,9 @@ def test_parquet_json_and_lines_hold_the_same(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.json", "c.parquet"):
         assert found(tmp_path / name, text_field="body") == TEXTS
     assert found(tmp_path, text_field="body") == TEXTS * 3
-    with pytest.raises(RecipeError, match=r"c\.parquet row 1: no text in field .text.*body, n"):
+    with pytest.raises(
+        RecipeError, match=wording(r"c\.parquet row 1: no text in field .text.*body, n")
+    ):
         found(tmp_path / "c.parquet")
 
 
@@ -42,10 +45,11 @@ def test_what_datasets_saves(tmp_path: Path) -> None:
     both.save_to_disk(tmp_path / "both")
     assert found(tmp_path / "both") == TEXTS
     assert found(tmp_path / "both", split="test") == TEXTS[:2]
-    with pytest.raises(RecipeError, match=r"data\.split = dev.*use one of test, train"):
+    with pytest.raises(RecipeError, match=wording(r"data\.split = dev.*use one of test, train")):
         found(tmp_path / "both", split="dev")
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -66,7 +70,7 @@ def test_files_that_are_not_what_they_say(
 
 def test_only_files_with_conversations_are_read_for_chat(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("about")
-    with pytest.raises(RecipeError, match="contains no UTF-8 text"):
+    with pytest.raises(RecipeError, match=wording("contains no UTF-8 text")):
         found(tmp_path, format="chat")
     row = {"prompt": "2+2", "completion": "4"}
     (tmp_path / "a.jsonl").write_text(json.dumps(row))

@@ -28,6 +28,7 @@ from jupyter_mntrain.train.model.decoder import (
 )
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weights import load_weights
+from tests.wording import says, wording
 
 CPU = torch.device("cpu")
 VOCABULARY = 300
@@ -104,7 +105,7 @@ def test_a_stage_needs_only_the_files_with_its_own_tensors(tmp_path: Path) -> No
     assert len(list(tmp_path.glob("model-*.safetensors"))) < 10
     middle = build_modules(recipe, config, layout, 1, CPU)[1]
     assert {name[:15] for name in middle.weights()} == held
-    with pytest.raises(RecipeError, match="cannot read model"):
+    with pytest.raises(RecipeError, match=wording("cannot read model")):
         build_modules(recipe, config, layout, 0, CPU)
 
 
@@ -193,7 +194,7 @@ def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert "no such directory" in refusal(str(tmp_path / "gone"))
+    assert says("no such directory", refusal(str(tmp_path / "gone")))
     assert "no config.json" in refusal(str(tmp_path))
     gpt2 = write(tmp_path / "gpt2", "config.json", '{"model_type": "gpt2"}')
     assert "unknown architecture 'gpt2'" in refusal(gpt2)
@@ -207,7 +208,7 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     saved("llama-tiny", tmp_path)
     like = {"model.norm.weight": torch.empty(64, device="meta")}
     assert load_weights(tmp_path, like, device=CPU)["model.norm.weight"].shape == (64,)
-    with pytest.raises(RecipeError, match=r"is \(64,\), its config says \(32,\)"):
+    with pytest.raises(RecipeError, match=wording(r"is \(64,\), its config says \(32,\)")):
         load_weights(tmp_path, {"model.norm.weight": torch.empty(32)}, device=CPU)
     with pytest.raises(RecipeError, match=r"the tensor model\.layers\.9\S* is missing"):
         load_weights(tmp_path, {"model.layers.9.x": torch.empty(1)}, device=CPU)

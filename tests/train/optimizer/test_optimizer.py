@@ -17,6 +17,7 @@ from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer import algorithms as kinds
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
 from jupyter_mntrain.train.optimizer.precision import round_stochastically
+from tests.wording import wording
 
 
 def ratios(steps: int, warmup_steps: int, min_ratio: float) -> list[float]:
@@ -153,7 +154,7 @@ def test_what_a_node_lacks_for_torchao_is_one_line(monkeypatch: pytest.MonkeyPat
     section = OptimizerSection(kind="adamw-8bit")
     kinds.refuse_missing(OptimizerSection())
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(RecipeError, match=r"no C\+\+ compiler\. Fix: install g\+\+"):
+    with pytest.raises(RecipeError, match=wording(r"no C\+\+ compiler\. Fix: install g\+\+")):
         kinds.refuse_missing(section)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(RecipeError, match="torchao is not installed"):

@@ -16,6 +16,7 @@ from jupyter_mntrain.train import parse_recipe, train
 from jupyter_mntrain.train.model.sharding import rows_of_shard
 from tests.train.ranks import run_ranks
 from tests.train.test_command import losses, read, write_text
+from tests.wording import says
 
 STEPS = 6
 BASE = (
@@ -187,4 +188,4 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     with pytest.raises(RecipeError) as refusal:
         check(parse_recipe("", changes), ranks)
-    assert said in str(refusal.value)
+    assert says(said, str(refusal.value))

@@ -168,6 +168,7 @@ def test_a_prompt_for_chat_is_the_users_turn_and_the_answer_ends_by_itself(tmp_p
     assert run.samples[STEPS] == ("I am Samantha.",)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("prompts", "tokens", "says"),
     [

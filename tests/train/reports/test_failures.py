@@ -17,6 +17,7 @@ from jupyter_mntrain.train.reports import Reports
 from jupyter_mntrain.train.reports.background import MOST_WAITING, Background
 from tests.train.reports.reported import STEP, result
 from tests.train.reports.test_tensorboard import curve, read
+from tests.wording import wording
 
 
 def test_what_was_asked_for_and_is_not_there_is_refused(
@@ -25,7 +26,7 @@ def test_what_was_asked_for_and_is_not_there_is_refused(
     refused = r"node.*report.to = .*: trackio is not installed. Fix: pip install trackio, or"
     monkeypatch.setitem(sys.modules, "trackio", None)
     monkeypatch.setenv("MNTRAIN_NODE", "node1")
-    with pytest.raises(RecipeError, match=refused):
+    with pytest.raises(RecipeError, match=wording(refused)):
         result(text, 'report.to=["trackio"]')
 
 

@@ -109,7 +109,7 @@ def test_a_recipe_is_changed_with_set_and_a_script_is_not(launched, keep):
     )  # fmt: skip
     with pytest.raises(SpecError, match=wording(r"train\.steps=9: this job runs train\.py")):
         launched(keep(SCRIPT_JOB), "--set", "train.steps=9")
-    with pytest.raises(SpecError, match="a recipe takes no arguments"):
+    with pytest.raises(SpecError, match=wording("a recipe takes no arguments")):
         launched(keep(RECIPE_JOB), "--", "--lr", "4")
 
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_with_a_file_is_said(launched, tmp_path, text, error, word
 def test_neither_a_file_nor_a_job(launched):
     with pytest.raises(JobNotFoundError, match=wording("j-0000: neither a file here nor a job")):
         launched("j-0000")
-    with pytest.raises(SpecError, match="no such recipe or script"):
+    with pytest.raises(SpecError, match=wording("no such recipe or script")):
         launched("train")
 
 
@@ -189,7 +189,7 @@ def test_export_writes_over_nothing_unless_told(do, known, tmp_path):
     assert (tmp_path / "kept.toml").read_text() == "precious"
     do("export", known.id, "kept.toml", "--force", directory=tmp_path)
     assert "mntrain_job = 1" in (tmp_path / "kept.toml").read_text()
-    with pytest.raises(SpecError, match="cannot be written: No such file"):
+    with pytest.raises(SpecError, match=wording("cannot be written: No such file")):
         do("export", known.id, "no/such/kept.toml", directory=tmp_path)
 
 

@@ -81,7 +81,7 @@ def test_as_data_it_is_the_token(run):
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "says"),
+    ("words", "kind", "told"),
     [
         (["invite", "--uses", "0"], SpecError, "--uses: '0' is not a whole number from 1 to 1000"),
         (["invite", "--uses", "many"], SpecError, "many"),
@@ -96,10 +96,10 @@ def test_as_data_it_is_the_token(run):
         (["driver", "join", "mntrain-abc"], TrustError, "copy the whole line"),
     ],
 )
-def test_what_cannot_be_is_one_line(run, words, kind, says):
+def test_what_cannot_be_is_one_line(run, words, kind, told):
     code, out, err = run(*words)
     assert (code, out) == (kind.exit_code, "")
-    assert says(says, err)
+    assert says(told, err)
     assert len(err.splitlines()) == 1
 
 
