@@ -13,19 +13,9 @@ from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.telemetry import formulas
 
-COLUMNS = (
-    "time_s",
-    "step",
-    "step_s",
-    "tokens_per_s",
-    "pace_tokens_per_s",
-    "flops_per_s",
-    "compute",
-    "send",
-    "wait",
-    "bubble",
-    "memory_bytes",
-)
+SHARES = ("compute", "send", "wait", "bubble")
+RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
+COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
 
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
@@ -130,12 +120,7 @@ class RankRows:
             bubble=bubble,
         )
         if shares is not None:
-            row |= {
-                "compute": shares.compute,
-                "send": shares.send,
-                "wait": shares.wait,
-                "bubble": shares.bubble,
-            }
+            row |= {name: getattr(shares, name) for name in SHARES}
         return row
 
     def _transfer_s(self, step: RankStep, capacity: Callable[[int], float | None]) -> float | None:
@@ -174,11 +159,8 @@ class RankRows:
             "tokens_per_s": short(self._times_replicas("tokens_per_s")),
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
             "mfu": short(flops_per_s / peak) if flops_per_s is not None and peak else None,
-            "compute": short(table.recent("compute")),
-            "send": short(table.recent("send")),
-            "wait": short(table.recent("wait")),
-            "bubble": short(table.recent("bubble")),
         }
+        figures |= {name: short(table.recent(name)) for name in SHARES}
         return RankSummary(
             rank=self.rank,
             node=self.node,

@@ -24,7 +24,6 @@ from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
 from jupyter_mntrain.telemetry import formulas
 
@@ -91,8 +90,9 @@ class SeriesBuilder:
         before = self.seq
         for placement in attempt.placements:
             for rank in placement.ranks:
-                if Rank(rank) in history.ranks:
-                    self._take_rank(Rank(rank), placement, history)
+                if (series := history.ranks.get(Rank(rank))) is not None:
+                    rows = RankRows(Rank(rank), placement.node, placement.ranks)
+                    self._ranks.setdefault(Rank(rank), rows).series = series
         self._extend_links(history)
         self._extend_ranks(history)
         self.seq = self._job.extend(history, self.seq)
@@ -124,10 +124,6 @@ class SeriesBuilder:
         if seq <= 0 or seq > self.seq or seq < max(joined, self._whole_up_to):
             return self.whole()
         return self._series(seq, lambda table: table.since(seq))
-
-    def _take_rank(self, rank: Rank, placement: Placement, history: JobHistory) -> None:
-        known = self._ranks.setdefault(rank, RankRows(rank, placement.node, placement.ranks))
-        known.series = history.ranks[rank]
 
     def _extend_links(self, history: JobHistory) -> None:
         placements = history.view.attempt.placements

@@ -96,18 +96,9 @@ def _steps(view: JobView, ranks: Ranks, job: JobRows) -> _Steps:
     }
 
 
-class _Figures(TypedDict):
-    step_s: float | None
-    tokens_per_s: float | None
-    mfu: float | None
-    bubble: float | None
-    busiest_link: float | None
-    busiest_bytes_per_s: float | None
-
-
 def _figures(
     job: JobRows, links: tuple[LinkSummary, ...], peak_flops_per_s: float | None
-) -> _Figures:
+) -> dict[str, float | None]:
     """The medians over the recent steps."""
     flops_per_s = job.table.recent("flops_per_s")
     mfu = None

@@ -52,7 +52,7 @@ export default {
   webServer: {
     command: `exec "${root}/.venv/bin/python" -m tests.ui.serve --port ${port} --output "${output}/servers"`,
     cwd: root,
-    url: `http://127.0.0.1:${port + 4}/api`,
+    url: `http://127.0.0.1:${port + 5}/api`,
     timeout: 120_000,
     stdout: 'ignore',
     stderr: 'pipe',

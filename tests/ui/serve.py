@@ -1,4 +1,4 @@
-"""What the browser tests run against: real agents, a replayed 64-rank job, five Jupyter servers.
+"""What the browser tests run against: real agents, played jobs, six Jupyter servers.
 
 ``python -m tests.ui.serve --port P --output DIR`` serves until it is told to end, and then ends all
 it started. Servers listen on 127.0.0.1, one port after the other:
@@ -8,6 +8,7 @@ P + 1  the same below the prefix ``/user/x/``
 P + 2  JupyterLab whose server lacks our part
 P + 3  Notebook 7 on the two agents
 P + 4  JupyterLab on a cluster of eight replayed nodes with 64 ranks
+P + 5  JupyterLab on a cluster whose nodes tell the recorded jobs of tests/metrics/agreement
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ def main() -> int:
                 Server("bare", "ui", agents, options=none),
                 Server("notebook", "ui", agents, program="notebook"),
                 Server("replay", "replay", replayed, authority=elsewhere),
+                Server("recorded", "lab", start_recorded(output, ending)),
             ]
             urls = {
                 server.name: start_server(server, arguments.port + number, output, ending)
@@ -118,13 +120,25 @@ def start_agents(output: Path, ending: ExitStack) -> str:
 
 def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
     """Eight nodes that replay a job of 64 ranks; their addresses."""
-    command = [sys.executable, "-m", "tests.standin.replay", "--nodes", "8", "--ranks", "64"]
-    command += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
-    with (output / "replay.log").open("wb") as log:
+    words = ["tests.standin.replay", "--nodes", "8", "--ranks", "64"]
+    words += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
+    return start_played(words, {PASSED_ON: str(pass_on(elsewhere))}, output, ending)
+
+
+def start_recorded(output: Path, ending: ExitStack) -> str:
+    """Three nodes that tell recorded jobs; their addresses."""
+    return start_played(["tests.metrics.agreement.serve"], {}, output, ending)
+
+
+def start_played(
+    words: list[str], environment: dict[str, str], output: Path, ending: ExitStack
+) -> str:
+    path = output / f"{words[0]}.log"
+    with path.open("wb") as log:
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", *words],
             cwd=ROOT,
-            env={**os.environ, PASSED_ON: str(pass_on(elsewhere))},
+            env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=log,
         )
@@ -132,7 +146,7 @@ def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
     assert process.stdout is not None
     line = process.stdout.readline().decode().strip()
     if not line:
-        raise SystemExit(f"the replay did not start: {(output / 'replay.log').read_text()}")
+        raise SystemExit(f"{words[0]} did not start: {path.read_text()}")
     return line.removeprefix("MNTRAIN_AGENTS=")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jupyter_mntrain.metrics.series import JobSeries, RankColumns
-from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
+from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, floats, scale
@@ -15,6 +15,7 @@ from jupyter_mntrain.show.picture.theme import MANY_RANKS, Stroke, Theme
 
 Spell = Callable[[float | None], str]
 Lines = tuple[tuple[Curve, ...], tuple[Band, ...]]
+Figures = dict[Rank, float | None]
 JOB_WIDTH = 2.4
 MOST_SOURCE_CHARACTERS = 60
 
@@ -130,7 +131,7 @@ def _loss_tick(limits: tuple[float, float]) -> Callable[[float], str]:
 def _rank_lines(series: JobSeries, name: str, spell: Spell, theme: Theme) -> Lines:
     """A line per rank, or for many a band and the slowest rank. Labels say the recent figures."""
     known = {one.rank: one for one in series.ranks if getattr(one, name)}
-    figures = {one.rank: _figure(one, name) for one in series.summary.ranks}
+    figures: Figures = {one.rank: getattr(one, name) for one in series.summary.ranks}
     if len(known) >= MANY_RANKS:
         return _band_lines(series, known, figures, name, spell, theme)
     return tuple(
@@ -145,15 +146,10 @@ def _rank_lines(series: JobSeries, name: str, spell: Spell, theme: Theme) -> Lin
     ), ()
 
 
-def _figure(rank: RankSummary, name: str) -> float | None:
-    figure: float | None = getattr(rank, name)
-    return figure
-
-
 def _band_lines(
     series: JobSeries,
     known: dict[Rank, RankColumns],
-    figures: dict[Rank, float | None],
+    figures: Figures,
     name: str,
     spell: Spell,
     theme: Theme,
