@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from tornado.web import authenticated
 
 from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model.errors import (
@@ -21,12 +22,17 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.cluster_opening import Opening
 from jupyter_mntrain.server.updates import PageUpdates
 
-log = logging.getLogger("mntrain.server")
 T = TypeVar("T")
 P = ParamSpec("P")
+Method = Callable[..., Awaitable[None] | None]
 
 RESOURCE = "mntrain"
 """What Jupyter's authorizer is asked about."""
+
+
+def allowed(method: Method) -> Method:
+    """For users who are logged in and whom Jupyter's authorizer lets use mntrain."""
+    return authenticated(authorized(method))
 
 
 class HubHandler(JsonHandler, JupyterHandler):

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from jupyter_server.auth.decorator import authorized
-from tornado.web import authenticated
-
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
@@ -18,7 +15,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
-from jupyter_mntrain.server.handlers.base import MntrainHandler
+from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 from jupyter_mntrain.server.updates import PageUpdates
 
@@ -55,13 +52,11 @@ class OneJobResource(MntrainHandler):
 
 
 class JobsResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self) -> None:
         self.answer((await self.hub()).jobs)
 
-    @authenticated
-    @authorized
+    @allowed
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(LaunchJob)
         spec = self._spec(hub, body)
@@ -89,15 +84,13 @@ class JobsResource(MntrainHandler):
 
 
 class JobResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self, job_id: str) -> None:
         self.answer((await self.entry(job_id))[1])
 
 
 class MetricsResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self, job_id: str) -> None:
         hub, entry = await self.entry(job_id)
         since = self.number("since", 0, 0, 2**53)
@@ -108,8 +101,7 @@ class MetricsResource(OneJobResource):
 
 
 class LogsResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self, job_id: str) -> None:
         hub, entry = await self.entry(job_id)
         tail = self.number("tail", DEFAULT_TAIL, 1, MOST_TAIL)
@@ -124,8 +116,7 @@ class LogsResource(OneJobResource):
 
 
 class SpecResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self, job_id: str) -> None:
         hub, entry = await self.entry(job_id)
         view = hub.cluster.known_job(entry.job_id).view()
@@ -136,8 +127,7 @@ class SpecResource(OneJobResource):
 
 
 class StopResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def post(self, job_id: str) -> None:
         grace_s = self.body_as(EndJob).grace_s
         if not 0 <= grace_s <= LONGEST_GRACE_S:
@@ -152,8 +142,7 @@ class StopResource(OneJobResource):
 
 
 class SaveResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def post(self, job_id: str) -> None:
         is_last = self.body_as(SaveJob).is_last
         reason = f"stopped after saving by {self.person}"
@@ -161,7 +150,6 @@ class SaveResource(OneJobResource):
 
 
 class KillResource(OneJobResource):
-    @authenticated
-    @authorized
+    @allowed
     async def post(self, job_id: str) -> None:
         await self.end(job_id, lambda job: job.kill())

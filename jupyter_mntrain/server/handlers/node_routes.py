@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 
-from jupyter_server.auth.decorator import authorized
-from tornado.web import authenticated
-
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.server.handlers.base import MntrainHandler
+from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
 from jupyter_mntrain.trust.joining.token import read_token
 
@@ -17,8 +14,7 @@ from jupyter_mntrain.trust.joining.token import read_token
 class NowhereResource(MntrainHandler):
     """Any other route: an answer of ours instead of Jupyter's page."""
 
-    @authenticated
-    @authorized
+    @allowed
     async def get(self) -> None:
         raise refusal(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
 
@@ -26,20 +22,17 @@ class NowhereResource(MntrainHandler):
 
 
 class StatusResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self) -> None:
         self.answer((await self.hub()).status)
 
 
 class NodesResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def get(self) -> None:
         self.answer((await self.hub()).nodes)
 
-    @authenticated
-    @authorized
+    @allowed
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(AddNode)
         view = await self.work(hub.cluster.discovery.add, body.address)
@@ -50,8 +43,7 @@ class NodesResource(MntrainHandler):
 
 
 class NodeResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def delete(self, key: str) -> None:
         hub = await self.hub()
         entry = next((one for one in hub.nodes if one.key == key), None)
@@ -64,8 +56,7 @@ class NodeResource(MntrainHandler):
 
 
 class InvitationsResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(Invite)
         if not math.isfinite(body.expires_in_s):
@@ -82,8 +73,7 @@ class InvitationsResource(MntrainHandler):
 
 
 class MeasureResource(MntrainHandler):
-    @authenticated
-    @authorized
+    @allowed
     async def post(self) -> None:
         hub, body = await self.hub(), self.body_as(MeasureLinks)
         cluster = hub.cluster
