@@ -1,5 +1,6 @@
-"""Command line: ``mntrain``, the same verbs as the magic, with documented exit codes.
+"""Command line: ``mntrain``, with the same verbs as the magic.
 
+Exit codes:
 0 done (``launch --wait``: every rank succeeded), 1 the job failed or was canceled, 2 bad input,
 3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from rich.text import Text
@@ -39,48 +40,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (``| head``): nothing to say, and nobody to say it to. Python would
-        # complain once more while it flushes at exit.
+        # The reader is gone (``| head``). Python would report it again when flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _verb(words: Sequence[str]) -> int:
-    clusters = Clusters(connect)
+    clusters, command = Clusters(connect), None
     try:
         tunables.check()
         command = parse(words, program=PROGRAM)
-        wants_json = command.args.json
         screen = TerminalScreen(make_console(), PROGRAM)
-        outcome = _explained(
-            lambda: run(command, Context(clusters=clusters, screen=screen, program=PROGRAM)),
-            with_traceback=command.args.traceback,
-        )
-        if isinstance(outcome, int):
-            return outcome
-        return _print(outcome, wants_json=wants_json)
+        context = Context(clusters=clusters, screen=screen, program=PROGRAM)
+        return _print(run(command, context), wants_json=command.args.json)
     except HelpWanted as help_wanted:
         make_console().print(help_wanted.text, soft_wrap=True)
         return 0
     except MntrainError as error:
-        return _complain(error)
+        if command is not None and command.args.traceback:
+            traceback.print_exc()
+        line = Text.assemble((f"{PROGRAM}: ", "red"), str(error))
+        make_console(stderr=True).print(line, soft_wrap=True)
+        return error.exit_code
     finally:
         clusters.close()
-
-
-def _explained(do: Callable[[], Outcome], *, with_traceback: bool) -> Outcome | int:
-    try:
-        return do()
-    except MntrainError as error:
-        if with_traceback:
-            traceback.print_exc()
-        return _complain(error)
-
-
-def _complain(error: MntrainError) -> int:
-    line = Text.assemble((f"{PROGRAM}: ", "red"), str(error))
-    make_console(stderr=True).print(line, soft_wrap=True)
-    return error.exit_code
 
 
 def _print(outcome: Outcome, *, wants_json: bool) -> int:

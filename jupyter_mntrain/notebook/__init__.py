@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _KEY = "_mntrain_extension"
-"""Where a shell keeps the extension: on itself, for there may be several shells in a process."""
+"""The shell's attribute that holds the extension: a process may have several shells."""
 
 
 def load(shell: InteractiveShell) -> None:
-    """Add the extension to a shell. Loaded twice, it is there once."""
+    """Add the extension to a shell; a second call does nothing."""
     from jupyter_mntrain.notebook.extension import Extension
 
     if not hasattr(shell, _KEY):
@@ -22,7 +22,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Take the extension away again. Jobs go on."""
+    """Remove the extension. Jobs keep running."""
     extension = getattr(shell, _KEY, None)
     if extension is not None:
         extension.unload()

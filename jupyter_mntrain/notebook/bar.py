@@ -1,4 +1,4 @@
-"""Progress bar on a page: tqdm's, below the cell that waits, as a widget or text."""
+"""Notebook progress bar: tqdm's, below the running cell, as a widget or as text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ WORDS_WITHOUT_TOTAL = "{desc}: {n_fmt} [{elapsed}]"
 
 
 def page_tqdm() -> Tqdm:
-    """What ``tqdm.auto`` chooses for this page: with widgets where there are any."""
+    """``tqdm.auto``'s class: a widget where ipywidgets is installed, else text."""
     from tqdm.std import TqdmWarning
 
     with warnings.catch_warnings():
-        # Without ipywidgets it would advise to install them. Text is as good, and needs no advice.
+        # Without ipywidgets it warns; a text bar does as well.
         warnings.simplefilter("ignore", TqdmWarning)
         from tqdm.auto import tqdm
     made: Tqdm = tqdm
@@ -28,14 +28,14 @@ def page_tqdm() -> Tqdm:
 
 
 class NotebookBar:
-    """Takes one output of the page and leaves it empty.
+    """Progress bar in one output, empty again when closed.
 
-    tqdm does not display itself: a widget that is closed would leave "model not found" in the
-    notebook once that is opened again.
+    tqdm does not display itself: its closed widget would leave "model not found" in the saved
+    notebook.
 
     Args:
-        output: a place on the page, not shown yet.
-        tqdm: ``tqdm.auto.tqdm``, or the one of another face.
+        output: not displayed yet.
+        tqdm: ``tqdm.auto.tqdm``, or a class like it.
     """
 
     def __init__(self, output: LiveOutput, tqdm: Tqdm) -> None:
@@ -66,20 +66,20 @@ class NotebookBar:
 
     def _begin(self, what: str, total: int | None) -> None:
         self._end()
-        # Into nowhere: text goes to the output, which can be replaced from any thread.
+        # Discarded: we show the text in the output, which any thread may update.
         settings: dict[str, Any] = {"desc": what, "total": total, "leave": False}
         settings |= {"file": io.StringIO(), "ascii": False}
         settings["bar_format"] = WORDS if total else WORDS_WITHOUT_TOTAL
         try:
             self._bar = self._tqdm(**settings, display=False)
-        except KeyError:  # tqdm's own word for: text bars know no ``display``
+        except KeyError:  # text bars have no ``display`` option
             self._bar = self._tqdm(**settings)
         if self._has_widget:
             self._show(self._bar.container)
 
     def _end(self) -> None:
         if self._bar is not None:
-            # A bar that is not full would stay, in red; not every piece of work reports its end.
+            # An incomplete bar would stay, in red; not all work reports its end.
             self._bar.total = None
             self._bar.close()
 

@@ -1,7 +1,7 @@
 """Tab completion of verbs, options, nodes, interfaces, jobs and files.
 
-Reads the parser and what open clusters have heard already. Never asks the network: a completer
-that waits freezes the page.
+Reads the parser and what open clusters already know. Never waits for the network: that would
+freeze the page.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ PROGRAM = "%mntrain"
 
 
 class Completer:
-    """What can stand at the end of a line that begins with ``%mntrain``."""
+    """Completes a line that begins with ``%mntrain``."""
 
     def __init__(self, clusters: Clusters, directory: Callable[[], Path] = Path.cwd) -> None:
         self._clusters = clusters
         self._directory = directory
 
     def complete(self, line: str) -> tuple[str, list[str]]:
-        """The word begun, and what it could become.
+        """The word at the cursor and its completions.
 
         Args:
-            line: up to the cursor, after the magic's name.
+            line: from after the magic's name up to the cursor.
         """
         words = line.split()
         begun = "" if not words or line[-1].isspace() else words.pop()
@@ -61,7 +61,7 @@ class Completer:
         return begun, self._matching(_positional(parser, before), begun)
 
     def _parser(self, words: list[str]) -> tuple[Parser | None, list[str], Mapping[str, Verb]]:
-        """The parser in charge after these words, those that are its own, what it chooses from."""
+        """The parser for the next word, the words it has parsed, and the verbs it offers."""
         parser, choices, program = top_parser(PROGRAM), TABLE, PROGRAM
         while True:
             at = _first_positional(parser, words)
@@ -102,13 +102,13 @@ class Completer:
             yield from cluster.jobs()
 
     def _launchable(self, begun: str) -> Iterator[str]:
-        """Files first of all; jobs, to be launched again, once a name has been begun."""
+        """Files; also jobs to launch again, once a character is typed."""
         yield from _paths(self._directory(), begun, (".toml", ".py"))
         if begun:
             yield from (job.job_id for job in self._jobs())
 
     def _members(self, begun: str) -> Iterator[str]:
-        """``HOST:N:IFACE``, part by part."""
+        """``HOST:N:IFACE``, one part at a time."""
         for node in self._nodes():
             if node.info is None:
                 continue
@@ -126,7 +126,7 @@ class Completer:
 
 
 def _first_positional(parser: Parser, words: list[str]) -> int:
-    """Where the first word stands that is neither an option nor an option's value."""
+    """Index of the first positional argument."""
     at = 0
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in parser.value_options else 1
@@ -134,7 +134,7 @@ def _first_positional(parser: Parser, words: list[str]) -> int:
 
 
 def _positional(parser: Parser, before: list[str]) -> Completion | None:
-    """What the next positional is, after these words."""
+    """Kind of the next positional argument."""
     given = 0
     for previous, word in zip(["", *before], before, strict=False):
         given += not word.startswith("-") and previous not in parser.value_options

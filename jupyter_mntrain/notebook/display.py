@@ -1,4 +1,4 @@
-"""Display: MIME bundles that every frontend can show."""
+"""MIME bundles that every frontend can display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 
 TEXT_WIDTH = 100
-"""Columns: what a notebook in a 1400 pixel wide JupyterLab shows without scrolling sideways."""
+"""Columns that a 1400 pixel wide JupyterLab shows without a horizontal scroll bar."""
 
 HTML = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:1.35;'
@@ -23,7 +23,7 @@ Bundle = dict[str, Any]
 
 
 def text_bundle(renderable: RenderableType) -> Bundle:
-    """A table as HTML, whose colors follow the page, and as plain text."""
+    """Renderable as HTML, in the page's colors, and as plain text."""
     console = _recorder()
     console.print(renderable, soft_wrap=True)
     html = console.export_html(inline_styles=True, code_format=HTML, clear=False)
@@ -31,25 +31,25 @@ def text_bundle(renderable: RenderableType) -> Bundle:
 
 
 def plain_text(renderable: RenderableType) -> str:
-    """The same without colors."""
+    """Renderable as plain text."""
     console = _recorder()
     console.print(renderable, soft_wrap=True)
     return console.export_text().rstrip()
 
 
 def picture_bundle(png: bytes, text: str) -> Bundle:
-    """A picture, and what a frontend without pictures shows instead."""
+    """PNG, and the text for frontends that show no pictures."""
     return {"image/png": base64.b64encode(png).decode(), "text/plain": text}
 
 
 def job_bundle(bundle: JobBundle, text: str, png: bytes | None) -> Bundle:
-    """A job for every page: numbers for the extension, a picture and words for the others."""
+    """Job data for our extension; picture and text for other frontends."""
     pictures = picture_bundle(png, text) if png else {"text/plain": text}
     return {JOB_MIME: msgspec.to_builtins(bundle), **pictures}
 
 
 def picture_metadata(width_px: int) -> dict[str, Any]:
-    """Shown at this width although it has more dots: sharp on dense screens."""
+    """Displayed width; the PNG has more pixels, for high-density screens."""
     return {"image/png": {"width": width_px}}
 
 

@@ -1,4 +1,4 @@
-"""IPython extension: everything it adds to a shell, in one object that can be removed again."""
+"""IPython extension: everything that ``%load_ext`` adds to a shell, and removes again."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Extension:
         self._matcher = _make_matcher(self._completer)
 
     def load(self) -> None:
-        """Add everything, and begin to look for nodes."""
+        """Register everything and start looking for nodes."""
         shell = self._shell
         magics = MntrainMagics(shell, self.clusters, self.screen, self.hand_out)
         shell.register_magics(magics)
@@ -66,10 +66,10 @@ class Extension:
         shell.events.register("pre_run_cell", self._new_cell)
         shell.display_formatter.ipython_display_formatter.for_type(Job, self._show_job)
         atexit.register(self.close)
-        print(self._greeting())  # noqa: T201 - one line, for whoever loaded it
+        print(self._greeting())  # noqa: T201 - the output of %load_ext
 
     def unload(self) -> None:
-        """Take everything away. Jobs go on."""
+        """Unregister everything. Jobs keep running."""
         shell = self._shell
         shell.magics_manager.magics["line"].pop("mntrain", None)
         shell.magics_manager.magics["cell"].pop("mntrain", None)
@@ -82,14 +82,14 @@ class Extension:
         self.close()
 
     def close(self) -> None:
-        """Stop drawing and watching. Jobs go on."""
+        """Stop drawing and watching. Jobs keep running."""
         if isinstance(self.screen, NotebookScreen):
             self.screen.close()
         self.updater.close()
         self.clusters.close()
 
     def hand_out(self, job: Job | None) -> Job | None:
-        """The result of a cell. It has just been shown, so it is not shown a second time."""
+        """Return the cell's result; it is already shown, so IPython must not show it again."""
         self._handed_out = job
         return job
 
@@ -105,7 +105,7 @@ class Extension:
 
     def _make_screen(self) -> Screen:
         if not hasattr(self._shell, "kernel"):
-            # A terminal can neither show pictures nor be redrawn behind the prompt.
+            # A terminal shows no pictures and cannot be redrawn above the prompt.
             return TerminalScreen(make_console(), PROGRAM, has_variables=True)
         return NotebookScreen(
             self.updater,
@@ -126,7 +126,7 @@ class Extension:
 def lift_cell_magic(lines: list[str]) -> list[str]:
     """Drop comments and blank lines above ``%%mntrain``.
 
-    IPython takes a cell magic on the first line only, and its error does not say so.
+    IPython requires a cell magic on the first line; its error does not say so.
     """
     for number, line in enumerate(lines):
         if COMMENTED_CELL.match(line):
@@ -143,7 +143,7 @@ def _make_matcher(completer: Completer) -> Any:
         if line is None or (context.cursor_line and "%%" in context.text_until_cursor):
             return {"completions": []}
         begun, words = completer.complete(line["rest"])
-        # IPython replaces what follows the last of its own delimiters.
+        # IPython replaces only the text after its own last delimiter.
         kept = len(begun) - len(context.token) if begun.endswith(context.token) else 0
         return {
             "completions": [SimpleCompletion(word[kept:], type="magic") for word in words],

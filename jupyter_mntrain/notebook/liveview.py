@@ -1,4 +1,4 @@
-"""Live view: one job in one or two outputs of the notebook."""
+"""Live view: draws one job in up to two outputs of a notebook."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
 
 SAVED_STREAM = "saved"
-"""The numbering of rows in a notebook; never that of a server."""
+"""Stream id of rows saved in a notebook; no server uses it."""
 
 ALL_POINTS = 1500
 LEAST_POINTS = 30
 MOST_POINTS = 500
-"""Rows per rank in a saved notebook: 8 ranks are then drawn again from about 150 kB."""
+"""Rows per rank in a saved notebook: about 150 kB for 8 ranks."""
 
 MOST_OUTPUTS = 2
-"""Of one job: the cell that launched it and the one that attached to it."""
+"""Per job: the cell that launched it and the one that attached to it."""
 
 
 class LiveOutput(Protocol):
-    """A place on the page that can be replaced: ``IPython.display.DisplayHandle`` is one."""
+    """Output that can be updated, like ``IPython.display.DisplayHandle``."""
 
     def display(self, obj: Any, **kwargs: Any) -> None: ...
     def update(self, obj: Any, **kwargs: Any) -> None: ...
 
 
 class LiveView(View):
-    """Draws a job, puts the picture into its outputs, and stops when the job has ended.
+    """Draws a job into its outputs until it has ended.
 
-    What goes wrong is said once, in the output; the next frame tries again.
+    An error is shown once, in the output; the next frame tries again.
 
     Args:
         clock: Unix time.
@@ -73,10 +73,10 @@ class LiveView(View):
         self._problem: str | None = None
         self._ended_s: float | None = None
         self.done = threading.Event()
-        """Set once the last frame is on the page."""
+        """Set once the last frame is displayed."""
 
     def attach(self, output: LiveOutput) -> None:
-        """Show it there, too. The oldest output of too many says where the view has gone."""
+        """Show the view in another output; beyond two, the oldest one points to the newest."""
         with self._lock:
             bundle, metadata = self._last or ({"text/plain": self._first_words()}, {})
             output.display(bundle, metadata=metadata, raw=True)
@@ -92,7 +92,7 @@ class LiveView(View):
     def frame(self) -> bool:
         try:
             is_last = self._draw()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the page says it, once
+        except Exception as error:  # noqa: BLE001 - shown on the page, once
             self._tell(error)
             is_last = self._is_over()
         if is_last:
@@ -100,9 +100,9 @@ class LiveView(View):
         return is_last
 
     def publish(self) -> None:
-        """Put the newest frame into every output once more, as part of the cell that runs now.
+        """Send the newest frame once more, as output of the running cell.
 
-        A notebook that is executed without a browser takes only what belongs to its cell.
+        A notebook executed without a browser keeps only the running cell's output.
         """
         with self._lock:
             if self._last is not None:
@@ -115,7 +115,7 @@ class LiveView(View):
     def is_urgent(self) -> bool:
         try:
             return self._is_last(self.job.history())
-        except Exception:  # noqa: BLE001 - the next frame says what is wrong
+        except Exception:  # noqa: BLE001 - the next frame shows the error
             return False
 
     def _draw(self) -> bool:
@@ -187,13 +187,13 @@ class LiveView(View):
                 return
             self._problem = problem
             bundle, _ = self._last or ({"text/plain": self._first_words()}, {})
-            words = f"{bundle['text/plain']}\n⚠ The live view stopped here: {problem}"
-            # Without the picture: frontends would show only that, and not the words.
+            words = f"{bundle['text/plain']}\n⚠ The live view stopped: {problem}"
+            # Without the picture: frontends would show it instead of the text.
             kept = {kind: bundle[kind] for kind in (JOB_MIME,) if kind in bundle}
             self._send(kept | {"text/plain": words}, {})
 
     def _first_words(self) -> str:
-        return f"◔ {self.job.id}: reading its history"
+        return f"◔ {self.job.id}: reading the history"
 
     def _send(self, bundle: Bundle, metadata: dict[str, Any]) -> None:
         for output in self._outputs:
@@ -205,6 +205,6 @@ def _has_steps(history: JobHistory) -> bool:
 
 
 def _shown(bundle: Bundle) -> tuple[Any, ...]:
-    """What makes two frames differ for a person: not the moment they were made."""
+    """The visible content of a frame, without the time it was made."""
     job = bundle.get(JOB_MIME, {})
     return bundle.get("image/png"), bundle["text/plain"], job.get("job"), job.get("series")

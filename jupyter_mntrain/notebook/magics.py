@@ -1,4 +1,4 @@
-"""Magics: ``%mntrain`` and ``%%mntrain`` pass a line and a cell to the verbs."""
+"""Magics: ``%mntrain`` and ``%%mntrain`` run a verb."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
 
 @magics_class
 class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
-    """One line in, one outcome on the page.
+    """The ``%mntrain`` magic of a shell.
 
     Args:
-        hand_out: makes a job the result of the cell without showing it a second time.
+        hand_out: returns a job as the cell's result without displaying it again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
         if variable:
             self.shell.user_ns[variable] = outcome.job
         if outcome.exit_code == 1 and command.verb.name in ("launch", "attach"):
-            # The cells below count on it: "run all" must not go on.
+            # Stops "run all": the cells below depend on this one.
             raise _job_error(outcome)
         if command.verb.name not in ("launch", "attach"):
             return None
@@ -102,7 +102,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
 
 
 def say_in_one_line(error: MntrainError) -> None:
-    """IPython then shows this line instead of the traceback; ``except`` still gets the error."""
+    """Have IPython show one line instead of a traceback; ``except`` still gets the error."""
     line = f"\x1b[31mmntrain:\x1b[0m {error}"
     # IPython's own hook, looked up on the exception.
     error.__dict__["_render_traceback_"] = lambda: [line]

@@ -1,11 +1,11 @@
-"""Notebook screen: shows jobs live, in the background."""
+"""Notebook screen: live views, drawn in the background."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
@@ -21,20 +21,14 @@ if TYPE_CHECKING:
     from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 
 LOOK_EVERY_S = 0.2
-"""Waiting in pieces, so that an interrupt of the kernel is taken at once."""
+"""Waits are this short, so that a kernel interrupt takes effect at once."""
 
 
 class PlacedOutput:
-    """A place on the page that is there already."""
+    """Output that is already displayed."""
 
     def __init__(self, place: LiveOutput) -> None:
-        self._place = place
-
-    def display(self, obj: Any, **kwargs: Any) -> None:
-        self._place.update(obj, **kwargs)
-
-    def update(self, obj: Any, **kwargs: Any) -> None:
-        self._place.update(obj, **kwargs)
+        self.display = self.update = place.update
 
 
 class NotebookScreen(Screen):
@@ -42,8 +36,8 @@ class NotebookScreen(Screen):
 
     Args:
         updater: redraws the views.
-        show: puts a bundle under the cell that runs.
-        new_output: makes a place on the page that can be replaced.
+        show: displays a bundle below the running cell.
+        new_output: makes an output that can be updated.
     """
 
     in_background = True
@@ -83,13 +77,13 @@ class NotebookScreen(Screen):
         if self._panel is not None:
             self._panel.retire()
         below = self._new_output()
-        self._panel = WidgetPanel(panel, lambda job: self._show_at(job, PlacedOutput(below)))
+        self._panel = WidgetPanel(panel, lambda job: self._view(job, PlacedOutput(below)))
         self._show(self._panel.bundle)
         below.display({"text/plain": "A job launched here is shown below the panel."}, raw=True)
         return None
 
     def close(self) -> None:
-        """No panel answers any more."""
+        """Close the panel."""
         if self._panel is not None:
             self._panel.close()
 
@@ -99,13 +93,10 @@ class NotebookScreen(Screen):
             pass
         view.publish()
 
-    def _show_at(self, job: Job, output: LiveOutput) -> None:
-        self._view(job, output)
-
     def _view(self, job: Job, output: LiveOutput | None = None) -> LiveView:
         view = self._views.get(job.id)
         if view is None or view.done.is_set():
-            # A job that has ended is drawn anew: its outputs of before keep their last picture.
+            # Earlier outputs of an ended job keep their last picture.
             view = self._views[job.id] = LiveView(job)
         view.attach(output or self._new_output())
         self._updater.add(view)

@@ -18,34 +18,34 @@ MOST_INTERVAL_S = tunables.seconds("notebook.picture_longest_interval_s")
 DUTY = tunables.ratio("notebook.picture_duty")
 
 LOOK_EVERY_S = 0.5
-"""How soon something urgent is seen."""
+"""How soon an urgent view is noticed."""
 
 CLOSE_S = tunables.seconds("notebook.close_timeout_s")
 
 
 class View(ABC):
-    """Something that is redrawn until it says that it is done."""
+    """Redrawn until :meth:`frame` returns ``True``."""
 
     @property
     def interval_s(self) -> float:
-        """Between the frame just drawn and the next one, at least."""
+        """Least time between two frames."""
         return INTERVAL_S
 
     def is_urgent(self) -> bool:
-        """It cannot wait for its turn: what is shown is over. Cheap; must not raise."""
+        """Whether to draw now: the job has ended. Cheap; must not raise."""
         return False
 
     @abstractmethod
     def frame(self) -> bool:
-        """Draw once. ``True`` when this was the last time. Must not raise."""
+        """Draw one frame; ``True`` if it was the last. Must not raise."""
 
 
 class Updater:
-    """Gives every view its turns. The thread begins with the first view and ends with the last.
+    """Redraws every view in turn. The thread lives while there are views.
 
     Args:
         clock: monotonic seconds.
-        cost: seconds of processor time of the calling thread.
+        cost: CPU seconds of the calling thread.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Updater:
         self._thread: threading.Thread | None = None
 
     def add(self, view: View) -> None:
-        """Redraw it from now on."""
+        """Start redrawing a view."""
         with self._changed:
             self._due[view] = self._clock()
             if self._thread is None:
-                # An empty context: output then belongs to the cell that runs now, which is what
-                # lets a busy notebook take it (ipykernel falls back to the newest parent).
+                # An empty context: ipykernel then assigns output to the running cell, so that it
+                # is displayed even while the kernel is busy.
                 run = contextvars.Context().run
                 self._thread = threading.Thread(
                     target=run, args=(self._work,), name="mntrain-live-view", daemon=True
@@ -76,7 +76,7 @@ class Updater:
             self._changed.notify_all()
 
     def remove(self, view: View) -> None:
-        """Never redraw it again. When this returns no frame of it is being drawn."""
+        """Stop redrawing a view; returns once no frame of it is being drawn."""
         with self._changed:
             self._due.pop(view, None)
             self._changed.notify_all()
@@ -84,7 +84,7 @@ class Updater:
                 self._changed.wait_for(lambda: self._drawing is not view)
 
     def close(self) -> None:
-        """Redraw nothing any more, and end the thread."""
+        """Stop redrawing and end the thread."""
         with self._changed:
             self._due.clear()
             thread = self._thread
@@ -94,7 +94,7 @@ class Updater:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """Those that are still redrawn."""
+        """Views that are still being redrawn."""
         with self._changed:
             return tuple(self._due)
 
@@ -125,7 +125,7 @@ class Updater:
         return max(view.interval_s, min(spent / DUTY, MOST_INTERVAL_S))
 
     def _next(self) -> View | None:
-        """The next view whose turn has come; ``None`` when there is none left."""
+        """Wait for the next view that is due; ``None`` if none is left."""
         with self._changed:
             while self._due:
                 view = min(self._due, key=lambda one: self._due[one])

@@ -1,4 +1,4 @@
-"""Jupyter server app: its settings and routes."""
+"""Jupyter server extension app: settings and routes."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class MntrainApp(ExtensionApp):
     name = "jupyter_mntrain"
     load_other_extensions = True
 
-    cluster = Unicode(help="Name of the cluster; $MNTRAIN_CLUSTER if not given.").tag(config=True)
+    cluster = Unicode(help="Name of the cluster; default: $MNTRAIN_CLUSTER.").tag(config=True)
     agents = List(
-        Unicode(), help="host:port of agents multicast does not find; $MNTRAIN_AGENTS."
+        Unicode(),
+        help="host:port of agents that multicast does not reach; default: $MNTRAIN_AGENTS.",
     ).tag(config=True)
 
     @default("cluster")
@@ -59,11 +60,11 @@ class MntrainApp(ExtensionApp):
         return list(default_cluster(os.environ)[1])
 
     def initialize_handlers(self) -> None:
-        """Add the routes; nothing is opened before somebody asks."""
+        """Add the routes; the cluster is opened by the first request."""
         try:
             tunables.check()
         except SpecError as error:
-            self.log.error("%s Until then the shipped settings hold.", error)
+            self.log.error("%s Until then the defaults apply.", error)
         self._opening = Opening(self._connect, __version__)
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}

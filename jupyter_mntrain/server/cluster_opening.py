@@ -1,4 +1,4 @@
-"""Cluster opening: on the first request, so that an unused server costs nothing."""
+"""Opens the cluster on the first request, so that an unused server costs nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Opening:
-    """Makes the one hub, once.
+    """Opens the cluster once, for all handlers.
 
     Args:
         connect: opens the cluster.
@@ -36,22 +36,22 @@ class Opening:
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
     async def hub(self) -> PageUpdates:
-        """The hub; made now, if there is none.
+        """The hub; the first call opens the cluster.
 
         Raises:
-            SpecError: the cluster's name or addresses are wrong. Asked again, it is tried again.
+            SpecError: the cluster's name or addresses are wrong. The next call tries again.
         """
         if self._opened is None or (self._opened.done() and self._opened.exception()):
             self._opened = asyncio.create_task(self._open())
         return await asyncio.shield(self._opened)
 
     async def work(self, kind: str, call: Callable[[], T]) -> T:
-        """Run what waits for nodes in a thread, when it is this kind's turn."""
+        """Run a blocking call in a thread; calls of one kind have a limit."""
         async with self._turns[kind]:
             return await asyncio.get_running_loop().run_in_executor(self.pool, call)
 
     async def close(self) -> None:
-        """Stop watching. Jobs go on."""
+        """Stop watching. Jobs keep running."""
         opened, self._opened = self._opened, None
         if opened is not None and not (opened.done() and opened.exception()):
             hub = await opened

@@ -45,12 +45,12 @@ EVENTS_VERSION = 1
 
 
 class ServerStatus(Record, frozen=True):
-    """Which server part answers, and which cluster it watches.
+    """The server extension's version, and the cluster it watches.
 
     Args:
-        discovery_problem: why nodes may not be found by themselves.
-        strangers: nodes of other clusters that are announced here, each with its cluster's name.
-        is_driver: whether this user has keys of the cluster; the first invitation makes it.
+        discovery_problem: why discovery may miss nodes.
+        strangers: nodes of other clusters on this network, each with its cluster's name.
+        is_driver: whether this user holds a driver's key; the first invitation creates it.
     """
 
     version: str
@@ -73,7 +73,7 @@ class Invite(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Invitation(Record, frozen=True):
-    """What is to be run on a machine for it to join, until a Unix time."""
+    """The command with which machines join, valid until a Unix time."""
 
     command: str
     uses: int
@@ -87,7 +87,7 @@ class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Exactly one of both: the id of a job to run again, or a job file's text (TOML)."""
+    """Either the id of a job to run again, or the text of a job file (TOML)."""
 
     job_id: JobId | None = None
     spec: str | None = None
@@ -98,13 +98,13 @@ class EndJob(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Have all ranks save a checkpoint; with ``is_last`` the job ends after it."""
+    """Save a checkpoint on all ranks; with ``is_last`` the job then ends."""
 
     is_last: bool = False
 
 
 class SpecFile(Record, frozen=True):
-    """A job as a file: its text, a name for it, and what was left out as a secret."""
+    """A job as a file: its name and text, and the variables left out as secrets."""
 
     name: str
     text: str
@@ -112,14 +112,14 @@ class SpecFile(Record, frozen=True):
 
 
 class JobLog(Record, frozen=True):
-    """The last lines; ``is_cut``: there were more than ``tail``."""
+    """The last lines of a log; ``is_cut`` if there were more than ``tail``."""
 
     lines: tuple[LogLine, ...]
     is_cut: bool = False
 
 
 class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
-    """Everything. What follows is numbered from ``seq`` on."""
+    """The whole state. Changes that follow are numbered from ``seq`` on."""
 
     stream: str
     seq: int
@@ -129,7 +129,7 @@ class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
 
 
 class StreamResumed(Record, frozen=True, tag_field="kind", tag="resumed"):
-    """Nothing was lost: the missed messages follow."""
+    """The stream is resumed: the missed messages follow."""
 
     stream: str
     seq: int
@@ -141,7 +141,7 @@ class NodeSet(Record, frozen=True, tag_field="kind", tag="node"):
 
 
 class NodeBeat(Record, frozen=True, tag_field="kind", tag="beat"):
-    """A node's heartbeat: nothing else of its entry has changed."""
+    """A node's heartbeat; the rest of its entry is unchanged."""
 
     seq: int
     key: str
@@ -171,13 +171,13 @@ class StatusSet(Record, frozen=True, tag_field="kind", tag="status"):
 
 
 class SeriesSent(Record, frozen=True, tag_field="kind", tag="series"):
-    """Rows of a job this page watches; numbered by themselves, resumed by :class:`Watch`."""
+    """Rows of a watched job; numbered separately, resumed by :class:`Watch`."""
 
     series: JobSeries
 
 
 class Refused(Record, frozen=True, tag_field="kind", tag="problem"):
-    """A message of the page could not be followed: no such job, not readable."""
+    """A message from the page was refused: no such job, or not valid."""
 
     problem: Problem
     job_id: JobId | None = None
@@ -198,7 +198,7 @@ ServerMessage = (
 
 
 class Watch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="watch"):
-    """Send me the rows of this job, from now on and since ``since`` of ``stream``."""
+    """Send the rows of a job after ``since`` of ``stream``, and new ones as they come."""
 
     job_id: JobId
     stream: str = ""

@@ -1,4 +1,4 @@
-"""Series feed: one job's numbers, for every page that watches it."""
+"""Series feed: sends a job's rows to every page that watches it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Send = Callable[[JobSeries], None]
 
 
 class JobFeed:
-    """Follows the journals of a job; each watcher is sent the rows it has not had yet.
+    """Follows the journals of a job; sends each watcher the rows it lacks.
 
     Args:
-        stream: begins the name of the numbering.
+        stream: prefix of the stream id.
     """
 
     def __init__(self, job: Job, stream: str) -> None:
@@ -27,7 +27,7 @@ class JobFeed:
         self._watchers: dict[Send, tuple[str, int]] = {}
         self._history: JobHistory | None = None
         self.numbers: JobNumbers | None = None
-        """Where the job stands; ``None`` before the first look."""
+        """Headline figures; ``None`` before the first look."""
 
     @property
     def history(self) -> JobHistory | None:
@@ -44,11 +44,11 @@ class JobFeed:
         return bool(self._watchers)
 
     def close(self) -> None:
-        """Give back the memory that its rows take."""
+        """Free the rows."""
         self._job.unwatch()
 
     def look(self, now_s: float | None = None) -> None:
-        """Take what has been read; :meth:`send` sends it on.
+        """Update from what has been read; :meth:`send` sends the new rows.
 
         Raises:
             JobNotFoundError: every node has forgotten the job.
@@ -60,12 +60,12 @@ class JobFeed:
             self.numbers = self._builder.summary.numbers
 
     def send(self) -> None:
-        """To every watcher the rows it has not had."""
+        """Send every watcher the rows it lacks."""
         for send in tuple(self._watchers):
             self._send(send)
 
     def watch(self, send: Send, stream: str, since: int) -> None:
-        """Send rows from now on, and those after ``since`` of ``stream`` at once.
+        """Send the rows after ``since`` of ``stream`` now, and new ones as they come.
 
         Raises:
             JobNotFoundError: every node has forgotten the job.
@@ -79,7 +79,7 @@ class JobFeed:
         self._watchers.pop(send, None)
 
     def series(self, stream: str, since: int, points: int | None) -> JobSeries:
-        """Rows after ``since`` of ``stream``, or all of them, thinned."""
+        """Rows after ``since`` of ``stream``, else all rows, thinned to ``points``."""
         if stream == self._builder.stream and since > 0:
             return self._builder.since(since)
         return self._builder.whole() if points is None else self._builder.whole(points)

@@ -48,9 +48,9 @@ encode = msgspec.json.Encoder().encode
 
 
 class PageUpdates:
-    """The state of the cluster as pages have it, and the pages that want to hear of changes.
+    """The cluster's state as pages know it, and the pages to notify of changes.
 
-    Everything here runs on the Jupyter server's loop and never waits for a node.
+    Runs on the Jupyter server's event loop and never waits for a node.
 
     Args:
         cluster: open already.
@@ -70,12 +70,12 @@ class PageUpdates:
         self._feed_numbers = itertools.count(1)
         self._unwatched_since: dict[JobId, float] = {}
         self._ended: dict[JobId, JobEntry] = {}
-        """Of jobs whose rows are forgotten: where they stood."""
+        """Last entries of jobs whose rows were freed."""
         self._status = self._read_status()
         self._listeners: set[Callable[[bytes], None]] = set()
         self._changed = asyncio.Event()
         self._unsubscribe = cluster.subscribe(self._wake)
-        self._look()
+        self.look_now()
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -98,15 +98,11 @@ class PageUpdates:
     def job(self, job_id: JobId) -> JobEntry | None:
         return self._jobs.get(job_id)
 
-    def look_now(self) -> None:
-        """Take what the cluster knows at this moment: after a request that changed it."""
-        self._look()
-
     def feed(self, job_id: JobId) -> JobFeed:
-        """What the job's ranks wrote; read from its nodes from now on.
+        """The job's feed, which starts following its nodes.
 
         Raises:
-            JobNotFoundError: no node that was ever reached knows it.
+            JobNotFoundError: no node reached so far knows the job.
         """
         feed = self._feeds.get(job_id)
         if feed is None:
@@ -116,7 +112,7 @@ class PageUpdates:
         return feed
 
     def watch(self, job_id: JobId, send: Send, stream: str, since: int) -> Callable[[], None]:
-        """Have the job's rows sent until the result is called."""
+        """Send the job's rows until the returned function is called."""
         feed = self.feed(job_id)
         feed.watch(send, stream, since)
         return lambda: feed.unwatch(send)
@@ -124,28 +120,26 @@ class PageUpdates:
     # pages
 
     def listen(self, tell: Callable[[bytes], None]) -> None:
-        """Have every message from now on handed to ``tell``, which must not wait."""
+        """Pass every new message to ``tell``, which must not block."""
         self._listeners.add(tell)
 
     def forget(self, tell: Callable[[bytes], None]) -> None:
         self._listeners.discard(tell)
 
     def greeting(self, stream: str, since: int) -> list[bytes]:
-        """What a page needs to be up to date, whatever it saw last."""
+        """Messages that bring a page up to date."""
         first = self._kept[0][0] if self._kept else self._seq + 1
         if stream == self.stream and first - 1 <= since <= self._seq:
             missed = [message for seq, message in self._kept if seq > since]
             return [encode(StreamResumed(stream=self.stream, seq=self._seq)), *missed]
-        return [encode(self._snapshot())]
-
-    def _snapshot(self) -> Snapshot:
-        return Snapshot(
+        whole = Snapshot(
             stream=self.stream,
             seq=self._seq,
             status=self._status,
             nodes=self.nodes,
             jobs=self.jobs,
         )
+        return [encode(whole)]
 
     # rounds
 
@@ -159,17 +153,18 @@ class PageUpdates:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            self._look()
+            self.look_now()
             now = time.monotonic()
             if now >= series_due:
                 self._look_at_series()
                 series_due = now + SERIES_S
             await asyncio.sleep(ROUND_S)
             if any(not feed.is_over for feed in self._feeds.values()):
-                # Rows may have come between two looks at them that no other change will tell of.
+                # New rows alone do not set the event.
                 self._changed.set()
 
-    def _look(self) -> None:
+    def look_now(self) -> None:
+        """Send what has changed; also called after a request that changes something."""
         status = self._read_status()
         if status != self._status:
             self._status = status
@@ -177,7 +172,7 @@ class PageUpdates:
         self._look_at_nodes(self.cluster.nodes())
         self._look_at_jobs()
 
-    # What is kept changes before it is told: whoever is told may ask for all of it at once.
+    # State is updated before listeners are told: they may ask for a snapshot at once.
 
     def _look_at_nodes(self, views: Sequence[NodeView]) -> None:
         entries = {entry.key: entry for entry in node_entries(views)}
@@ -219,7 +214,7 @@ class PageUpdates:
                     job_entry(view, submitted_by=view.submitted_by, numbers=last.numbers),
                     ranks=last.ranks,
                 )
-            del self._ended[view.job_id]  # it was started anew
+            del self._ended[view.job_id]  # it was restarted
         if feed is None and view.state not in TERMINAL:
             feed = self._follow(view.job_id)
         return job_entry(
@@ -235,16 +230,16 @@ class PageUpdates:
             try:
                 feed.look(now_s)
             except MntrainError:
-                self._forget_rows(job_id)  # every node has forgotten it
+                self._forget_rows(job_id)  # no node knows it any longer
         self._read_back()
-        # First where a job stands, then its rows: those make a page draw both.
+        # Entries first, then rows: rows make the page redraw both.
         self._look_at_jobs()
         for feed in self._feeds.values():
             feed.send()
         self._release()
 
     def _read_back(self) -> None:
-        """Begin with the next job that ended before anybody looked."""
+        """Start reading the next job that ended before this server started."""
         reading = [
             job_id
             for job_id, entry in self._jobs.items()
@@ -259,14 +254,14 @@ class PageUpdates:
         }
         for view in self.cluster.jobs()[:MOST_READ_BACK]:
             is_known = view.job_id in self._feeds or view.job_id in self._ended
-            # A node that does not answer would keep the next job waiting.
+            # A silent node would block the jobs after it.
             can_be_read = all(part.node_id in there for part in view.parts)
             if view.state in TERMINAL and not is_known and can_be_read:
                 self._follow(view.job_id)
                 return
 
     def _release(self) -> None:
-        """Forget the rows of jobs that are over and that nobody has looked at for a while."""
+        """Free the rows of ended jobs that no page has watched for a while."""
         now = time.monotonic()
         for job_id, feed in list(self._feeds.items()):
             if not feed.is_over or feed.is_watched:
@@ -276,7 +271,7 @@ class PageUpdates:
                 self._forget_rows(job_id)
 
     def _follow(self, job_id: JobId) -> JobFeed:
-        # Read anew, its rows are numbered anew: no page may go on where an older feed stopped.
+        # A new stream id: pages must not resume from an older feed.
         stream = f"{self.stream}.{next(self._feed_numbers)}"
         feed = self._feeds[job_id] = JobFeed(self.cluster.known_job(job_id), stream)
         return feed
@@ -288,7 +283,7 @@ class PageUpdates:
             feed.close()
 
     def _tell(self, make: Callable[..., object]) -> None:
-        """Send a message to every page, under the next number."""
+        """Number a message and send it to every page."""
         self._seq += 1
         message = encode(make(seq=self._seq))
         self._kept.append((self._seq, message))

@@ -1,7 +1,7 @@
-"""Formats: how numbers, times and states are spelled, everywhere.
+"""Formats of numbers, times and states, the same everywhere.
 
-Thousands take a comma, a percent sign a narrow no-break space, a unit a no-break space. What is
-not known is a dash, never 0.
+Thousands have a comma, the percent sign a narrow no-break space, units a no-break space. Unknown
+values are "n/a", never 0.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ LIVENESS_STYLES: Final = {"up": "green", "suspect": "yellow", "lost": "red"}
 
 
 def one_line(text: str) -> str:
-    """What a model wrote: white space as one space, and nothing that a terminal would obey."""
+    """Text on one line, without control characters."""
     return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(text.split()))
 
 
 def fixed(value: float, digits: int) -> str:
-    """With so many digits after the point. A half is rounded up, as a page does it."""
+    """Fixed number of decimals; halves are rounded up, as in JavaScript."""
     exact = Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{exact:,f}"
 
@@ -61,7 +61,7 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second: whole, below ten with one digit more."""
+    """Tokens per second: whole; below ten with one decimal."""
     return ABSENT if value is None else fixed(value, 1 if abs(value) < 10 else 0)
 
 
@@ -73,7 +73,7 @@ def short_count(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """A fraction 0..1: 40.9 %; what would round to nothing is < 0.1 %."""
+    """A fraction 0..1: 40.9 %; <0.1 % instead of a rounded 0."""
     if value is None:
         return ABSENT
     least = 10.0**-digits
@@ -92,19 +92,19 @@ def seconds(value: float | None) -> str:
 
 
 def loss(value: Number | None) -> str:
-    """0.872; NaN and infinity by name."""
+    """0.872, NaN, ∞."""
     if value is None:
         return ABSENT
     return NOT_FINITE[value] if isinstance(value, str) else fixed(value, 3)
 
 
 def is_bad(value: Number | None) -> bool:
-    """Whether it is NaN or infinite: written in red."""
+    """Whether it is NaN or infinite, which is shown in red."""
     return isinstance(value, str)
 
 
 def not_finite(numbers: JobNumbers) -> str:
-    """How often a loss or a gradient norm was NaN or infinite, and when first; or nothing."""
+    """How often loss or gradient norm was NaN or infinite, and since when; empty if never."""
     if not numbers.not_finite:
         return ""
     steps = plural(numbers.not_finite, "step")
@@ -128,7 +128,7 @@ def duration(value_s: float | None) -> str:
 
 
 def clock(time_s: float) -> str:
-    """Local time of day, with seconds: for logs and causes."""
+    """Local time of day with seconds: 14:05:09."""
     return time.strftime("%H:%M:%S", time.localtime(time_s))
 
 
@@ -154,10 +154,10 @@ def memory(value_bytes: float | None) -> str:
 
 
 def capacity(value: Capacity | None) -> str:
-    """With its source, always: 941 Mbit/s measured."""
+    """Bit rate and its source: 941 Mbit/s measured."""
     if value is None:
         return "not measured"
-    said = {"measured": "measured", "given": "as given", "nominal": "says the card"}
+    said = {"measured": "measured", "given": "as given", "nominal": "nominal"}
     return f"{bit_rate(value.bytes_per_s)} {said[value.source]}"
 
 
@@ -166,7 +166,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """0–3, 6."""
+    """Ranges of integers: 0–3, 6."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Log follower: new lines of a log that only hands out its last lines."""
+"""Log follower: finds the new lines in successive tails of a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class LogFollower:
     """Compares each tail with the one before, node by node."""
 
     WINDOW_LINES: ClassVar[int] = 1000
-    """Asked for each time: more than the ranks of a node print between two looks."""
+    """Lines to ask for: more than a node's ranks print between two reads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[LogLine]] = {}

@@ -1,4 +1,4 @@
-"""Problems in a terminal, a notebook's text and a picture: the one place that words them there."""
+"""Problems as text, for terminal, notebook and picture."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jupyter_mntrain.model.failure.problem import Problem
 def problem_text(
     problem: Problem, *, mark: str = "✕", style: str = "red", before: str = ""
 ) -> Text:
-    """A mark, place and cause in bold, and the fix.
+    """A mark, the place and cause in bold, and the fix.
 
     Args:
-        before: put before the place, as ``stalled for 12 s: ``.
+        before: prefix, like ``stalled for 12 s: ``.
     """
     text = Text(f"{mark} ", style=style)
     text.append(f"{before}{problem.headline}", style="bold default")

@@ -1,4 +1,4 @@
-"""Progress bars: drawn once the driver's own work takes longer than a second."""
+"""Progress bars, shown once work takes longer than a second."""
 
 from __future__ import annotations
 
@@ -20,34 +20,32 @@ PATIENCE_S = tunables.seconds("terminal.bar_after_s")
 REDRAW_EVERY_S: Final = 0.2
 
 CLOSE_S: Final = 2.0
-"""For the last drawing to end. A page that takes nothing must not hold up the work."""
+"""Wait for the last redraw; a blocked page must not delay the work."""
 
 
 class Bar(Protocol):
-    """Something to draw on; used by one thread."""
+    """A visible bar; used by one thread."""
 
     def draw(self, what: str, done: int, total: int | None) -> None:
-        """Show this. Called again with the same now and then, so that it is seen to live."""
+        """Show progress. Also called when nothing has changed, to show that work goes on."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Remove the bar."""
 
 
 class PatientBar:
-    """A progress that is drawn from another thread, and only if the work takes its time.
-
-    Use it as a context manager around the work.
+    """Context manager that draws a bar in another thread, and only if the work takes long.
 
     Args:
-        open_bar: called at most once, in the thread that draws.
-        ended: set when the work is over; its ``wait`` is the only clock.
+        open_bar: called at most once, in the drawing thread.
+        ended: set when the work is done; its ``wait`` is the only clock.
     """
 
     def __init__(self, open_bar: Callable[[], Bar], ended: threading.Event | None = None) -> None:
         self._open_bar = open_bar
         self._ended = threading.Event() if ended is None else ended
         self._now: tuple[str, int, int | None] | None = None
-        # A kernel knows by the context to which cell an output belongs.
+        # The context tells the kernel which cell output belongs to.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=lambda: context.run(self._run), name="mntrain progress", daemon=True
@@ -67,13 +65,13 @@ class PatientBar:
         self._thread.join(CLOSE_S)
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        # One assignment: whoever reads it sees the whole of it, without a lock.
+        # A single assignment needs no lock.
         self._now = (what, done, total)
 
     def _run(self) -> None:
         if self._ended.wait(PATIENCE_S):
             return
-        with suppress(Exception):  # whatever ails the page, the work itself goes on
+        with suppress(Exception):  # a failing page must not stop the work
             self._draw()
 
     def _draw(self) -> None:
@@ -91,10 +89,10 @@ class PatientBar:
 
 
 class TerminalBar:
-    """One line of a terminal, gone when it is closed.
+    """Progress line in a terminal, removed when closed.
 
     Args:
-        console: of stderr: what is printed to stdout stays clean.
+        console: on stderr, to keep stdout clean.
     """
 
     def __init__(self, console: Console) -> None:
@@ -114,7 +112,7 @@ class TerminalBar:
 
     def draw(self, what: str, done: int, total: int | None) -> None:
         if self._piece != (what, total):
-            # A new one, because rich keeps a total that was once known.
+            # A new task, because rich keeps a known total.
             for task in self._progress.task_ids:
                 self._progress.remove_task(task)
             self._progress.add_task(what, total=total)

@@ -1,4 +1,4 @@
-"""Screen: where verbs show a job while it runs, and the lines before their outcome."""
+"""Screen: shows a job while it runs, and messages before a verb's outcome."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Screen(ABC):
-    """Where a job is shown while it runs, and where lines go before the outcome is there."""
+    """A terminal or a notebook."""
 
     in_background: bool = False
-    """Whether :meth:`show` goes on updating by itself after it has returned."""
+    """Whether :meth:`show` keeps updating after it returns."""
     has_variables: bool = False
-    """Whether a job can be kept under a name."""
+    """Whether a job can be stored in a variable."""
 
     @abstractmethod
     def say(self, renderable: RenderableType) -> None:
-        """Show something now, for people."""
+        """Print a message now."""
 
     @abstractmethod
     def show(self, job: Job) -> None:
@@ -30,7 +30,7 @@ class Screen(ABC):
 
     @abstractmethod
     def follow(self, job: Job) -> None:
-        """Show the job until it has ended. A ``KeyboardInterrupt`` passes through."""
+        """Show the job until it has ended. ``KeyboardInterrupt`` propagates."""
 
     def open_panel(self, panel: object) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.
@@ -41,11 +41,8 @@ class Screen(ABC):
         return "The clickable panel needs a notebook; this is its text form."
 
     def progress(self) -> AbstractContextManager[Progress]:
-        """Where to report how far work is that may take longer than a second.
-
-        Entered before the work and left after it. Draws nothing, unless a screen says otherwise.
-        """
-        # Here, because it loads all of the cluster's room; whoever works has loaded that.
+        """Context manager for the progress of slow work. Draws nothing by default."""
+        # Imported here because it loads the whole launch package.
         from jupyter_mntrain.launch.progress import SILENT
 
         return nullcontext(SILENT)

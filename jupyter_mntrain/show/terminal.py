@@ -23,11 +23,11 @@ REDRAW_EVERY_S = tunables.seconds("terminal.redraw_interval_s")
 LINE_EVERY_S = tunables.seconds("terminal.line_interval_s")
 
 PIPE_WIDTH = 140
-"""Columns where there is no terminal to ask; rich would take 80."""
+"""Columns without a terminal; rich would use 80."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that neither wraps a pipe at 80 columns nor takes numbers for decoration."""
+    """Console that does not wrap pipes at 80 columns and adds no highlighting."""
     console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
@@ -38,10 +38,9 @@ class TerminalScreen(Screen):
     """Redraws in place on a terminal; elsewhere prints a line now and then.
 
     Args:
-        console: where to.
         program: for hints.
         clock: Unix time.
-        bars: where bars go: stderr if not given; nowhere if that is no terminal.
+        bars: console for progress bars; default: stderr. No bars if it is not a terminal.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class TerminalScreen(Screen):
         self._console.print(renderable, soft_wrap=True)
 
     def show(self, job: Job) -> None:
-        """A terminal shows nothing by itself: see :attr:`in_background`."""
+        """Nothing: see :attr:`in_background`."""
 
     def follow(self, job: Job) -> None:
         if self._console.is_terminal:
@@ -93,10 +92,10 @@ class TerminalScreen(Screen):
 
 
 class QuietScreen(Screen):
-    """For ``--json``: nothing but data is shown; waiting is all it does.
+    """For ``--json``: shows nothing and only waits.
 
     Args:
-        screen: what it stands in for.
+        screen: the screen it replaces.
     """
 
     def __init__(self, screen: Screen) -> None:
@@ -104,7 +103,7 @@ class QuietScreen(Screen):
         self.has_variables = screen.has_variables
 
     def say(self, renderable: RenderableType) -> None:
-        """Nothing: stdout holds data only."""
+        """Nothing: stdout is for data only."""
 
     def show(self, job: Job) -> None:
         """Nothing."""

@@ -207,7 +207,7 @@ class Deaf(events.Events):
         self._hub = hub
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._is_starting_anew = False
+        self._is_resyncing = False
         self._is_sending = False
         self._watched: dict[JobId, Callable[[], None]] = {}
         self.reads = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Panel action: a launch, a measurement or a stop, in its own thread so that clicks still work."""
+"""Panel action: launches, measures or stops in its own thread, so that clicks still work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LAUNCHING = "Launching"
 
 
 class Action:
-    """At most one at a time; :attr:`name` is empty when there is none.
+    """At most one runs at a time; :attr:`name` is empty while none does.
 
     Args:
         put: runs a task in the panel's own thread.
-        say: shows how far the action is.
-        complain: shows a problem at once: what shows everything may be what has failed.
-        changed: is called after :attr:`name` or :attr:`problem` changed.
+        say: shows the progress.
+        complain: shows a problem at once, even if the rest of the panel cannot be drawn.
+        changed: called after :attr:`name` or :attr:`problem` changed.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Action:
         self._changed = changed
 
     def begin(self, name: str, work: Callable[[], object]) -> None:
-        """Start ``work`` unless another action is under way."""
+        """Start ``work`` unless another action is running."""
         if self.name:
             return
         self.name = name
@@ -44,7 +44,7 @@ class Action:
         def run() -> None:
             try:
                 work()
-            except Exception as error:  # noqa: BLE001 - said in the panel
+            except Exception as error:  # noqa: BLE001 - shown in the panel
                 problem = error
                 self._put(lambda: self.failed(problem))
             finally:
@@ -56,7 +56,7 @@ class Action:
         ).start()
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """How far the action is; may be called from any thread."""
+        """Show progress; may be called from any thread."""
         count = f" {done} of {total}" if total else ""
         self._put(lambda: self._report(f"{what}{count}"))
 

@@ -1,4 +1,4 @@
-"""Panel HTML: escapes everything that a node reported."""
+"""Panel HTML: escapes all text from nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
 LIVENESS_COLORS = {"up": "ok", "suspect": "warn", "lost": "bad"}
 MOST_SLOTS, MOST_RANKS = 48, 8
-"""Of a schedule that is still drawn slot by slot."""
+"""Largest schedule that is drawn slot by slot."""
 
 UNENCRYPTED = "Training traffic is not encrypted."
 
@@ -22,7 +22,7 @@ def icon(symbol: str, color: str) -> str:
 
 
 def second(words: str) -> str:
-    """Smaller and quieter."""
+    """Secondary text: smaller, in gray."""
     return f'<span class="mnt-second">{escape(words)}</span>' if words else ""
 
 
@@ -42,7 +42,7 @@ def check(one: Check) -> str:
 
 
 def predicted(prediction: Prediction | None) -> str:
-    """The bubble and the links; empty where there is neither."""
+    """Bubble and link load; empty without a pipeline."""
     if prediction is None or prediction.ranks < 2:
         return ""
     return (
@@ -70,7 +70,7 @@ def _schedule(prediction: Prediction) -> str:
 
 def _links(links: tuple[LinkLoad, ...] | None) -> str:
     if links is None:
-        return '<div class="mnt-second">known once the model is loaded</div>'
+        return '<div class="mnt-second">unknown until the model is loaded</div>'
     if not links:
         return '<div class="mnt-second">none: all ranks are on one node</div>'
     lines = [_link(link) for link in links[:8]]

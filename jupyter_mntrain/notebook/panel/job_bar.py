@@ -1,4 +1,4 @@
-"""Job bar of a panel: the state of the job that was launched, and how it is stopped."""
+"""Job bar of a panel: shows the launched job's state and stops it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class JobBar:
-    """One line and its buttons; nothing until a job was launched.
+    """One line and its buttons; hidden until a job is launched.
 
     Args:
-        do: runs what a click asks for in the panel's own thread.
-        stop: stops the job. It is called once the person has confirmed.
+        do: runs a click's task in the panel's own thread.
+        stop: stops the job, after a confirmation.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class JobBar:
 
     @property
     def text(self) -> str:
-        """What the line says, as HTML; empty without a job."""
+        """The line as HTML; empty without a job."""
         if self.job is None:
             return ""
         try:

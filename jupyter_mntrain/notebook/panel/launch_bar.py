@@ -1,4 +1,4 @@
-"""Launch bar of a panel: the button, what it will start or why it cannot, and the commands."""
+"""Launch bar of a panel: the button, a summary or the problem, and the commands."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RETIRED = "This panel was reopened in a newer cell."
 
 
 class LaunchBar:
-    """The last line of what can be chosen.
+    """The panel's last line.
 
     Args:
-        do: runs what a click asks for in the panel's own thread.
+        do: runs a click's task in the panel's own thread.
         launch: starts the job.
     """
 

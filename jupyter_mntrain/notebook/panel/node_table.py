@@ -1,4 +1,4 @@
-"""Node table of a panel: a heading and a row for each node."""
+"""Node table of a panel: a heading, and a row per node."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ HEADINGS = ("node", "", "GPUs or processes", "interface for training", "")
 
 
 class NodeTable:
-    """Rows by the name of their node; one that stays keeps its widgets.
+    """Rows by node name; a row keeps its widgets while its node stays.
 
     Args:
         listen: calls back when a person sets a widget's value.
-        change: has the choices changed.
+        change: applies a change to the choices.
     """
 
     def __init__(self, listen: Listen, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""The submit panel in a notebook: choose, check, launch, and watch below."""
+"""Submit panel in a notebook: choose, check, launch, and watch below."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class WidgetPanel:
     """Widgets of one panel and the thread behind them.
 
     Args:
-        panel: what is chosen and what follows from it.
+        panel: the choices, and the form made from them.
         show_job: puts a job's live view below the panel.
     """
 
-    def __init__(self, panel: Panel, show_job: Callable[[Job], None]) -> None:
+    def __init__(self, panel: Panel, show_job: Callable[[Job], object]) -> None:
         self._panel = panel
         self._show_job = show_job
         self._form = panel.form()
@@ -90,26 +90,26 @@ class WidgetPanel:
 
     @property
     def bundle(self) -> Bundle:
-        """For the page; without widgets it shows the text form."""
+        """MIME bundle; frontends without widgets show the text form."""
         widget = self.root._repr_mimebundle_()
         text = plain_text(form_text(self._panel, self._form, ""))
         return {**widget, "text/plain": text}
 
     def retire(self) -> None:
-        """Hand over to a newer panel. What was launched from this one keeps running."""
+        """Disable this panel in favor of a newer one. Its job keeps running."""
         self._worker.put(self.launch_bar.retire)
         self.close()
 
     def close(self) -> None:
-        """Answer no more clicks. A second call does nothing."""
+        """Stop answering clicks; a second call does nothing."""
         unsubscribe, self._unsubscribe = self._unsubscribe, lambda: None
         unsubscribe()
         self._worker.close()
 
-    # What people do: every callback ends here at once, whichever thread it came in
+    # Clicks: callbacks come in any thread and only enqueue a task
 
     def _listen(self, widget: Any, take: Callable[[Any], None]) -> None:
-        """Only to people: what this panel shows by itself was chosen by nobody."""
+        """Observe a widget, ignoring the values that the panel itself sets."""
 
         def heard(change: Any) -> None:
             if threading.get_ident() != self._showing_thread:
@@ -137,7 +137,7 @@ class WidgetPanel:
     def _choose_recipe(self, index: int) -> None:
         self._do(lambda: self._panel.choose(self._panel.targets[index]))
 
-    # What takes its time
+    # Actions: slow work in a thread of its own
 
     def _launch(self) -> None:
         if self._action.name:
@@ -165,10 +165,10 @@ class WidgetPanel:
     def _stop(self, job: Job) -> None:
         self._action.begin(f"Stopping {job.id}", lambda: job.stop(progress=self._action))
 
-    # What is shown
+    # Drawing
 
     def _forget_shown(self) -> None:
-        """Have everything looked at again: what is shown may be out of date."""
+        """Force a redraw."""
         self._shown_for = None
 
     def _settle(self) -> None:
@@ -180,14 +180,14 @@ class WidgetPanel:
         if self._panel.look(self._form):
             self._look()
             self._show(self._form)
-        # As it was before all this was read: what changed meanwhile is shown the next time.
+        # The state from before drawing: later changes cause the next redraw.
         self._shown_for = now
 
     def _look(self) -> None:
         self._form = self._panel.form()
 
     def _state(self) -> object:
-        """What the page depends on; beats alone change nothing."""
+        """Everything the panel shows depends on; heartbeats alone cause no redraw."""
         panel = self._panel
         nodes = tuple(
             (view.liveness, view.info, view.problem, view.is_conflict, _gpu_use(view))

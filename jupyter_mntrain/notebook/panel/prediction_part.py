@@ -1,4 +1,4 @@
-"""Prediction in a panel: bubble and link load, and the button that measures links."""
+"""Prediction in a panel: bubble, link load, and a button that measures links."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jupyter_mntrain.verbs.panel.prediction import Prediction
 
 
 class PredictionPart:
-    """Shown only where there is a pipeline to predict.
+    """Hidden without a pipeline.
 
     Args:
-        measure: is called when a person asks for it.
+        measure: called when the button is clicked.
     """
 
     def __init__(self, measure: Callable[[], None]) -> None:

@@ -13,22 +13,22 @@ from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, p
 from jupyter_mntrain.verbs.panel import Check, Choices, FormRow, NodeChoice
 
 Change = Callable[[Callable[[Choices], Choices]], None]
-"""Has the choices changed, in the panel's own thread."""
+"""Applies a change to the choices, in the panel's own thread."""
 
 Listen = Callable[[Any, Callable[[Any], None]], None]
-"""Calls back with a widget's value, but only where a person set it."""
+"""Calls back with a widget's value when a person sets it."""
 
 AUTO = ""
-"""The interface that is chosen at launch."""
+"""Value of the choice "chosen at launch"."""
 
 
 class NodeRow:
-    """Widgets of a row, made once and kept true.
+    """Widgets of a row, created once and then updated.
 
     Args:
         name: of the node.
         listen: calls back when a person sets a widget's value.
-        change: does what a person chose.
+        change: applies a change to the choices.
     """
 
     def __init__(self, name: str, listen: Listen, change: Change) -> None:
@@ -73,7 +73,7 @@ class NodeRow:
         put(self.gpus, options=row.gpu_options, value=row.gpus, disabled=not row.takes_part)
         put(self.gpus, placeholder=row.gpu_default)
         put(self.gpu_hint, value=pieces.second(row.gpu_hint))
-        # None is no value that a drop-down can have.
+        # A drop-down cannot have the value None.
         interfaces = [(label, name or AUTO) for label, name in row.interfaces]
         put_choice(self.interface, interfaces, row.interface or AUTO)
         put(self.interface, disabled=not row.takes_part)
@@ -97,7 +97,7 @@ class NodeRow:
 
 
 def check_line(check: Check, change: Change) -> ipywidgets.Widget:
-    """What was found, and the button that mends it."""
+    """A finding, and the button that applies its fix."""
     line = box("mnt-check", html(pieces.check(check)))
     fix = check.fix
     if fix is not None:

@@ -1,4 +1,4 @@
-"""Panel settings: one widget for each choice that belongs to no node."""
+"""Panel settings: a widget for every choice that is not per node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Setting:
     """One field of :class:`Choices` and the widget that shows it.
 
     Args:
-        is_of_recipe: a script has none.
+        is_of_recipe: hidden for scripts.
     """
 
     field: str
@@ -88,11 +88,11 @@ SETTINGS = (
 
 
 class SettingsBar:
-    """Widgets by the field of :class:`Choices` that each of them sets.
+    """Settings widgets, by the field of :class:`Choices` that they set.
 
     Args:
-        listen: calls back with a widget's value, but only where a person set it.
-        change: has the choices changed.
+        listen: calls back when a person sets a widget's value.
+        change: applies a change to the choices.
     """
 
     def __init__(self, listen: Listen, change: Change) -> None:
@@ -106,7 +106,7 @@ class SettingsBar:
         for one in SETTINGS:
             widget = self.widgets[one.field]
             show(widget, is_shown=not (is_script and one.is_of_recipe))
-            # A recipe's own schedule is shown until another one is chosen.
+            # Until one is chosen, the recipe's own value is shown.
             in_effect = form if one.field in ("schedule", "microbatches") else choices
             value = getattr(in_effect, one.field)
             if value is not None:

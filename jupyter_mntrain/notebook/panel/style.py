@@ -1,4 +1,4 @@
-"""Panel style: the page's own colors and sizes, light and dark."""
+"""Panel CSS: the page's colors and sizes, light and dark."""
 
 ROOT = "mnt-panel"
 

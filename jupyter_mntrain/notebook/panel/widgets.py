@@ -1,4 +1,4 @@
-"""Widget helpers: create them quietly, update only what differs."""
+"""Widget helpers: create widgets, and update only what differs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def html(value: str = "") -> ipywidgets.HTML:
 
 
 def put(widget: ipywidgets.Widget, **traits: Any) -> None:
-    """Set what differs: every set trait is a message to every page."""
+    """Set the traits that differ: each assignment sends a message to every page."""
     for name, value in traits.items():
         if getattr(widget, name) != value:
             setattr(widget, name, value)
 
 
 def put_choice(widget: ipywidgets.Dropdown, options: Sequence[tuple[str, Any]], value: Any) -> None:
-    """Options and value of a drop-down, together: new options alone would take the first one."""
+    """Set options and value of a drop-down: new options alone select the first one."""
     if tuple(widget.options) != tuple(options):
         widget.options = tuple(options)
     if widget.value != value:
@@ -42,11 +42,11 @@ def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:
 
 
 def put_lines(container: ipywidgets.Box, lines: Sequence[ipywidgets.Box]) -> None:
-    """Show these instead of the ones before, which are ended: kernel and pages forget them."""
+    """Replace the lines and close the old ones, so that kernel and pages free them."""
     old, container.children = container.children, tuple(lines)
     for line in old:
         for widget in (*line.children, line):
-            # Each has models of its own for how it looks, and does not end them.
+            # A widget does not close its layout and style models.
             for own in (widget, widget.layout, getattr(widget, "style", None)):
                 if own is not None:
                     own.close()

@@ -1,7 +1,7 @@
 """Panel worker: one thread for all slow work, so that no click waits.
 
-Which thread a widget's callback runs in differs between ipykernel 7.3 and 7.4, and may be that of
-a cell which runs for hours. So callbacks only put a task here.
+Which thread runs a widget's callback differs between ipykernel 7.3 and 7.4; it may be busy with a
+cell for hours. So callbacks only enqueue a task.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Task = Callable[[], None]
 
 
 class Worker:
-    """Runs tasks in turn, and ``settle`` whenever none is left.
+    """Runs tasks in order, then ``settle`` once the queue is empty.
 
     Args:
-        settle: shows what the tasks have changed.
-        failed: told of whatever a task or ``settle`` raised.
+        settle: redraws what the tasks have changed.
+        failed: called with what a task or ``settle`` raised.
     """
 
     def __init__(self, settle: Task, failed: Callable[[Exception], None]) -> None:
@@ -27,7 +27,7 @@ class Worker:
         self._failed = failed
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._is_awake = threading.Event()
-        # An empty context: what it shows belongs to no cell that ran long ago.
+        # An empty context: otherwise output would go to the cell that opened the panel.
         run = contextvars.Context().run
         self._thread = threading.Thread(
             target=run, args=(self._work,), name="mntrain-panel", daemon=True
@@ -37,17 +37,17 @@ class Worker:
         self._thread.start()
 
     def put(self, task: Task) -> None:
-        """Have it done; returns at once."""
+        """Enqueue a task."""
         self._tasks.put(task)
 
     def wake(self) -> None:
-        """Have ``settle`` run: however often this is called before, once is enough."""
+        """Run ``settle`` soon; repeated calls run it once."""
         if not self._is_awake.is_set():
             self._is_awake.set()
             self._tasks.put(self._is_awake.clear)
 
     def close(self) -> None:
-        """Do nothing more after the task at hand."""
+        """End after the current task."""
         self._tasks.put(None)
 
     def _work(self) -> None:
@@ -59,5 +59,5 @@ class Worker:
     def _do(self, task: Task) -> None:
         try:
             task()
-        except Exception as error:  # noqa: BLE001 - the panel says it and goes on
+        except Exception as error:  # noqa: BLE001 - shown in the panel
             self._failed(error)

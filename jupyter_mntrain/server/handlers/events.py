@@ -51,7 +51,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         super().open(*args, **kwargs)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._is_starting_anew = False
+        self._is_resyncing = False
         self._is_sending = False
         self._watched: dict[JobId, Callable[[], None]] = {}
         try:
@@ -62,7 +62,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             self.close(1011, "no cluster")
             return
         if self.ws_connection is None or self.ws_connection.is_closing():
-            return  # gone while the cluster was opened
+            return  # the page closed while the cluster was opening
         for message in self._hub.greeting(self.get_query_argument("stream", ""), self._since()):
             self._queue(message)
         self._hub.listen(self._queue)
@@ -104,7 +104,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         else:
             try:
                 unwatch = self._hub.watch(job_id, self._send_series, stream, since)
-            except MntrainError as error:  # its nodes have forgotten it a moment ago
+            except MntrainError as error:  # its nodes have just forgotten it
                 self._refuse(job_id, error.kind, error.cause)
             else:
                 self._watched[job_id] = unwatch
@@ -121,29 +121,29 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
     def _send_series(self, series: JobSeries) -> None:
         self._queue(encode(SeriesSent(series=series)))
 
-    # sending: never waited for by whoever tells us
+    # sending never blocks the caller
 
     def _queue(self, message: bytes) -> None:
         waiting = self._waiting_bytes + len(message)
         is_too_much = len(self._waiting) >= MOST_WAITING or waiting > MOST_WAITING_BYTES
-        if is_too_much and not self._is_starting_anew:
-            self._start_anew()
+        if is_too_much and not self._is_resyncing:
+            self._resync()
         else:
             self._put(message)
         if not self._is_sending:
             self._is_sending = True
             IOLoop.current().add_callback(self._send)
 
-    def _start_anew(self) -> None:
-        """It has fallen too far behind: everything as it is now replaces all that waits."""
-        self._is_starting_anew = True
+    def _resync(self) -> None:
+        """The page is too far behind: replace the queued messages with a snapshot."""
+        self._is_resyncing = True
         self._waiting.clear()
         self._waiting_bytes = 0
         for message in self._hub.greeting("", 0):
             self._put(message)
         for job_id in list(self._watched):
             self._watch(job_id, "", 0)
-        self._is_starting_anew = False
+        self._is_resyncing = False
 
     def _put(self, message: bytes) -> None:
         self._waiting.append(message)

@@ -1,4 +1,4 @@
-"""Job table: the cause of a failure first, then state, numbers, ranks and links."""
+"""Job status: the problem first, then state, figures, ranks and links."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary, WrittenText
 
 DETAIL_LINES = 12
-"""Of the traceback: its end says what happened."""
+"""Last lines of a traceback."""
 
 NARROW_WIDTH = 78
 FULL_WIDTH = 120
-"""Columns that most of the rank table takes with short names, and all of it."""
+"""Columns from which the rank table has most of its columns, and all."""
 
 MISSING: Final = {
     "step_s": "step time",
@@ -37,10 +37,10 @@ MISSING: Final = {
     "loss": "loss",
     "busiest_link": "links",
 }
-"""What figures that can be missing are called."""
+"""Labels of figures that can be unknown."""
 
 SAMPLE_CHARACTERS = 500
-"""More than a line has."""
+"""More than fits on a line."""
 
 
 def status_view(
@@ -51,12 +51,12 @@ def status_view(
     with_detail: bool = False,
     now_s: float | None = None,
 ) -> RenderableType:
-    """The whole table.
+    """Render the status of a job.
 
     Args:
-        view: for why the job was stopped, and what would not die.
-        with_detail: the end of the traceback, too.
-        now_s: Unix time, for how long it has stalled.
+        view: adds why the job was stopped, and processes that could not be killed.
+        with_detail: show the end of the traceback, too.
+        now_s: Unix time, for the duration of a stall.
     """
     parts: list[RenderableType] = []
     if summary.problem is not None:
@@ -93,16 +93,16 @@ def stall_line(stall: Problem, now_s: float | None = None) -> Text:
 
 
 def restart_line(restart: Restart, now_s: float | None = None) -> Text:
-    """When the next attempt comes, or what it waits for."""
+    """When the next attempt starts, or what it is waiting for."""
     text = Text("⟳ ", style="cyan")
     in_s = restart.at_s - (time.time() if now_s is None else now_s)
-    when = f"begins in {formats.duration(in_s)}" if in_s > 1 else "begins"
-    what = f"waits: {restart.waits_for}" if restart.waits_for is not None else when
+    when = f"starts in {formats.duration(in_s)}" if in_s > 1 else "is starting"
+    what = f"is waiting: {restart.waits_for}" if restart.waits_for is not None else when
     return text.append(f"attempt {restart.number} {what}", style="bold default")
 
 
 def sample_line(sample: WrittenText) -> Text:
-    """What the model wrote last, as far as it fits on a line."""
+    """The model's newest text, cut at the line's end."""
     return Text.assemble(
         (f"sample at step {count(sample.step)}  ", "dim"),
         (formats.one_line(sample.prompt)[:SAMPLE_CHARACTERS], "bold"),
@@ -130,7 +130,7 @@ def state_line(summary: JobSummary) -> Text:
 
 
 def progress_line(summary: JobSummary, now_s: float) -> str:
-    """One plain line, for places where nothing can be redrawn."""
+    """Status on one line, for output that cannot be redrawn."""
     of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
     facts = [f"{formats.clock(now_s)} {summary.state}"]
     if summary.step:
@@ -192,7 +192,7 @@ def _number_notes(summary: JobSummary) -> Iterable[Text]:
 
 
 class RankTable:
-    """One row per rank. Where there is little room, what matters least is left out."""
+    """One row per rank; narrow terminals show fewer columns."""
 
     def __init__(self, summary: JobSummary) -> None:
         self._ranks = summary.ranks

@@ -1,4 +1,4 @@
-"""Job list: list the jobs of all reachable nodes, newest first."""
+"""Job list: the jobs of all reachable nodes, newest first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node list: the cluster's nodes, their hardware, and whose versions differ."""
+"""Node list: state, hardware, links and differing versions of the nodes."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
 
 NOT_ENCRYPTED = "Training traffic between nodes is neither encrypted nor authenticated."
-"""Said where people decide; everything else is mutual TLS."""
+"""Shown where people choose nodes; all other traffic uses mutual TLS."""
 
 
 class Surroundings(Record, frozen=True):
-    """What explains why nodes are missing.
+    """Reasons why nodes may be missing.
 
     Args:
-        is_driver: whether this user has keys of the cluster.
-        discovery_problem: why nodes may be there that are not found.
-        strangers: nodes of other clusters that are announced here.
+        is_driver: whether this user holds a driver's key of the cluster.
+        discovery_problem: why discovery may miss nodes.
+        strangers: nodes of other clusters on this network.
     """
 
     is_driver: bool = True
@@ -50,14 +50,14 @@ def node_table(
     around: Surroundings,
     every: bool = False,
 ) -> RenderableType:
-    """Every node with state, GPUs, CPU, interfaces; silent ones with the reason.
+    """One row per node; below, why nodes are silent and which versions differ.
 
     Args:
         now_s: Unix time, for ages.
         every: include virtual interfaces and those that are down.
     """
     if not nodes:
-        return Group(nobody(cluster, program, around), *_around(around))
+        return Group(no_nodes(cluster, program, around), *_around(around))
     different = divergences([node.info for node in nodes if node.info])
     table = plain_table("node", "state", "GPUs", "CPU and memory", "interfaces", "jobs")
     for node in nodes:
@@ -73,7 +73,7 @@ def node_table(
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
-    """What ``nodes --json`` prints: every node, with its divergences from the majority."""
+    """Data for ``nodes --json``: every node, with its version divergences."""
     different = divergences([node.info for node in nodes if node.info])
     return [
         {
@@ -85,20 +85,20 @@ def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
     ]
 
 
-def nobody(cluster: str, program: str, around: Surroundings) -> Text:
-    """No node: what to do."""
+def no_nodes(cluster: str, program: str, around: Surroundings) -> Text:
+    """Advice for a cluster without nodes."""
     if not around.is_driver:
         return Text.assemble(
-            (f"This machine has no cluster called {cluster!r} yet.", "bold"),
-            f" The first invitation makes it: {program} invite\n"
-            f"Was it made on another machine? There: {program} driver invite; then here: "
-            f"{program} driver join TOKEN",
+            (f"No cluster named {cluster!r} exists on this machine yet.", "bold"),
+            f" Create it by inviting a node: {program} invite\n"
+            f"To join one created on another machine, run {program} driver invite there, then "
+            f"{program} driver join TOKEN here.",
         )
     return Text.assemble(
-        (f"No node of cluster {cluster!r} answers.", "bold"),
-        f" A machine joins with one line, which this gives: {program} invite\n"
-        "It has joined already? Start it there with: mntrain agent run. "
-        f"Multicast blocked? Name it: {program} add HOST:PORT",
+        (f"No node of cluster {cluster!r} is answering.", "bold"),
+        f" Invite one: {program} invite\n"
+        "On a node that has joined, start the agent: mntrain agent run. "
+        f"Where multicast is blocked, add the node by address: {program} add HOST:PORT",
     )
 
 
@@ -159,7 +159,7 @@ def _interfaces(node: NodeView, *, every: bool, now_s: float) -> Text:
     known = node.info.inventory.interfaces
     real = [i for i in known if i.is_up and i.kind in ("ethernet", "wireless") and i.addresses]
     if loopback_host(node.info):
-        # Nothing else of this machine can be reached by its jobs.
+        # An agent on loopback cannot be reached over other interfaces.
         real = [i for i in known if i.kind == "loopback"]
     shown = known if every else real
     rates = {rate.name: rate for rate in node.beat.interfaces} if node.beat else {}
@@ -167,7 +167,7 @@ def _interfaces(node: NodeView, *, every: bool, now_s: float) -> Text:
     for number, interface in enumerate(shown):
         text.append("\n" if number else "")
         text.append_text(_interface(interface, rates.get(interface.name), now_s))
-    return text if shown else Text("none is up")
+    return text if shown else Text("none up")
 
 
 def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -> Text:

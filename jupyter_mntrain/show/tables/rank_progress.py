@@ -1,4 +1,4 @@
-"""Rank progress: what ranks do before their first step and between steps, in one line. Pure."""
+"""Rank progress: the ranks' activity before and between steps, on one line. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHAT_WIDTH = 60
 
 
 def progress_words(progress: RankProgress) -> str:
-    """Loading the model, 40 %; or, where nobody knows the whole, how much there was of it."""
+    """Activity and its share done, or the amount done if the total is unknown."""
     what, share = _what(progress), _share(progress)
     if share is not None:
         return f"{what}, {formats.percent(share, 0)}"
@@ -29,7 +29,7 @@ def progress_words(progress: RankProgress) -> str:
 
 
 def ranks_progress(ranks: Iterable[RankSummary]) -> str | None:
-    """Who does what, and how far those who do the same are; ``None`` if nobody says anything.
+    """Activity of all ranks, those with the same one together; ``None`` without any.
 
     "ranks 0–1 loading the model, 40 % to 55 %; rank 2 reading the text, 7 %"
     """
@@ -42,7 +42,7 @@ def ranks_progress(ranks: Iterable[RankSummary]) -> str | None:
 
 
 def under_way(progress: RankProgress | None) -> RankProgress | None:
-    """It, unless it is over."""
+    """The progress, unless it is complete."""
     return None if progress is None or progress.is_over else progress
 
 
@@ -59,7 +59,7 @@ def _together(group: Sequence[RankProgress]) -> str:
 
 
 def _what(progress: RankProgress) -> str:
-    """On one line, whatever a script wrote."""
+    """The activity, shortened to one line."""
     what = " ".join(progress.what.split())
     return what if len(what) <= WHAT_WIDTH else f"{what[: WHAT_WIDTH - 1].rstrip()}…"
 

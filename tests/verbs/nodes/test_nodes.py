@@ -47,7 +47,7 @@ def test_why_nodes_are_missing_is_said(do, text):
     assert "Also announced here: hal of discovery." in shown
     cluster.is_driver = False
     shown = text(do("nodes", on=cluster).renderable)
-    assert "no cluster called 'lab' yet" in shown
+    assert "No cluster named 'lab' exists" in shown
     assert "mntrain driver join TOKEN" in shown
 
 
