@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from tests.scrambling.scrambled_words import VARIABLE
 
@@ -20,3 +21,8 @@ def says(words: str, text: str) -> bool:
 def wording(pattern: str) -> str:
     """For ``pytest.raises(match=…)``: a pattern of words of ours."""
     return "." if is_scrambled() else pattern
+
+
+def reads(pattern: str, text: str) -> bool:
+    """Whether a sentence of ours reads like this."""
+    return is_scrambled() or re.search(pattern, text) is not None

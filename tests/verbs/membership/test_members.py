@@ -22,7 +22,7 @@ from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.verbs.context import Context
 from tests.agent.live import free_port
 from tests.waiting import until
-from tests.wording import says
+from tests.wording import says, wording
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_each_role_is_told_where_its_token_is_of_use(run, identity):
     code, _, err = run("driver", "join", node)
     assert code == SpecError.exit_code
     assert says("mntrain agent join TOKEN", err)
-    with pytest.raises(SpecError, match="mntrain driver join TOKEN"):
+    with pytest.raises(SpecError, match=wording("mntrain driver join TOKEN")):
         parse_options(["join", driver])
 
 
