@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+from jupyter_mntrain.cluster.view import grace_period
 from tests.agent.live import LiveAgent, two_agents
+from tests.cluster.near import Open
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.waiting import PATIENCE_S
@@ -95,3 +97,32 @@ def wait_for(is_true: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "never came true"
         time.sleep(0.005)
     return value
+
+
+@pytest.fixture
+def open_cluster() -> Iterator[Open]:
+    opened: list[Cluster] = []
+
+    def open_it(*agents: FakeAgent, **fields: Any) -> Cluster:
+        addresses = [agent.where for agent in agents]
+        made = Cluster(**({"addresses": addresses, "discovery": StaticDiscovery()} | fields))
+        opened.append(made)
+        return made
+
+    yield open_it
+    for made in opened:
+        made.close()
+
+
+@pytest.fixture
+def two(elsewhere: Elsewhere) -> list[FakeAgent]:
+    return [elsewhere.agent("node1"), elsewhere.agent("node2")]
+
+
+@pytest.fixture
+def two_near(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
+    made = open_cluster(*two)
+    wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
+    # As in a notebook that has been open for long: discovery has had its time.
+    made._driver.grace.begun -= grace_period.CONNECT_S
+    return made

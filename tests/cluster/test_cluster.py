@@ -2,72 +2,37 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import jupyter_mntrain
 from jupyter_mntrain import cluster as room
-from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook, StaticDiscovery
+from jupyter_mntrain.cluster import Cluster, Job, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
 from jupyter_mntrain.cluster.view import grace_period
 from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
     NodeError,
-    RefusedError,
     SpecError,
 )
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.trust.authority import Authority
 from tests.cluster.conftest import wait_for
+from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Refuse
 from tests.standin.heard import Heard
 from tests.wording import wording
 
-Open = Callable[..., Cluster]
-
 
 @pytest.fixture
-def open_cluster() -> Iterator[Open]:
-    opened: list[Cluster] = []
-
-    def open_it(*agents: FakeAgent, **fields: Any) -> Cluster:
-        addresses = [agent.where for agent in agents]
-        made = Cluster(**({"addresses": addresses, "discovery": StaticDiscovery()} | fields))
-        opened.append(made)
-        return made
-
-    yield open_it
-    for made in opened:
-        made.close()
-
-
-@pytest.fixture
-def two(elsewhere: Elsewhere) -> list[FakeAgent]:
-    return [elsewhere.agent("node1"), elsewhere.agent("node2")]
-
-
-@pytest.fixture
-def cluster(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
-    made = open_cluster(*two)
-    made.wait_for_nodes(2, 20)
-    # As in a notebook that has been open for long: discovery has had its time.
-    made._driver.grace.begun -= grace_period.CONNECT_S
-    return made
-
-
-def spec(*nodes: str, **fields: Any) -> JobSpec:
-    names = nodes or ("node1", "node2")
-    participants = tuple(Participant(node=name) for name in names)
-    return JobSpec(entry=("-m", "trainer"), participants=participants, **fields)
+def cluster(two_near: Cluster) -> Cluster:
+    return two_near
 
 
 @pytest.fixture
@@ -88,10 +53,6 @@ def test_nodes_are_there_as_soon_as_they_answer(cluster: Cluster) -> None:
         ("node2", "up", "typed"),
     ]
     assert repr(cluster) == "<Cluster 'default': 2 nodes>"
-
-
-def test_waiting_for_more_nodes_than_there_are_ends_with_what_there_is(cluster: Cluster) -> None:
-    assert len(cluster.wait_for_nodes(3, 0.05)) == 2
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ü", "-x", "a/b", "x" * 64])
@@ -128,7 +89,8 @@ def test_a_node_added_is_up_and_remembered_by_the_next_cluster(
     assert (view.name, view.liveness, view.found_by) == ("node9", "up", "typed")
     assert PeerBook().addresses("default") == (agent.where,)
     second = open_cluster()
-    (again,) = second.wait_for_nodes(1, 20)
+    wait_for(lambda: [node.liveness for node in second.nodes()] == ["up"])
+    (again,) = second.nodes()
     assert (again.name, again.found_by) == ("node9", "remembered")
 
 
@@ -220,160 +182,6 @@ def test_a_lost_node_cannot_be_chosen_and_says_why(
     assert cluster.participants() == (Participant(node="node1"),)
 
 
-# Jobs
-
-
-def test_a_job_launched_is_known_at_once_and_to_every_cluster(
-    cluster: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent], tmp_path: Path
-) -> None:
-    assert job.state == "running"
-    assert [view.job_id for view in cluster.jobs()] == [job.id]
-    assert two[0].jobs[job.id].submitted_by.count("@") == 1
-    # One participant knows where the others are.
-    other = open_cluster(two[1], peers=PeerBook(tmp_path / "other.json"))
-    seen = other.job(job.id)
-    assert [part.state for part in seen.view().parts] == ["running", "running"]
-    assert [view.found_by for view in other.nodes()] == ["job", "typed"]
-
-
-def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_found(
-    job: Job,
-    open_cluster: Open,
-    elsewhere: Elsewhere,
-    two: list[FakeAgent],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.5)
-    elsewhere.do(two[0].die)
-    seen = open_cluster(two[1]).job(job.id)
-    assert [part.state for part in seen.view().parts] == ["unknown", "running"]
-    assert seen.state == "running"
-
-
-def test_a_job_is_found_by_the_beginning_of_its_id(cluster: Cluster, job: Job) -> None:
-    assert cluster.job(job.id[:6]).id == job.id
-    assert cluster.job(job.id[2:7]).id == job.id
-    second = cluster.launch(spec("node1"))
-    assert [view.job_id for view in cluster.jobs()] == [second.id, job.id]
-    with pytest.raises(SpecError, match=wording("2 jobs begin with 'j-'")):
-        cluster.job("j-")
-    with pytest.raises(JobNotFoundError, match=wording("mntrain jobs")):
-        cluster.job("j-nothere")
-    with pytest.raises(JobNotFoundError):
-        cluster.job("")
-
-
-def test_two_jobs_of_one_cluster_do_not_disturb_each_other(
-    cluster: Cluster, job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
-) -> None:
-    other = cluster.launch(spec("node1"))
-    elsewhere.do(two[0].finish, other.id)
-    assert other.wait(20).state == "succeeded"
-    assert job.state == "running"
-
-
-def test_waiting_ends_when_every_part_has_ended_and_not_before(
-    job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
-) -> None:
-    elsewhere.do(two[0].finish, job.id)
-    wait_for(lambda: job.view().parts[0].state == "succeeded")
-    assert job.wait(0.1).state == "running"
-    elsewhere.do(two[1].finish, job.id, 1)
-    assert job.wait(20).state == "failed"
-
-
-def test_the_part_of_a_node_that_went_silent_is_unknown_and_never_done(
-    cluster: Cluster,
-    job: Job,
-    elsewhere: Elsewhere,
-    two: list[FakeAgent],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from jupyter_mntrain.cluster.view import liveness
-
-    monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
-    monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
-    elsewhere.do(two[0].finish, job.id)
-    elsewhere.do(two[1].die)
-    wait_for(lambda: job.view().parts[1].state == "unknown")
-    assert job.wait(0.1).state == "unknown"
-    elsewhere.do(two[1].start)
-    wait_for(lambda: job.view().parts[1].state == "running")
-
-
-def test_ctrl_c_while_waiting_stops_the_waiting_and_not_the_job(
-    job: Job, two: list[FakeAgent]
-) -> None:
-    main = threading.main_thread().ident
-    assert main
-    timer = threading.Timer(0.2, signal.pthread_kill, (main, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        job.wait()
-    timer.join()
-    assert [agent.count("stop") for agent in two] == [0, 0]
-    assert job.state == "running"
-
-
-def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
-    job: Job, elsewhere: Elsewhere, two: list[FakeAgent], open_cluster: Open
-) -> None:
-    assert job.history().ranks == {}
-    for rank, agent in enumerate(two):
-        elsewhere.do(agent.steps, job.id, rank, range(1, 11))
-    wait_for(lambda: [len(s.steps) for s in job.history().ranks.values()] == [10, 10])
-    assert not job.history().is_complete
-    assert job.summary().step == 10
-    assert job.summary().tokens_per_s == 20.0
-    for agent in two:
-        elsewhere.do(agent.finish, job.id)
-    assert job.wait_for_history(20).is_complete
-
-    later = open_cluster(*two).job(job.id)
-    history = later.wait_for_history(20)
-    assert history.is_complete
-    assert history.ranks == job.history().ranks
-    assert later.summary().state == "succeeded"
-
-
-def test_logs_are_merged_by_node_and_chosen_by_rank(
-    job: Job, two: list[FakeAgent], elsewhere: Elsewhere
-) -> None:
-    two[0].logs[job.id] = b"torchrun says\n[node1 rank 0] one\n[node1 rank 0] two\n"
-    two[1].logs[job.id] = b"[node2 rank 1] three\n"
-    assert job.logs(tail=2) == (
-        LogLine(node="node1", rank=0, text="one"),  # type: ignore[arg-type]
-        LogLine(node="node1", rank=0, text="two"),  # type: ignore[arg-type]
-        LogLine(node="node2", rank=1, text="three"),  # type: ignore[arg-type]
-    )
-    assert [line.text for line in job.logs(rank=1)] == ["three"]
-    assert [line.text for line in job.logs(node="node1")] == ["torchrun says", "one", "two"]
-    with pytest.raises(SpecError, match=wording("no rank 7")):
-        job.logs(rank=7)
-    with pytest.raises(SpecError, match=wording("does not run on 'node3'")):
-        job.logs(node="node3")
-    elsewhere.do(two[1].die)
-    assert "no log: node2:" in job.logs()[-1].text
-
-
-@pytest.mark.parametrize(("end", "grace_s"), [("stop", 2.0), ("kill", 0.0)])
-def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) -> None:
-    view = getattr(job, end)()
-    assert view.state == "canceled"
-    assert {part.stop_reason for part in view.parts} == {
-        f"{'stopped' if end == 'stop' else 'killed'} by user"
-    }
-    assert job.state == "canceled"
-
-
-def test_a_refused_launch_leaves_nothing_and_no_job(cluster: Cluster, two: list[FakeAgent]) -> None:
-    two[1].faults["lease"].append(Refuse(cause="GPU 0 is promised"))
-    with pytest.raises(RefusedError, match="node2: GPU 0 is promised"):
-        cluster.launch(spec())
-    assert [agent.leases for agent in two] == [{}, {}]
-    assert cluster.jobs() == ()
-
-
 def test_a_dry_run_shows_every_node_and_touches_none(
     cluster: Cluster, two: list[FakeAgent]
 ) -> None:
@@ -407,21 +215,6 @@ def test_measuring_every_ordered_pair_one_after_the_other(
         ("measuring node3 → node1", [(0, 2)]),
         ("measuring node1 → node3", [(1, 2)]),
     ]
-
-
-def test_what_is_waited_for_is_said(cluster: Cluster, job: Job) -> None:
-    heard = Heard()
-    cluster.participants(["node1:1", "node2:1"], progress=heard)
-    assert heard.pieces() == {"looking for nodes": [(2, 2)]}
-    heard = Heard()
-    cluster.job(job.id, progress=heard)
-    assert heard.pieces() == {f"looking for job {job.id}": [(0, None)]}
-    heard = Heard()
-    job.kill(progress=heard)
-    job.wait(20, progress=heard)
-    pieces = heard.pieces()
-    assert pieces["telling the nodes to stop"] == [(0, 2), (1, 2), (2, 2)]
-    assert pieces["waiting for the end"][-1] == (2, 2)
 
 
 def test_a_node_that_is_not_there_yet_is_counted_as_missing(cluster: Cluster) -> None:
@@ -468,7 +261,7 @@ def test_closing_twice_is_once_and_the_job_goes_on(
     open_cluster: Open, two: list[FakeAgent], job: Job
 ) -> None:
     with open_cluster(*two) as made:
-        made.wait_for_nodes(2, 20)
+        wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
     made.close()
     assert [agent.count("stop") for agent in two] == [0, 0]
     assert job.state == "running"

@@ -166,6 +166,16 @@ def test_a_job_of_which_a_part_gets_on_is_not_stalled(parts: list[PartStatus]) -
     assert diagnose(parts) is None
 
 
+def test_ranks_that_have_ended_do_not_stall_while_torchrun_has_not_noticed() -> None:
+    ended = msgspec.structs.replace(
+        part(0), stall=Stall(since_s=5.0, limit_s=10.0, step=3, stacks=())
+    )
+    assert diagnose([ended]) is None
+    found = diagnose([ended, part(1, "stopped")])
+    assert found is not None
+    assert (found.kind, found.node) == (Kind.STOPPED, "n1")
+
+
 def test_it_has_stalled_since_the_first_of_its_parts_did() -> None:
     found = diagnose([part(0, WAITS, since_s=7.0), part(1, WAITS, since_s=6.0)])
     assert found is not None

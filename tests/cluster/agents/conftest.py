@@ -1,0 +1,34 @@
+"""Clients of agents that fail: their connections, and what a failure must say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.model.errors import (
+    NodeError,
+)
+from jupyter_mntrain.trust.driver_membership import DriverMembership
+from tests.standin.agent import FakeAgent
+
+MakeAgent = Callable[..., Awaitable[FakeAgent]]
+
+
+@pytest.fixture
+async def dialler(anyio_backend: str, own_home: None) -> AsyncIterator[Dialler]:
+    identity = DriverMembership.find("default")
+    assert identity is not None
+    made = Dialler(identity)
+    yield made
+    await made.close()
+
+
+async def failure(client: AgentClient) -> NodeError:
+    with pytest.raises(NodeError) as caught:
+        await client.node_info()
+    assert caught.value.fix
+    assert "\n" not in str(caught.value)
+    return caught.value

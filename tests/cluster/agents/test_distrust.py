@@ -1,0 +1,141 @@
+"""Agents and drivers that are not to be trusted, told apart."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.model.errors import (
+    NodeError,
+)
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.authority import Authority
+from jupyter_mntrain.trust.certificates import (
+    pem_of,
+)
+from jupyter_mntrain.trust.driver_membership import DriverMembership
+from tests import trusted
+from tests.cluster.agents.conftest import MakeAgent, failure
+from tests.standin.agent import FakeAgent
+from tests.wording import says
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("cluster", "kind", "words"),
+    [
+        ("theirs", Kind.WRONG_CLUSTER, "'theirs'"),
+        ("test", Kind.OTHER_AUTHORITY, "of another authority"),
+    ],
+)
+async def test_an_agent_of_another_cluster(
+    dialler: Dialler, agent_here: MakeAgent, cluster: str, kind: Kind, words: str
+) -> None:
+    agent = await agent_here(authority=Authority.make(cluster))
+    error = await failure(AgentClient(dialler, agent.where))
+    assert error.kind is kind
+    assert says(words, str(error))
+
+
+@pytest.mark.parametrize(
+    ("issued", "lifetime", "kind", "words"),
+    [
+        (timedelta(days=-3), timedelta(days=1), Kind.EXPIRED, "its certificate expired on"),
+        (timedelta(days=3), timedelta(days=9), Kind.CLOCK_OFF, "set this machine's clock"),
+    ],
+)
+async def test_an_agent_whose_certificate_is_not_of_today(
+    dialler: Dialler,
+    agent_here: MakeAgent,
+    issued: timedelta,
+    lifetime: timedelta,
+    kind: Kind,
+    words: str,
+) -> None:
+    agent = await agent_here(issued=datetime.now(UTC) + issued, lifetime=lifetime)
+    for node_id in (None, NodeId(agent.node_id)):
+        error = await failure(AgentClient(dialler, agent.where, node_id=node_id))
+        assert error.kind is kind
+        assert says(words, str(error))
+
+
+async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here(beat_every_s=0.05)
+    client = AgentClient(dialler, agent.where)
+    with pytest.raises(NodeError) as caught:
+        await revoke_while_listening(dialler, client, agent)
+    assert caught.value.kind is Kind.REVOKED
+    error = await failure(AgentClient(dialler, agent.where))
+    assert error.kind is Kind.REVOKED
+
+
+async def revoke_while_listening(dialler: Dialler, client: AgentClient, agent: FakeAgent) -> None:
+    async for _ in client.stream():
+        take_revocation(dialler, agent.serial)
+
+
+def take_revocation(dialler: Dialler, serial: int) -> None:
+    later = datetime.now(UTC) + timedelta(seconds=2)
+    revocations = trusted.authority().revocations([serial], 2, later)
+    dialler.identity.credentials.take_revocations(pem_of(revocations))
+
+
+@pytest.mark.parametrize(
+    ("issued", "lifetime", "kind", "words"),
+    [
+        (
+            timedelta(days=-3),
+            timedelta(days=1),
+            Kind.EXPIRED,
+            "this driver's own certificate expired",
+        ),
+        (timedelta(days=3), timedelta(days=9), Kind.CLOCK_OFF, "its clock is off"),
+    ],
+)
+async def test_a_driver_whose_certificate_is_not_of_today(
+    agent_here: MakeAgent,
+    tmp_path: Path,
+    issued: timedelta,
+    lifetime: timedelta,
+    kind: Kind,
+    words: str,
+) -> None:
+    agent = await agent_here()
+    now = datetime.now(UTC) + issued
+    trusted.make_credentials(tmp_path, trusted.DRIVER, now=now, lifetime=lifetime)
+    dialler = Dialler(DriverMembership(tmp_path))
+    error = await failure(AgentClient(dialler, agent.where))
+    await dialler.close()
+    assert error.kind is kind
+    assert says(words, str(error))
+
+
+async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
+    dialler: Dialler, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here("node7")
+    error = await failure(AgentClient(dialler, agent.where, node_id=NodeId("id-of-node1")))
+    assert error.kind is Kind.WRONG_NODE
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("protocol", "told"),
+    [(99, r"protocol 99, newer than our .*here"), (1, r"1, older.*there")],
+)
+async def test_an_agent_of_another_protocol(
+    dialler: Dialler, agent_here: MakeAgent, protocol: int, told: str
+) -> None:
+    agent = await agent_here(protocol=protocol)
+    error = await failure(AgentClient(dialler, agent.where))
+    assert error.kind is Kind.OTHER_PROTOCOL
+    assert re.search(told, str(error))

@@ -1,0 +1,165 @@
+"""Restarts: which attempt follows one that failed, and which node may start it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.restarts import (
+    LAST_BACKOFF_S,
+    follows,
+    may_lead,
+    may_succeed,
+    next_restart,
+    without,
+)
+from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.records.job import (
+    Attempt,
+    JobRecord,
+    JobSpec,
+    JobView,
+    Participant,
+    PartStatus,
+    Placement,
+    RankStatus,
+)
+
+NOW_S = 1000.0
+
+
+def place(number: int, **changes: object) -> Placement:
+    one = Placement(
+        node_id=NodeId(f"{number}" * 32),
+        node=f"node{number}",
+        node_rank=number,
+        first_rank=Rank(number),
+        nproc=1,
+        gpus=(),
+        interface="eth1",
+        address=f"10.0.0.{number}",
+        agent=(f"10.0.0.{number}:8765",),
+    )
+    return msgspec.structs.replace(one, **changes)
+
+
+def part(number: int, state: str, exit_code: int | None = None) -> PartStatus:
+    rank = RankStatus(rank=Rank(number), state=state, exit_code=exit_code)  # type: ignore[arg-type]
+    node_id = NodeId(f"{number}" * 32)
+    return PartStatus(node_id=node_id, node=f"node{number}", state=state, ranks=(rank,))  # type: ignore[arg-type]
+
+
+def record(attempt: int = 1, number: int = 0, state: str = "failed", **spec: object) -> JobRecord:
+    return JobRecord(
+        job_id=JobId("j-00000001"),
+        spec=JobSpec(
+            entry=("a.py",),
+            participants=(Participant("node0"), Participant("node1")),
+            **({"max_restarts": 2} | spec),  # type: ignore[arg-type]
+        ),
+        attempt=Attempt(
+            number=attempt,
+            placements=(place(0), place(1), place(2)),
+            master_address="10.0.0.0",
+            master_port=1,
+            submitted_s=1.0,
+        ),
+        part=part(number, state),
+    )
+
+
+FAILED = [part(0, "canceled"), part(1, "failed", -9)]
+
+
+def test_what_failed_is_tried_again_so_many_times() -> None:
+    waits = []
+    for number in (1, 2):
+        plan = next_restart(record(number), FAILED, NOW_S)
+        assert plan is not None
+        assert plan.number == number + 1
+        waits.append(plan.at_s - NOW_S)
+    assert waits == [1.0, 2.0]
+    assert next_restart(record(3), FAILED, NOW_S) is None
+    late = next_restart(record(50, max_restarts=99), FAILED, NOW_S)
+    assert late is not None
+    assert late.at_s == NOW_S + LAST_BACKOFF_S
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ([part(0, "succeeded"), part(1, "succeeded")], "it is done"),
+        ([part(0, "canceled"), part(1, "canceled")], "a person ended it"),
+        ([part(0, "failed", 2), part(1, "canceled")], "its input is wrong"),
+    ],
+)
+def test_what_would_not_be_better_is_not_tried_again(parts: list[PartStatus], why: str) -> None:
+    assert next_restart(record(), parts, NOW_S) is None, why
+
+
+def test_what_somebody_stopped_is_over() -> None:
+    assert next_restart(msgspec.structs.replace(record(), is_over=True), FAILED, NOW_S) is None
+
+
+def test_a_silent_node_does_not_hide_that_the_others_failed() -> None:
+    silent = [part(0, "failed", -9), part(1, "unknown")]
+    assert next_restart(record(), silent, NOW_S) is not None
+
+
+def test_those_that_stay_are_numbered_anew() -> None:
+    places = (place(0), place(1, nproc=2), place(2, first_rank=Rank(3)))
+    kept = without(places, {NodeId("1" * 32)})
+    assert [(p.node, p.node_rank, p.first_rank) for p in kept] == [("node0", 0, 0), ("node2", 1, 1)]
+    assert without(places, set()) == places
+
+
+def test_a_head_may_start_again_only_what_was_deposited() -> None:
+    before = record()
+
+    def later(*places: Placement, number: int = 2) -> Attempt:
+        return msgspec.structs.replace(before.attempt, number=number, placements=places)
+
+    assert follows(later(place(0), place(1), place(2)), before)
+    assert follows(later(place(0), place(2, node_rank=1, first_rank=Rank(1))), before)
+    assert follows(later(place(0, address="10.9.9.9")), before)
+    assert not follows(later(place(0), number=1), before)
+    assert not follows(later(place(1), place(0)), before), "another head"
+    assert not follows(later(place(0), place(3)), before), "a node that was not in it"
+    assert not follows(later(place(0), place(1, nproc=8)), before)
+    assert not follows(later(place(0), place(1, gpus=(1,))), before)
+    assert not follows(later(), before)
+
+
+def view(*records: JobRecord) -> JobView:
+    return roll_up(records)
+
+
+def test_a_job_that_will_be_tried_again_has_not_failed_until_its_head_says_so() -> None:
+    parts = [record(number=n, state="failed") for n in range(3)]
+    assert view(*parts).state == "pending"
+    over = msgspec.structs.replace(parts[0], is_over=True)
+    assert view(over, *parts[1:]).state == "failed"
+    assert view(*(record(number=n, max_restarts=0) for n in range(3))).state == "failed"
+    assert view(*parts[1:]).state == "stopping", "the head does not answer"
+
+
+@pytest.mark.parametrize(
+    ("least", "may"), [(None, False), (1, False), (2, True), (3, True)], ids=str
+)
+def test_a_head_is_replaced_only_where_two_halves_cannot_both_go_on(
+    least: int | None, may: bool
+) -> None:
+    known = record(min_nodes=least)
+    known = msgspec.structs.replace(known, members=tuple(place(n).node_id for n in range(3)))
+    assert may_succeed(known) == may
+    second, stranger = NodeId("1" * 32), NodeId("9" * 32)
+    assert may_lead(second, known) == may
+    assert may_lead(known.attempt.head.node_id, known)
+    assert not may_lead(stranger, known)
+    rest = without(known.attempt.placements, {known.attempt.head.node_id})
+    after = msgspec.structs.replace(known.attempt, number=2, placements=rest)
+    assert follows(after, known) == may
+    # With the head among them another one may not lead them.
+    turned = msgspec.structs.replace(after, placements=(*rest, known.attempt.head))
+    assert not follows(turned, known)
