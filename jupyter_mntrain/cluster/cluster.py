@@ -1,13 +1,13 @@
-"""The public face: everything a notebook, a command line or a script does with a cluster."""
+"""Cluster: what notebooks, the command line and scripts can do with one."""
 
 from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
@@ -46,7 +46,7 @@ class Cluster:
         clock: where times come from.
 
     Raises:
-        SpecError: a name with odd characters, an address that is none, a damaged peers file.
+        SpecError: a name with odd characters, an address with another form, a damaged peers file.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Cluster:
         return f"<Cluster {self.name!r}: {len(self.nodes())} nodes>"
 
     def close(self) -> None:
-        """Stop watching. Jobs go on. Again, it does nothing."""
+        """Stop watching; jobs go on. May be called twice."""
         self._closer()
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
@@ -130,15 +130,6 @@ class Cluster:
         self._driver.grace.wait(found)
         return self.nodes()
 
-    def wait_for_nodes(self, count: int = 1, timeout_s: float = 3.0) -> tuple[NodeView, ...]:
-        """The nodes as soon as ``count`` of them are up, or what there is after ``timeout_s``."""
-
-        def enough() -> bool:
-            return sum(view.liveness == "up" for view in self.nodes()) >= count
-
-        self._driver.wait_until(enough, timeout_s)
-        return self.nodes()
-
     def participants(
         self,
         members: Sequence[str] = (),
@@ -146,7 +137,7 @@ class Cluster:
         even_busy: bool = False,
         progress: Progress = SILENT,
     ) -> tuple[Participant, ...]:
-        """Who would take part, checked against what the nodes have now.
+        """Participants of a job, checked against what the nodes have now.
 
         Args:
             members: ``HOST:N[:IFACE]`` in node-rank order. None: every node with an idle GPU and
@@ -166,7 +157,7 @@ class Cluster:
         return choose_participants(wanted, nodes, even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
-        """Whether ``node`` could be the head on ``port``, asked there and now; holds nothing.
+        """Ask ``node`` whether ``port`` is free for a head; leases nothing.
 
         Args:
             interface: whose address; the agent's own if not given.
@@ -193,10 +184,19 @@ class Cluster:
         self._settle(spec.participants, progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
-    def launch(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
+    def launch(
+        self,
+        spec: JobSpec,
+        *,
+        is_queued: bool = False,
+        submitted_by: str = "",
+        progress: Progress = SILENT,
+    ) -> Job:
         """Start a job on all of its participants or on none. Ctrl-C gives back what was taken.
 
         Args:
+            is_queued: leave the job on its participants, ``pending`` and holding nothing, until
+                all are free that it needs. Its head starts it then; no driver is needed.
             submitted_by: for people; user and host if not given.
 
         Raises:
@@ -204,33 +204,18 @@ class Cluster:
             NodeError: a participant does not answer.
             RefusedError: a participant cannot have what it needs: GPU, interface, port.
         """
-        return self._begin(self._driver.launcher(submitted_by).launch, spec, progress)
-
-    def queue(self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT) -> Job:
-        """Leave a job with its participants, to be started when all are free it needs.
-
-        Until then it is ``pending``, holds nothing, and says what it waits for. No driver need be
-        there: its head starts it.
-
-        Raises:
-            SpecError: the spec cannot work, or not on these nodes.
-            NodeError: a participant does not answer.
-        """
-        return self._begin(self._driver.launcher(submitted_by).queue, spec, progress)
-
-    def _begin(
-        self, how: Callable[..., Coroutine[Any, Any, JobView]], spec: JobSpec, progress: Progress
-    ) -> Job:
         self._settle(spec.participants, progress)
-        view = self._driver.loop.run(how(spec, new_job_id(), progress=progress))
+        launcher = self._driver.launcher(submitted_by)
+        start = launcher.queue if is_queued else launcher.launch
+        view = self._driver.loop.run(start(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
 
     def jobs(self) -> tuple[JobView, ...]:
-        """Every job that a node which was reached knows of, newest first: asks nobody."""
+        """Every job known to a reachable node, newest first, from the live view: asks nobody."""
         return tuple(self._driver.live.jobs.values())
 
     def known_job(self, job_id: JobId) -> Job:
-        """A job by its whole id, known or not: asks nobody, and waits for nothing."""
+        """A job by its whole id, without a check that any node knows it."""
         return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
@@ -303,7 +288,7 @@ class Cluster:
         self.settled_nodes([one.node for one in participants], progress=progress)
 
     def _hear_everybody(self, job_id: JobId) -> None:
-        """Give a driver that has just begun the time to hear every participant of a job.
+        """Wait, in a new driver, until every participant of a job was heard.
 
         One of them knows them all, with their addresses: no need to wait for each to be found.
         """
@@ -319,7 +304,7 @@ class Cluster:
 
 
 def _remember(peers: PeerBook, cluster: str, clock: Clock, info: NodeInfo) -> None:
-    """In the driver's thread, and maybe before this object is made to its end."""
+    """Write down a node that answered; called in the driver's thread, maybe during construction."""
     node = SeenNode(
         node_id=info.node_id,
         name=info.name,

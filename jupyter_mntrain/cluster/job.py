@@ -60,7 +60,7 @@ class Job:
         self._follower = self._driver.follower(self.id)
 
     def unwatch(self) -> None:
-        """Give back the memory that the history takes. Watched again, it is read anew."""
+        """Free the memory of the history; watching again reads it again."""
         self._follower = None
         self._driver.unfollow(self.id)
 
@@ -150,7 +150,7 @@ class Job:
         return self._driver.loop.run(self._read_logs(placements, rank, tail))
 
     def stacks(self) -> Mapping[str, Sequence[RankStack] | MntrainError]:
-        """What every rank that lives is at, now, by node; or why a node does not say.
+        """Stacks of every living rank, by node; or the error of a node that does not answer.
 
         Ranks that use a Recorder tell the stacks of all their threads and go on; of others only
         the kernel's state is known. Takes up to two seconds.

@@ -25,7 +25,7 @@ CANCEL_AGAIN_S = 0.5
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """Cancel tasks until every one of them has ended; what they raise is nobody's business."""
+    """Cancel tasks and wait until all have ended; their errors are dropped."""
     open_tasks = {task for task in tasks if not task.done()}
     while open_tasks:
         for task in open_tasks:
@@ -38,7 +38,7 @@ async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 class ClosedError(RuntimeError):
-    """Asked of a thread that is closed."""
+    """Raised when a closed thread is asked to run something."""
 
 
 class LoopThread:
@@ -57,7 +57,7 @@ class LoopThread:
         self._is_running.wait()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of ``work``, waited for. Ctrl-C cancels it and waits until it has ended.
+        """Run ``work`` and wait for its result. Ctrl-C cancels it and waits until it has ended.
 
         Raises:
             ClosedError: the thread is closed, or was while this was waited for.
@@ -81,7 +81,7 @@ class LoopThread:
             raise ClosedError("closed during this call") from None
 
     def close(self) -> None:
-        """End every task and the thread. Again, it does nothing."""
+        """End every task and the thread. May be called twice."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)

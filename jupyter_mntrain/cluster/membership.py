@@ -25,7 +25,7 @@ class ClusterMembership:
 
     @property
     def identity(self) -> DriverMembership | None:
-        """Who this driver is in the cluster; ``None`` while its user is no driver of it.
+        """This driver's membership; ``None`` before it has joined.
 
         Raises:
             TrustError: its keys are damaged, or others may read them.
@@ -69,9 +69,9 @@ class ClusterMembership:
         return registrar.members() if registrar else ()
 
     def revoke(self, name: str) -> RegisteredMember:
-        """Nobody believes a driver or a node any more: reachable nodes know when this returns.
+        """Revoke a driver's or a node's certificate; reachable nodes know it when this returns.
 
-        Nodes that are silent now are told by whichever driver sees them first.
+        Nodes that are silent now are told by the first driver that sees them.
 
         Raises:
             SpecError: nobody is called so, or it is this driver.

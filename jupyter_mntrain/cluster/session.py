@@ -67,18 +67,18 @@ class DriverSession:
         return self.loop.run(self._follow(job_id))
 
     def unfollow(self, job_id: JobId) -> None:
-        """Forget what was read of a job's journals. Followed again, all is read anew."""
+        """Forget what was read of a job's journals; following again reads it again."""
         self.loop.run(self._unfollow(job_id))
 
     def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
-        """Wait for something about the live view; ``False`` when it took too long.
+        """Wait for a condition on the live view; ``False`` after the timeout.
 
         Ctrl-C ends the waiting and nothing else.
         """
         return self.live.changes.wait_until(is_true, timeout_s)
 
     def close(self) -> None:
-        """Stop watching and end the thread. Again, it does nothing."""
+        """Stop watching and end the thread. May be called twice."""
         try:
             self.loop.run(self._close())
         except ClosedError:

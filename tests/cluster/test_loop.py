@@ -133,7 +133,7 @@ def test_a_task_that_swallows_its_cancellation_is_asked_again(loop: LoopThread) 
 EXIT = """
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 cluster = Cluster(addresses=["127.0.0.1:9"], discovery=StaticDiscovery())
-cluster.wait_for_nodes(1, 0.1)
+cluster.nodes()
 print("left open")
 """
 

@@ -240,18 +240,20 @@ class StandInCluster:
         )
 
     def launch(
-        self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT
+        self,
+        spec: JobSpec,
+        *,
+        is_queued: bool = False,
+        submitted_by: str = "",
+        progress: Progress = SILENT,
     ) -> StandInJob:
+        if is_queued:
+            self.queued.append(spec)
+            return self.to_launch
         progress.report("leasing GPUs and ports", 0, len(spec.participants))
         if self.refuses is not None:
             raise self.refuses
         self.launches.append(spec)
-        return self.to_launch
-
-    def queue(
-        self, spec: JobSpec, *, submitted_by: str = "", progress: Progress = SILENT
-    ) -> StandInJob:
-        self.queued.append(spec)
         return self.to_launch
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:

@@ -39,7 +39,7 @@ def test_the_product_sees_eight_nodes_and_a_running_job() -> None:
 
 
 def check(cluster: Cluster) -> None:
-    cluster.wait_for_nodes(8, 20.0)
+    wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up"] * 8)
     job = cluster.job(JOB)
 
     def all_steps() -> bool:

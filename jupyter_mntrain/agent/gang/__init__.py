@@ -1,1 +1,1 @@
-"""The gang of an attempt's nodes: ended together, restarted together, links tried together."""
+"""Gang of an attempt: its nodes start, end and restart together, and try their links."""

@@ -52,7 +52,7 @@ class Restarter:
         self._peers = peers
 
     async def run(self, job: LocalJob, parts: Sequence[PartStatus]) -> LocalJob | None:
-        """The next attempt once it runs; ``None`` if there is none, or somebody stopped the job.
+        """Start the next attempt; ``None`` if there is none or the job was stopped.
 
         Args:
             job: its attempt has ended.
@@ -106,7 +106,7 @@ class Restarter:
         return None
 
     async def _plan_instead(self, job: LocalJob) -> Restart | None:
-        """What a lost head would plan, but by another number: it may only have been away."""
+        """Plan the next attempt for a lost head, under another number: the head may come back."""
         own = job.placement.node_rank
         after = job.record.attempt.placements[own + 1 :]
         parts = [record.part for record in await self._records_of(job, after)]
@@ -118,13 +118,13 @@ class Restarter:
         return msgspec.structs.replace(plan, number=plan.number + own)
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
-        """Of those participants that answer."""
+        """Ask participants for the job's record; silent ones are left out."""
         asked = (self._peers(place).job(job.record.job_id) for place in places)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, JobRecord)]
 
     async def _is_taken_over(self, job: LocalJob) -> bool:
-        """Whether another node has begun a further attempt, as its head, while we were away."""
+        """Whether another node became head and began a later attempt while this one was away."""
         if not may_succeed(job.record):
             return False
         others = [p for p in job.record.attempt.placements if p.node_id != self._node.node_id]
@@ -137,7 +137,7 @@ class Restarter:
     async def _try(
         self, job: LocalJob, plan: Restart, silent_since_s: dict[NodeId, float]
     ) -> LocalJob | None:
-        """The attempt that runs now; if there is none yet, the job says why."""
+        """Try to start the attempt on all nodes; the record says what it waits for."""
         job_id, own = job.record.job_id, self._node.node_id
         places = self._places(job, silent_since_s)
         members = [
@@ -178,7 +178,7 @@ class Restarter:
                     silent_since_s.pop(place.node_id, None)
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
-        """Who takes part: without those that were silent for too long, if that may be."""
+        """Participants of the next attempt; a job that may shrink leaves out silent nodes."""
         places, least = job.record.attempt.placements, job.record.spec.min_nodes
         now = time.monotonic()
         gone = {n for n, since in silent_since_s.items() if now - since >= LEAVE_OUT_AFTER_S}

@@ -56,7 +56,7 @@ class GangWatch:
         self._trying: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[PartStatus, ...]:
-        """Until every part is at its end, as far as is known; the parts then."""
+        """Watch until every part known has ended; returns the parts."""
         own = self._job.placement
         places = self._job.record.attempt.placements
         before = [p for p in places if p.node_rank < own.node_rank]
@@ -74,7 +74,7 @@ class GangWatch:
         return self._parts
 
     def _try_links(self) -> None:
-        """Once for each stall, beside everything else."""
+        """Try the links once for each stall, in a task of its own."""
         stall = self._job.record.part.stall
         if stall is None or stall.links is not None or self._trying is not None:
             return
@@ -92,7 +92,7 @@ class GangWatch:
         for placement in before:
             head = await self._ask(placement)
             if head is not None:
-                # It watches the others. That its own part broke we need not be told.
+                # It watches the others. It knows already that our part failed.
                 number = self._job.record.attempt.number
                 if head.attempt.number > number:
                     self._end_ours(f"attempt {number} is over")
@@ -113,7 +113,7 @@ class GangWatch:
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
-        """Whether all that is known so far are symptoms, and the cause may still come."""
+        """Whether only symptoms are known and the cause may still be reported."""
         guilty = part_to_blame(parts)
         if guilty is None or guilty.problem is None or not guilty.problem.is_symptom:
             return False
@@ -160,7 +160,7 @@ class GangWatch:
 
 
 def reason_to_end(parts: Sequence[PartStatus]) -> str | None:
-    """Why nobody needs to go on, if so: ``node2 failed: rank 1: killed by SIGKILL``."""
+    """Reason to end all parts, if there is one: ``node2: rank 1 failed: killed by SIGKILL``."""
     failed = [part for part in parts if part.state == "failed"]
     if failed:
         guilty = part_to_blame(failed) or failed[0]

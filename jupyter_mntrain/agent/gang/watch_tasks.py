@@ -1,4 +1,4 @@
-"""Gang watches of this agent's attempts, as tasks that end with them."""
+"""Watch tasks: run one gang watch per attempt of this agent, then its restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Watches:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
-        """Unless it ended so long ago that everybody knows."""
+        """Watch an attempt, unless it ended so long ago that all nodes know."""
         ended_s = job.record.part.ended_s
         is_old = ended_s is not None and job.now_s() - ended_s > GIVE_UP_AFTER_S
         if is_old and not (_is_to_restart(job) or _may_have_to_succeed(job)):

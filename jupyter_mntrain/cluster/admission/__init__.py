@@ -1,1 +1,1 @@
-"""Admission: letting nodes and drivers into the cluster, and telling members who was revoked."""
+"""Admission: lets nodes and drivers into the cluster, and tells members who was revoked."""

@@ -1,4 +1,4 @@
-"""The driver's admission desk: its own membership, whom it admits, and clients for agents."""
+"""Admission desk: holds a driver's membership, admits machines and makes clients for agents."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AdmissionDesk:
 
     @property
     def identity(self) -> DriverMembership | None:
-        """Who this driver is; ``None`` while its user is none of this cluster."""
+        """This driver's membership; ``None`` before it has joined."""
         return self._dialler.identity if self._dialler else None
 
     def look(self) -> None:
@@ -144,7 +144,7 @@ class AdmissionDesk:
         return True
 
     async def settle(self, nodes: Iterable[NodeView]) -> None:
-        """Renew what is due, and make every node and us know the same of revocations."""
+        """Renew certificates that are due, and exchange revocations with every node."""
         if self._trustee is None:
             return
         self._trustee.renew(self._now())

@@ -22,7 +22,7 @@ SAME_S = 1.0
 
 
 class Trustee:
-    """One per driver process.
+    """Relays trust between this driver and the nodes it sees; one per driver process.
 
     Args:
         identity: of this driver.
@@ -33,14 +33,14 @@ class Trustee:
         self._renewed_s: float | None = None
 
     def renew(self, now_s: float) -> None:
-        """Sign anew what has lived half of its time; looks once a minute."""
+        """Renew certificates past half of their life; checks once a minute."""
         if self._renewed_s is None or now_s - self._renewed_s >= RENEW_EVERY_S:
             self._renewed_s = now_s
             if self._identity.registrar is not None:
                 self._identity.registrar.renew()
 
     async def settle(self, info: NodeInfo, client: AgentClient) -> None:
-        """Make a node and us know the same. A failure is tried again with its next word."""
+        """Exchange news with a node; a failure is tried again with its next message."""
         try:
             if self._knows_less(info):
                 await client.tell_news(self._identity.news_for(info.node_id))

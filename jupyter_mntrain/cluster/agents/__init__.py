@@ -1,1 +1,1 @@
-"""HTTP to the agents: one client, one transport, and why a connection was not trusted."""
+"""Agents over HTTP: the client, its transport, and diagnosis of distrust."""

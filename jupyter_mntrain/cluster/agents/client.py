@@ -162,7 +162,7 @@ class AgentClient(AgentCalls):
             raise not_an_agent(self.address, self.node) from error
 
     async def _named(self) -> dict[str, str]:
-        """Whose certificate must be shown, whatever address was dialled."""
+        """TLS name that the certificate must have, whatever the address."""
         if self.node_id is None:
             self.node_id = await self._dialler.identify(self.address)
         return {"sni_hostname": tls_name(self.node_id)}

@@ -27,7 +27,7 @@ class Dialler:
         await self._unnamed.aclose()
 
     def is_revoked(self, serial: int) -> bool:
-        """Whether somebody's certificate is not to be believed any more."""
+        """Whether the certificate with this serial number was revoked."""
         return self.identity.credentials.is_revoked(serial)
 
     async def identify(self, address: str) -> NodeId:
@@ -46,7 +46,7 @@ class Dialler:
         return NodeId(subject.name)
 
     async def explain(self, address: str, node_id: NodeId | None, node: str) -> NodeError | None:
-        """Why trust failed; ``None`` if it did not, and something else is wrong."""
+        """Explain a failed handshake; ``None`` if both certificates are fine."""
         return await explain(address, self.identity.credentials, node_id=node_id, node=node)
 
 

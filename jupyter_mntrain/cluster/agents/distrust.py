@@ -40,7 +40,7 @@ certificate "bad" that is not valid yet."""
 async def explain(
     address: str, credentials: Credentials, *, node_id: NodeId | None, node: str
 ) -> NodeError | None:
-    """Connect once more, whoever is there, and judge both certificates.
+    """Connect once more, without verifying, and judge both certificates.
 
     Args:
         node_id: who should be there; ``None`` = any node.
@@ -71,7 +71,7 @@ REVOKED: Judged = (Kind.REVOKED, "its certificate was revoked", REJOIN)
 
 
 def revoked(node: str) -> NodeError:
-    """What is said of a node whose certificate was revoked."""
+    """The error for a node whose certificate was revoked."""
     kind, cause, fix = REVOKED
     return NodeError(cause, kind=kind, fix=fix, node=node)
 
@@ -79,7 +79,7 @@ def revoked(node: str) -> NodeError:
 def judge(
     shown: x509.Certificate, credentials: Credentials, *, node_id: NodeId | None, now: datetime
 ) -> Judged | None:
-    """What is wrong with an agent's certificate. Pure."""
+    """Judge an agent's certificate; ``None`` if it is fine. Pure."""
     if not is_issued_by(shown, credentials.authority):
         return _of_others(shown, credentials)
     if credentials.is_revoked(shown.serial_number):
@@ -103,7 +103,7 @@ def judge(
 
 
 def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judged | None:
-    """What an agent holds against our certificate. Pure.
+    """Judge an agent's alert about our certificate; ``None`` if there is none. Pure.
 
     Args:
         alert: OpenSSL's name for it; empty if there was none.
@@ -148,7 +148,7 @@ def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
 
 
 def _ask(address: str, credentials: Credentials) -> tuple[x509.Certificate, str]:
-    """The certificate there, and what is held against ours. Blocks; use a thread."""
+    """The agent's certificate, and its alert about ours. Blocks; use a thread."""
     host, port = host_of(address), int(address.rpartition(":")[2])
     # Not asyncio: it may have read an alert, which ends everything, before we see a certificate.
     with (

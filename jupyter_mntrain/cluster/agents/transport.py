@@ -64,7 +64,7 @@ async def _tidy_up(request: httpx.Request) -> None:
 
 
 def is_about_trust(error: Exception) -> bool:
-    """Whether one of the two sides did not like the other's certificate."""
+    """Whether a certificate was refused, on either side."""
     return any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
 
 
@@ -76,12 +76,12 @@ def shown_certificate(response: httpx.Response) -> bytes:
 
 
 def serial_number(response: httpx.Response) -> int:
-    """Of the other side's certificate."""
+    """Serial number of the other side's certificate."""
     return x509.load_der_x509_certificate(shown_certificate(response)).serial_number
 
 
 def transport_error(error: Exception, address: str, node: str) -> NodeError:
-    """Why no answer came."""
+    """The error for a request that got no answer."""
     if isinstance(error, httpx.TimeoutException):
         if isinstance(error, httpx.ConnectTimeout):
             cause = f"no answer from {address} in {CONNECT_TIMEOUT_S:g} s"
@@ -152,5 +152,5 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _broke_off(error: httpx.RemoteProtocolError) -> bool:
-    """Closed in the middle, as opposed to having spoken something that is not HTTP."""
+    """Whether the connection broke off, as opposed to carrying something other than HTTP."""
     return "disconnected" in str(error) or "peer closed" in str(error)

@@ -1,4 +1,4 @@
-"""Nodes found and nodes typed in: what discovery says, and the addresses that a person adds."""
+"""Cluster discovery: nodes found by mDNS, and addresses that a person adds or forgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADMITTED_RETRY_S = 0.1
 
 
 class ClusterDiscovery:
-    """How the nodes of one cluster are found from here. Any thread may call.
+    """Finds the nodes of one cluster. Any thread may call.
 
     Args:
         peers: where typed addresses are remembered.
@@ -37,7 +37,7 @@ class ClusterDiscovery:
         return self._session.live.discovery_problem
 
     def check(self) -> Problem | None:
-        """Try whether this machine hears multicast, and say what is wrong; up to two seconds."""
+        """Test whether this machine receives multicast; takes up to two seconds."""
         self._session.loop.run(self._session.live.check_discovery())
         return self.problem
 
@@ -53,7 +53,7 @@ class ClusterDiscovery:
         One that waits there with a token of ours is let in first.
 
         Raises:
-            TrustError: it waits with a token that is none of ours, or this user is no driver yet.
+            TrustError: it waits with a token of another driver, or this user is no driver yet.
             NodeError: refused, timed out, not an agent, of another cluster, and so on:
                 its kind says which, and its fix what to do.
             SpecError: it is not an address.

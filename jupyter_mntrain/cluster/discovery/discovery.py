@@ -70,7 +70,7 @@ class Discovery(ABC):
         """
 
     async def trouble(self) -> Problem | None:
-        """Why agents may be there that are not found. May take a second."""
+        """Reason why agents may not be found, if there is one. May take a second."""
         return None
 
     @abstractmethod
@@ -175,7 +175,7 @@ class MdnsDiscovery(Discovery):
 
 
 def read_announcement(info: ServiceInfo) -> FoundAgent | None:
-    """What an announcement says; ``None`` if it is not a usable one. Anyone can send anything."""
+    """Parse an announcement, which is untrusted; ``None`` if it cannot be used."""
     from zeroconf import IPVersion
 
     text = {

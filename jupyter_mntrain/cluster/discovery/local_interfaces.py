@@ -1,4 +1,4 @@
-"""Local addresses on which a driver looks for agents."""
+"""Local interfaces: lists the addresses on which a driver looks for agents."""
 
 from __future__ import annotations
 

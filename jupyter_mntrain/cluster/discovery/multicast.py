@@ -20,7 +20,7 @@ TRY_S = tunables.seconds("discovery.multicast_try_s")
 
 
 async def deaf_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Own addresses on which a question that we ask by multicast does not come back to us.
+    """Own addresses on which this machine does not receive its own multicast query.
 
     The kernel brings it back through the same rules of the firewall that other machines' words
     must pass. Takes a second if there are any. An address that cannot be tried is not among them.
@@ -65,7 +65,7 @@ def _socket(address: str) -> socket.socket:
 
 
 def _question() -> bytes:
-    """Who is there? With a number of its own: mDNS ignores it, and we know it again."""
+    """An mDNS query with a random id, by which it is recognized."""
     name = b"".join(
         bytes([len(label)]) + label.encode() for label in SERVICE_TYPE.rstrip(".").split(".")
     )

@@ -1,1 +1,1 @@
-"""Journals and logs of a job, followed on every participant."""
+"""History of a job: follows its journals and logs on every participant."""

@@ -1,1 +1,1 @@
-"""Launching on agents, all or nothing, and measuring links between them."""
+"""Launching through agents, and measuring the links between them."""

@@ -62,7 +62,7 @@ class AgentLauncher(Launcher):
         self._submitted_by = submitted_by
 
     async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
-        """Each node's command, exact but for what is only known at launch.
+        """Render each node's command, exact but for what is only known at launch.
 
         The job id is ``j-00000000``, and without a port of its own in the spec the port is 0: the
         head's agent chooses a free one.
@@ -127,12 +127,12 @@ class AgentLauncher(Launcher):
         return self._live.jobs[records[0].job_id]
 
     async def _place(self, spec: JobSpec, progress: Progress) -> tuple[Placement, ...]:
-        """Who takes part and where, from a spec that was checked and nodes that were asked."""
+        """Check the spec, ask the nodes, and place the ranks."""
         check_spec(spec)
         return arrange(spec.participants, await self._agreeing(spec, progress))
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
-        """The participants; raises SpecError where they have other versions than each other."""
+        """Ask the participants; raises SpecError if their versions differ."""
         infos = await self.ask_participants(spec.participants, progress)
         if not spec.mixed_versions:
             refuse_mixed(infos)
@@ -177,7 +177,7 @@ class AgentLauncher(Launcher):
     async def ask_participants(
         self, participants: Sequence[Participant], progress: Progress = SILENT
     ) -> tuple[NodeInfo, ...]:
-        """What each participant has now, from itself; the live view only says where it is.
+        """Ask each participant what it has now; the live view only says where it is.
 
         Raises:
             SpecError: a node is unknown or takes part twice.
@@ -218,7 +218,7 @@ class AgentLauncher(Launcher):
 
 
 def refuse_unusable(view: NodeView) -> None:
-    """Raise why a node cannot take part, if it cannot."""
+    """Refuse a node that is lost or whose id two machines claim."""
     if view.is_conflict or view.liveness == "lost":
         problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
         fix = problem.fix or "start it again, or omit it"
@@ -226,7 +226,7 @@ def refuse_unusable(view: NodeView) -> None:
 
 
 async def _told(gang: GangStart[AgentClient], work: Awaitable[list[JobRecord]]) -> list[JobRecord]:
-    """The records; an error also says what could not be undone."""
+    """Await the records; an error also says what could not be undone."""
     try:
         return await work
     except MntrainError as error:
@@ -240,7 +240,7 @@ async def _each(
     ask: Callable[[AgentClient], Awaitable[JobRecord]],
     take: Callable[[JobRecord], None],
 ) -> list[MntrainError]:
-    """Ask all participants that can be reached; the errors of the others."""
+    """Ask all participants at once; returns the errors of those that do not answer."""
     answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
     errors = []
     for answer in answers:

@@ -17,7 +17,7 @@ PROBE_S = tunables.seconds("links.measure_s")
 
 
 class LinkMeasurement(Record, frozen=True):
-    """What one direction between two nodes carries.
+    """Capacity of one direction between two nodes.
 
     Args:
         source: node that sent, over ``interface``.

@@ -44,7 +44,7 @@ class AgentWatch:
     Args:
         addresses: ``host:port``, tried in turn until one answers.
         found_by: how the first of them became known.
-        node_id: who should answer; ``None`` = whoever does.
+        node_id: who should answer; ``None`` = any node of the cluster.
         info: what it answered when it was asked just now, before anything was streamed.
         called: its name, if it is known already.
         client: makes a client for an address and who should answer there.
@@ -119,7 +119,7 @@ class AgentWatch:
                 self._probe.cancel()
 
     def tick(self) -> None:
-        """Judge anew, and ask directly where silence alone would decide. Call often."""
+        """Judge liveness again; probe a silent node before it is called lost. Call often."""
         self._judge()
         now = self._clock.monotonic()
         since_probe = None if self._probed_at is None else now - self._probed_at
@@ -128,11 +128,11 @@ class AgentWatch:
             self._probe = asyncio.create_task(self._ask_directly())
 
     def forgive(self, seconds: float) -> None:
-        """Nothing was heard because nobody listened."""
+        """Discount a silence during which this process did not listen."""
         self._last_word = min(self._clock.monotonic(), self._last_word + seconds)
 
     def expect(self, found: FoundAgent) -> None:
-        """It was announced (again): try at once, also its new addresses."""
+        """Take note of an announcement: try at once, also its new addresses."""
         self.addresses = tuple(dict.fromkeys([*found.addresses, *self.addresses]))
         self.node_id = found.node_id or self.node_id
         if self.found_by == "remembered":
@@ -223,7 +223,7 @@ class AgentWatch:
         self._address = self.addresses[(where + 1) % len(self.addresses)]
 
     def _expected_id(self) -> NodeId | None:
-        """Who should answer: at an address that was typed in, who did last, or whoever does now."""
+        """Node id that must answer; at a typed address, the one that answered last."""
         is_another = self._error is not None and self._error.kind is Kind.WRONG_NODE
         known = None if self._info is None or is_another else self._info.node_id
         return self.node_id or known

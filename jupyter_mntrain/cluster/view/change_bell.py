@@ -16,7 +16,7 @@ class Changes:
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have ``tell`` called after every change, in the thread that rings, until the result is.
+        """Have ``tell`` called after every change, in the thread that rings; returns the end of it.
 
         Args:
             tell: returns at once and does not raise.
@@ -31,7 +31,7 @@ class Changes:
         return unsubscribe
 
     def notify(self) -> None:
-        """Something has changed."""
+        """Ring after a change."""
         with self._bell:
             self._count += 1
             self._bell.notify_all()

@@ -77,7 +77,7 @@ class ClusterView:
     async def start(
         self, addresses: Iterable[tuple[str, FoundBy]], seen: Iterable[SeenNode] = ()
     ) -> None:
-        """Begin to watch ``addresses``, who was seen before, and whatever discovery finds.
+        """Begin to watch ``addresses``, nodes seen before, and what discovery finds.
 
         Returns at once.
         """
@@ -119,7 +119,7 @@ class ClusterView:
             self._begin(found.addresses, "job", node_id=placement.node_id)
 
     def was_heard(self, placement: Placement) -> bool:
-        """Whether a participant has told what it knows."""
+        """Whether a participant's stream has begun."""
         return any(
             view.info is not None
             and view.info.node_id == placement.node_id
@@ -128,7 +128,7 @@ class ClusterView:
         )
 
     def forget(self, address: str) -> bool:
-        """Stop watching whoever is watched under an address."""
+        """Stop watching an address; ``False`` if it was not watched."""
         for watch in list(self._watches):
             if address in watch.addresses:
                 self._watches.pop(watch).cancel()
@@ -152,7 +152,7 @@ class ClusterView:
         return self.client(placement.agent[0], placement.node_id, placement.node)
 
     def take_record(self, record: JobRecord) -> None:
-        """A record out of a reply; what the streams already said wins if it is newer."""
+        """Take a record from a reply, unless a stream brought a newer one."""
         if self._ledger.update(record):
             self._publish_jobs()
             self.changes.notify()
@@ -237,7 +237,7 @@ class ClusterView:
             await asyncio.sleep(CHECK_DISCOVERY_S)
 
     async def check_discovery(self) -> None:
-        """Whether multicast gets here at all; takes a second if it does not."""
+        """Test whether multicast is received; takes a second if it is not."""
         before = self.discovery_problem
         if self._discovery is not None:
             self.discovery_problem = await self._discovery.trouble()

@@ -29,7 +29,7 @@ class GracePeriod:
         self._clock = clock
 
     def wait(self, is_enough: Callable[[], object]) -> bool:
-        """Wait until ``is_enough``, or until all were found that can be; which of the two it was.
+        """Wait until ``is_enough``, or until every node that can be found was; the condition then.
 
         In a notebook that has been open for a while this returns at once.
         """
@@ -49,7 +49,7 @@ class GracePeriod:
 
 
 def _is_connecting(view: NodeView) -> bool:
-    """Whether it may still answer. An old address that times out is most likely switched off."""
+    """Whether it may still answer; a remembered address that times out is most likely off."""
     kind = view.problem.kind if view.problem is not None else None
     is_slow = kind is Kind.NO_ANSWER and view.found_by != "remembered"
     return view.liveness == "connecting" and (kind not in SILENCES or is_slow)

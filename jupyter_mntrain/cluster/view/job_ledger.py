@@ -22,7 +22,7 @@ class JobLedger:
         self._views: dict[JobId, JobView] = {}
 
     def replace(self, node_id: NodeId, records: Iterable[JobRecord]) -> None:
-        """All that a node knows, as it says when a stream begins."""
+        """Replace all records of a node, as its stream begins."""
         for by_node in self._records.values():
             by_node.pop(node_id, None)
         for record in records:
@@ -31,7 +31,7 @@ class JobLedger:
         self._rebuild()
 
     def update(self, record: JobRecord) -> bool:
-        """One record; ``False`` if what is known is newer, as after a late reply."""
+        """Take one record; ``False`` if the known one is newer, as after a late reply."""
         by_node = self._records.setdefault(record.job_id, {})
         known = by_node.get(record.part.node_id)
         if known is not None and _age(record) < _age(known):
@@ -41,7 +41,7 @@ class JobLedger:
         return True
 
     def set_reachable(self, node_ids: Set[NodeId]) -> bool:
-        """Who answers now; ``True`` when that changed. What a silent node runs is unknown."""
+        """Set which nodes answer; ``True`` if that changed. A silent node's parts are unknown."""
         if node_ids == self._reachable:
             return False
         self._reachable = frozenset(node_ids)
@@ -59,7 +59,7 @@ class JobLedger:
         return roll_up(self._as_known(node_id, record) for node_id, record in by_node.items())
 
     def _as_known(self, node_id: NodeId, record: JobRecord) -> JobRecord:
-        """An end stays an end; anything else a silent node said may have changed since."""
+        """The record, its part unknown if the node is silent and the part had not ended."""
         if node_id in self._reachable or record.part.state in TERMINAL:
             return record
         for placement in record.attempt.placements:

@@ -14,7 +14,7 @@ PROBE_EVERY_S = tunables.seconds("liveness.probe_interval_s")
 def judge(
     silence_s: float, *, was_heard: bool, is_unanswered: bool, said_goodbye: bool = False
 ) -> Liveness:
-    """What to call a node.
+    """Judge a node's liveness.
 
     Args:
         silence_s: since its last word; since we began to listen if there was none.
@@ -45,7 +45,7 @@ def wants_probe(silence_s: float, since_probe_s: float | None) -> bool:
 
 
 def forgiven(gap_s: float, tick_s: float) -> float:
-    """How much of a node's silence is our own fault, because we did not look for ``gap_s``.
+    """Part of a node's silence during which this process itself did not run.
 
     A suspended laptop, or a kernel that holds the interpreter lock, hears nobody.
     """

@@ -51,7 +51,7 @@ class PeerBook:
         self._file = KeptFile(self.path, _Peers, what="the remembered nodes")
 
     def addresses(self, cluster: str) -> tuple[str, ...]:
-        """What is remembered, in the order it was added.
+        """Remembered addresses, in the order they were added.
 
         Raises:
             SpecError: the file is not ours or was damaged.
@@ -84,7 +84,7 @@ class PeerBook:
         return tuple(node for node in known if now_s - node.seen_s < KEPT_S)
 
     def was_seen(self, cluster: str, node: SeenNode) -> None:
-        """Write a node down, unless that was done lately."""
+        """Write a node down, unless it was within the hour."""
         if self._is_known(cluster, node):
             return
         with self._file.locked():

@@ -91,8 +91,9 @@ def start(context: Context, built: Built, progress: Progress, *, waits: bool = F
     Args:
         waits: whether it may wait for its turn.
     """
-    how = built.cluster.queue if waits else built.cluster.launch
-    return how(built.spec, submitted_by=submitter(context), progress=progress)
+    return built.cluster.launch(
+        built.spec, is_queued=waits, submitted_by=submitter(context), progress=progress
+    )
 
 
 def started_line(job: Job, workload: Workload) -> Text:
