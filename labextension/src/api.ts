@@ -120,7 +120,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** What the server part says is wrong; of any other answer its HTTP status. */
+/** The problem in an error response; for responses that are not ours, the HTTP status. */
 function asProblem(data: unknown, response: Response): IProblem {
   const given = data as Partial<Problem> | undefined;
   return typeof given?.cause === 'string'

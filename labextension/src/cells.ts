@@ -1,4 +1,4 @@
-/** Source of the cells that the page inserts: what a person would type. */
+/** Source of the cells that the page inserts. */
 
 import type { JobEntry, NodeEntry } from './schema';
 
@@ -11,7 +11,7 @@ export const PANEL = `${LOAD}\n%mntrain panel`;
 /** Names that are safe in a line magic. Others are never written into a cell. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** How many processes a node would start: one per GPU, or one. */
+/** Default number of processes on a node: one per GPU, at least one. */
 function processes(node: NodeEntry): number {
   const inventory = node.view.info?.inventory;
   return Math.max(1, inventory?.gpus.length ?? 0);

@@ -1,4 +1,4 @@
-/** The system's clipboard, also on pages served over plain HTTP, where browsers offer no API for it. */
+/** Copies to the clipboard, also on pages served over plain HTTP, which lack the browser's API. */
 
 import { Clipboard } from '@jupyterlab/apputils';
 

@@ -1,4 +1,4 @@
-/** The WebSocket to the Jupyter server extension: reconnects when it closes, and resumes by number. */
+/** WebSocket to the Jupyter server extension: reconnects, and resumes where it stopped. */
 
 import type { ServerConnection } from '@jupyterlab/services';
 
@@ -10,14 +10,14 @@ import { type Connection, RequestError } from './tokens';
 const FIRST_RETRY_MS = 1000;
 const LAST_RETRY_MS = 30_000;
 
-/** A missing server extension may have been installed meanwhile. */
+/** Until the next check for a missing server extension. */
 const MISSING_RETRY_MS = 60_000;
 
-/** The connection is dead after this silence: nodes beat every second, and the server pings. */
+/** Without a message for this long the connection is dead: nodes send heartbeats every second. */
 const SILENT_MS = 45_000;
 
 export interface IConnectionHandlers {
-  /** Where to resume: the numbering and the last number seen. */
+  /** Where to resume: the stream and the last number received. */
   position(): { stream: string; seq: number };
   message(message: ServerMessage): void;
   /** The socket is open: send all watches again. */
@@ -66,7 +66,7 @@ export class EventsConnection {
     this.isTrying = true;
     this.nextTry = null;
     try {
-      // A refused WebSocket gives no reason: ask over HTTP first.
+      // A refused WebSocket gives no reason, so ask over HTTP first.
       await this.api.status();
     } catch (error) {
       this.isTrying = false;

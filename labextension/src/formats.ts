@@ -1,14 +1,14 @@
-/** How numbers are written, everywhere the same. What is not known is "n/a", never 0. */
+/** Formats of numbers and times, the same everywhere. Unknown values are "n/a", never 0. */
 
 export const ABSENT = 'n/a';
 
 const NARROW = '\u202f';
 const NBSP = '\u00a0';
 
-/** A number, or one that is not known: `null`, and NaN in tables of numbers. */
+/** A number that may be unknown: `null`, or NaN in tables of numbers. */
 export type Maybe = number | null | undefined;
 
-/** A number that was computed and is not finite, as JSON carries it. */
+/** NaN or infinity, as JSON carries it. */
 export type NonFinite = 'NaN' | 'Infinity' | '-Infinity';
 
 const NON_FINITE: Record<NonFinite, string> = {
@@ -34,13 +34,13 @@ export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
 }
 
 function fixed(value: number, digits: number): string {
-  // toFixed rounds the number itself, as Python does; toLocaleString its shortest decimal.
+  // toFixed rounds the exact value, as Python does; toLocaleString its shortest decimal.
   const [whole, part] = value.toFixed(digits).split('.');
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
   return part ? `${grouped}.${part}` : grouped;
 }
 
-/** Tokens per second: whole; below ten with one digit more. */
+/** Tokens per second: whole; below ten with one decimal. */
 export function rate(value: Maybe): string {
   return isNumber(value) ? fixed(value, Math.abs(value) < 10 ? 1 : 0) : ABSENT;
 }
@@ -64,12 +64,12 @@ export function wholePercent(value: Maybe): string {
   return percent(value, 0);
 }
 
-/** In a column that is headed "%". */
+/** A fraction without the percent sign, for columns headed "%". */
 export function bareShare(value: Maybe): string {
   return isNumber(value) ? fixed(100 * value, 1) : ABSENT;
 }
 
-/** NaN and infinity are what they are: a run whose loss is NaN has no last loss of 2.3. */
+/** A loss; NaN and infinity are shown as such. */
 export function loss(value: Maybe | NonFinite): string {
   if (nonFinite(value)) {
     return NON_FINITE[value];
@@ -77,7 +77,7 @@ export function loss(value: Maybe | NonFinite): string {
   return isNumber(value) ? fixed(value, 3) : ABSENT;
 }
 
-/** For an axis: as many digits as tell values `step` apart from each other. */
+/** For an axis: with the decimals that tell values `step` apart. */
 export function plain(value: number, step: number): string {
   const digits = step > 0 ? -Math.floor(Math.log10(step) + 1e-9) : 0;
   return value.toLocaleString('en-US', {
@@ -85,7 +85,7 @@ export function plain(value: number, step: number): string {
   });
 }
 
-/** For an axis: thousands from ten thousand on, with as many digits as `step` needs. */
+/** For an axis: 20 k from ten thousand on, with the decimals that tell values `step` apart. */
 export function shortCount(value: number, step: number): string {
   return Math.abs(value) < 10_000
     ? plain(value, step)
@@ -101,7 +101,7 @@ export function seconds(value: Maybe): string {
     : `${fixed(value, 1)}${NBSP}s`;
 }
 
-/** Two units at most: "4 h 04 min". */
+/** A duration in at most two units: "4 h 04 min". */
 export function duration(value: Maybe): string {
   if (!isNumber(value)) {
     return ABSENT;
@@ -154,7 +154,7 @@ function threeDigits(value: number): string {
   return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
 }
 
-/** Bytes per second as bits per second, with decimal prefixes as network cards have. */
+/** Bytes per second as bits per second, with decimal prefixes. */
 export function bitRate(bytesPerS: Maybe): string {
   if (!isNumber(bytesPerS)) {
     return ABSENT;
@@ -183,7 +183,7 @@ export function gibibytes(bytes: Maybe, withUnit = true): string {
   return withUnit ? `${text}${NBSP}GiB` : text;
 }
 
-/** Memory with a unit that suits it. */
+/** Memory in MiB or GiB. */
 export function memory(bytes: Maybe): string {
   return isNumber(bytes) && bytes < 2 ** 30
     ? `${fixed(bytes / 2 ** 20, 0)}${NBSP}MiB`

@@ -1,4 +1,4 @@
-/** Icons: always beside a word, never alone. */
+/** Icons. Always beside a word. */
 
 import { LabIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';

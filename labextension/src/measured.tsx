@@ -1,4 +1,4 @@
-/** A number on the page: what is not known says why in a tooltip, what is not finite is red. */
+/** A number: if unknown, a tooltip says why; NaN and infinity are red. */
 
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import { isKnown, type Maybe, nonFinite, type NonFinite } from './formats';
 export function Measured<Value extends Maybe | NonFinite>(props: {
   value: Value;
   write: (value: Value) => string;
-  /** Why it is not known, where it is not. */
+  /** Why it is unknown. */
   reason?: string;
 }): JSX.Element {
   const { value, write, reason } = props;

@@ -1,4 +1,4 @@
-/** The cluster as the Jupyter server sees it: one for the whole page. */
+/** Model of the cluster as the Jupyter server sees it; one per page. */
 
 import type { ServerConnection } from '@jupyterlab/services';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
@@ -105,7 +105,7 @@ export class ClusterModel implements IClusterModel, IDisposable {
     );
   }
 
-  /** Views of a job share one stream of rows; if their positions differ, all of them restart from 0. */
+  /** Views of a job share one stream of rows; if their positions differ, all restart from 0. */
   private sendWatch(jobId: string): void {
     const sinks = [...this.watches]
       .filter(watch => watch.jobId === jobId)
@@ -167,14 +167,14 @@ export class ClusterModel implements IClusterModel, IDisposable {
     if (status.events_version > EVENTS_VERSION && !this.hasWarned) {
       this.hasWarned = true;
       console.warn(
-        `mntrain: the server part (${status.version}) is newer than this page. Reload the page.`
+        `mntrain: the server extension (${status.version}) is newer than this page. Reload the page.`
       );
     }
   }
 
   private tell(): void {
     if (this.frame === 0 && !this.disposed) {
-      // Not requestAnimationFrame: it does not run in hidden pages, whose status must stay current.
+      // Not requestAnimationFrame, which does not run in hidden pages: their status must stay current.
       this.frame = window.setTimeout(() => {
         this.frame = 0;
         this.changedSignal.emit();

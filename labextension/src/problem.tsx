@@ -1,19 +1,19 @@
-/** A problem in words: what is wrong and where, then what to do; one fix for each problem. */
+/** Problems as text: where and what, then the fix. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import type { PartStatus, Problem } from './schema';
 
-/** What this page itself finds wrong has no kind. */
+/** A problem; those found by the page itself have no kind. */
 export type IProblem = Omit<Problem, 'kind'> & { kind?: Problem['kind'] };
 
-/** Why a part of a job failed, with its node; `null` if it did not. */
+/** The problem of a failed part, with its node. */
 export function partFailure({ node, problem }: PartStatus): IProblem | null {
   return problem ? { ...problem, node: problem.node ?? node } : null;
 }
 
-/** Where and what, in one line: `muthur: rank 1: CUDA out of memory`. */
+/** The cause on one line: `muthur: rank 1: CUDA out of memory`. */
 export function causeLine(problem: IProblem, trans: TranslationBundle): string {
   const { cause, node, rank } = problem;
   return [
@@ -23,7 +23,7 @@ export function causeLine(problem: IProblem, trans: TranslationBundle): string {
   ].join(': ');
 }
 
-/** What to do, in one line; `null` where nothing is known to help. */
+/** The fix on one line; `null` if none is known. */
 export function fixLine(
   { fix }: IProblem,
   trans: TranslationBundle
@@ -31,7 +31,7 @@ export function fixLine(
   return fix ? trans.__('Fix: %1', fix) : null;
 }
 
-/** All of it in one paragraph, for what takes text alone. */
+/** Cause and fix in one paragraph. */
 export function problemText(
   problem: IProblem,
   trans: TranslationBundle
@@ -41,7 +41,7 @@ export function problemText(
   return fix ? trans.__('%1. %2', cause, fix) : cause;
 }
 
-/** A line for the cause, and one for the fix. */
+/** Cause and fix, a line each. */
 export function ProblemLines(props: {
   problem: IProblem;
   trans: TranslationBundle;

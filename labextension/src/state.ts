@@ -1,4 +1,4 @@
-/** State of the page: the cluster, and how each message changes it. Pure. */
+/** State of the page, and how each message changes it. Pure. */
 
 import type {
   JobEntry,
@@ -29,7 +29,7 @@ export type ServerMessage =
   | Refused;
 
 export interface IState {
-  /** The numbering of messages; `''` before the first snapshot. */
+  /** The stream of numbered messages; `''` before the first snapshot. */
   readonly stream: string;
   readonly seq: number;
   readonly status: ServerStatus | null;
@@ -45,7 +45,7 @@ export const EMPTY: IState = {
   jobs: new Map()
 };
 
-/** The state after a message. Kinds of a newer server are ignored. */
+/** The state after a message. Unknown kinds, from a newer server, are ignored. */
 export function reduce(state: IState, message: ServerMessage): IState {
   switch (message.kind) {
     case 'snapshot':

@@ -1,4 +1,4 @@
-/** Interfaces, commands and the token that this extension shares with others. */
+/** Interfaces, command ids and the token that other extensions may use. */
 
 import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
@@ -26,11 +26,11 @@ import type {
 export type Connection =
   'connecting' | 'live' | 'retrying' | 'missing' | 'forbidden';
 
-/** Receives the rows of a job's series, and knows where to resume after a break. */
+/** Receives a job's rows, and knows where to resume. */
 export interface ISeriesSink {
-  /** The numbering of the last rows taken; `''` before the first. */
+  /** The stream of the last rows; `''` before the first. */
   readonly stream: string;
-  /** Number of the last row taken; 0 before the first. */
+  /** Number of the last row; 0 before the first. */
   readonly seq: number;
   /** Rows after `seq`, or all of them where `since` is 0. */
   take(series: JobSeries): void;
@@ -46,7 +46,7 @@ export interface ILogQuery {
   search?: string;
 }
 
-/** One request each; a refusal rejects with a {@link RequestError}. */
+/** REST requests; errors reject with a {@link RequestError}. */
 export interface IApi {
   addNode(address: string): Promise<NodeEntry>;
   forgetNode(key: string): Promise<void>;
@@ -64,7 +64,7 @@ export interface IApi {
   spec(jobId: string): Promise<SpecFile>;
 }
 
-/** A request that was refused or not answered, with the problem to show. */
+/** A request that failed or got no response. */
 export class RequestError extends Error {
   constructor(
     readonly problem: IProblem,
@@ -75,14 +75,14 @@ export class RequestError extends Error {
   }
 }
 
-/** The problem behind whatever was thrown. */
+/** The problem of a thrown error. */
 export function problemOf(error: unknown): IProblem {
   return error instanceof RequestError
     ? error.problem
     : { cause: String((error as Error).message ?? error) };
 }
 
-/** The cluster as the Jupyter server sees it, live; one for the whole page. */
+/** The cluster as the Jupyter server sees it, live; one per page. */
 export interface IClusterModel {
   readonly api: IApi;
   readonly connection: Connection;
@@ -122,7 +122,7 @@ export const IClusterModel = new Token<IClusterModel>(
 export namespace CommandIDs {
   /** Show the sidebar. */
   export const show = 'mntrain:show';
-  /** Put a cell that launches on all nodes into the notebook, or a new one. */
+  /** Open the submit panel in the notebook, or in a new one. */
   export const launch = 'mntrain:launch';
   /** Args: jobId. Open the live view of a job as a tab. */
   export const attach = 'mntrain:attach';

@@ -1,4 +1,4 @@
-/** What a job or node is doing, in the user's language. */
+/** States and progress of jobs and nodes as text. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -35,7 +35,7 @@ export function stateWord(
   return words[state] ?? state;
 }
 
-/** When the next attempt begins, or what it waits for; `null` if there is none. */
+/** When the next attempt starts, or what it is waiting for; `null` without one. */
 export function restartLine(
   job: JobEntry,
   trans: TranslationBundle
@@ -78,7 +78,7 @@ export function notFiniteLine(
     : null;
 }
 
-/** Whether its ranks can save a checkpoint now. */
+/** Whether the job can save a checkpoint now. */
 export function saves(job: JobEntry): boolean {
   return job.parts.some(part => part.saves && part.state === 'running');
 }
@@ -89,7 +89,7 @@ export function savedStep(job: JobEntry): number | null {
   return Math.max(0, ...steps) || null;
 }
 
-/** The share of its steps that is done, 0..1; `null` when their number is not known. */
+/** Share of steps done, 0..1; `null` if their number is unknown. */
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;
   return total_steps ? Math.min(1, (step ?? 0) / total_steps) : null;

@@ -1,10 +1,10 @@
-/** The job saved in a notebook: checked before it is drawn, because notebooks come from anywhere. */
+/** Job bundle: checks a job saved in a notebook before it is drawn; it may come from anywhere. */
 
 import type { JobBundle } from '../schema';
 
 export const JOB_MIME = 'application/vnd.mntrain.job+json';
 
-/** Version of the saved job that this page can draw; newer ones are refused. */
+/** Newest version of a saved job that this page can draw. */
 export const BUNDLE_VERSION = 1;
 
 const JOB_ID = /^j-[0-9a-f]{8}$/;
@@ -63,7 +63,7 @@ function areColumns(table: object): boolean {
   );
 }
 
-/** Whether the texts of the model are few and short enough. */
+/** Whether the model's texts are few and short enough. */
 function areTexts(texts: unknown): boolean {
   const isShort = (text: unknown) =>
     typeof text === 'string' && text.length <= MOST_CHARACTERS;

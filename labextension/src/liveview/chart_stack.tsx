@@ -1,4 +1,4 @@
-/** All charts of a job, below each other on one time axis. */
+/** Chart stack: all charts of a job on one time axis. */
 
 import * as React from 'react';
 
@@ -33,7 +33,7 @@ export function Charts(
   );
 }
 
-/** From the first step or evaluation on: links are counted before there is anything to see on them. */
+/** From the first step or evaluation on; link samples start earlier. */
 function timeSpan(store: SeriesStore, range: number | null): [number, number] {
   let [begin, end] = [Infinity, -Infinity];
   for (const table of [

@@ -1,4 +1,4 @@
-/** A job on the page: its data, live from the server or saved in the notebook, and when to redraw. */
+/** Live controller: a job's data, live or saved in the notebook, and when to redraw. */
 
 import type { IDisposable } from '@lumino/disposable';
 import { type ISignal, Signal } from '@lumino/signaling';
@@ -7,7 +7,7 @@ import type { JobBundle, JobEntry } from '../schema';
 import { SeriesStore } from '../series/store';
 import type { IClusterModel } from '../tokens';
 
-/** Why the numbers do not move. */
+/** Why the view is not live. */
 export type Stillness =
   | 'no-server'
   | 'connecting'
@@ -17,13 +17,10 @@ export type Stillness =
   | 'other-cluster'
   | 'not-known';
 
-/** Draw a little before a turn is due: rows that come once a second are then never a turn late. */
+/** Redraw a little early, so that rows that arrive every second are never late. */
 const EARLY = 0.8;
 
-/**
- * Changes between two batches of rows wait this many turns for the rows to be drawn with them;
- * drawn at once, they would take the rows' turn.
- */
+/** Other changes wait this many intervals, to be drawn together with the next rows. */
 const PATIENCE = 2;
 
 export class LiveController implements IDisposable {
@@ -53,7 +50,7 @@ export class LiveController implements IDisposable {
     return this.stillness === null;
   }
 
-  /** Why it is not live; `null` when it is. */
+  /** Why the view is not live; `null` if it is. */
   get stillness(): Stillness | null {
     const model = this.model;
     if (!model) {
@@ -74,7 +71,7 @@ export class LiveController implements IDisposable {
     return this.model?.status?.cluster ?? null;
   }
 
-  /** Take the job saved in the notebook, unless the server has a newer one. */
+  /** Use the job saved in the notebook, unless the server has newer data. */
   takeBundle(bundle: JobBundle): void {
     this.cluster = bundle.cluster;
     if (!this.isLive || !this.job) {
@@ -134,7 +131,7 @@ export class LiveController implements IDisposable {
     }
   }
 
-  /** Draw soon: at most at the wanted rate, and only while visible. */
+  /** Redraw soon, limited to the configured rate, and only while visible. */
   private tell(turns = 1): void {
     this.isStale = true;
     if (this.disposed || !this.isVisible) {
@@ -159,7 +156,7 @@ export class LiveController implements IDisposable {
     } else if (this.isVisible) {
       this.isStale = false;
       this.drawnAt = performance.now();
-      // The model announces changes a moment after it has them.
+      // The model signals changes with a delay.
       this.job = this.model?.job(this.jobId) ?? this.job;
       this.changedSignal.emit();
     }

@@ -1,11 +1,11 @@
-/** The page around a view: its width, the theme's colors, and whether it is visible. */
+/** Page state of a view: width, theme and visibility. */
 
 import * as React from 'react';
 
 import { type ITheme, readTheme } from './charts/theme';
 import type { LiveController } from './controller';
 
-/** JupyterLab marks the theme on the body, and loads its colors a moment later. */
+/** JupyterLab loads a theme's colors a moment after marking it on the body. */
 const THEME_MS = 100;
 
 export interface IPage {
@@ -56,7 +56,7 @@ export function usePage(
   return { theme, width };
 }
 
-/** Without the paddings: a chart as wide as `clientWidth` would be wider than its room. */
+/** Width without paddings. */
 export function innerWidth(node: HTMLElement): number {
   const style = getComputedStyle(node);
   const padding =

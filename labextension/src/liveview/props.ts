@@ -1,4 +1,4 @@
-/** What the parts of a live view are given. */
+/** Props shared by the parts of a live view. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 

@@ -1,4 +1,4 @@
-/** Texts of the model at its evaluations: the newest for each prompt, and the earlier ones. */
+/** Samples: the model's newest text for each prompt, and earlier ones. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -13,7 +13,7 @@ export interface IPromptTexts {
   earlier: WrittenText[];
 }
 
-/** By prompt, in the order in which the newest were written. */
+/** Group by prompt, in the order of the newest texts. */
 export function byPrompt(texts: ReadonlyArray<WrittenText>): IPromptTexts[] {
   const found = new Map<string, WrittenText[]>();
   for (const one of texts) {

@@ -1,4 +1,4 @@
-/** The controls of the charts: range, scale, link, pause, table, copy. */
+/** Chart toolbar: range, scale, link, pause, table, copy. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -8,9 +8,9 @@ import type { SeriesStore } from '../series/store';
 import type { IChoice } from './charts/chart';
 import type { Scale } from './charts/scale';
 
-/** What the toolbar has chosen. */
+/** Choices of the toolbar. */
 export interface ILook {
-  /** Seconds shown, up to the end; `null` = all. */
+  /** Seconds shown, up to now; `null` = all. */
   range: number | null;
   scale: Scale;
   choice: IChoice;

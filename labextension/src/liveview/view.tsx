@@ -1,4 +1,4 @@
-/** The live view of one job. */
+/** Live view of one job. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -78,7 +78,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
 
 let views = 0;
 
-/** Strips, and below them charts or tables, as the toolbar says. */
+/** Strips, and charts or tables. */
 function Measurements(
   props: IViewProps & {
     controller: LiveController;

@@ -1,4 +1,4 @@
-/** The live view as a widget: in an output, and as a tab. */
+/** Live view widgets: in an output, and as a tab. */
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
@@ -50,7 +50,7 @@ export class LiveWidget extends ReactWidget {
   }
 }
 
-/** Draws the job that a notebook holds, and follows it live where the server knows it. */
+/** Renders a job saved in a notebook, live if the server knows it. */
 export class JobRenderer extends Panel implements IRenderMime.IRenderer {
   constructor(private services: IServices) {
     super();

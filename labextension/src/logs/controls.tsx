@@ -1,4 +1,4 @@
-/** Which lines of a log are shown: rank, search, how many, and whether new ones are followed. */
+/** Log controls: rank, search, number of lines, follow. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -7,7 +7,7 @@ import type { RankNumbers } from '../schema';
 
 const TAILS = [200, 1000, 5000];
 
-/** Search starts after this pause in typing. */
+/** Delay of the search after typing. */
 const TYPING_MS = 300;
 
 export interface IQuery {

@@ -1,4 +1,4 @@
-/** A log as it is read from the Jupyter server, again and again while the job runs. */
+/** Reads a job's log repeatedly while the job runs. */
 
 import * as React from 'react';
 
@@ -12,9 +12,9 @@ const EVERY_MS = 2000;
 const HIDDEN_EVERY_MS = 10_000;
 
 export interface IReading {
-  /** `null` until it has been read once. */
+  /** `null` before the first read. */
   log: JobLog | null;
-  /** Why it could not be read just now. */
+  /** Why the last read failed. */
   problem: IProblem | null;
 }
 

@@ -1,4 +1,4 @@
-/** The log of a job: merged or of one rank, followed, searched. */
+/** Log view of a job: all ranks or one, with search. */
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -41,7 +41,7 @@ export function LogView(props: ILogProps): JSX.Element {
   const text = lines.map(line => prefix(line) + line.text).join('\n');
   const nothing = query.search
     ? trans.__('No line contains “%1”.', query.search)
-    : trans.__('Nothing yet.');
+    : trans.__('No output yet.');
   return (
     <div className="mnt mnt-log">
       <Controls
@@ -70,7 +70,7 @@ export function LogView(props: ILogProps): JSX.Element {
   );
 }
 
-/** The lines: scrolled to the end, they stay there as new ones come. */
+/** The lines. Scrolled to the end, the view follows new lines. */
 function Lines(props: { label: string; text: string }): JSX.Element {
   const list = React.useRef<HTMLPreElement>(null);
   const wasAtEnd = React.useRef(true);

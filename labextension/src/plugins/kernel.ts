@@ -1,4 +1,4 @@
-/** Whether a notebook's kernel is busy: the panel in it then says that clicks have to wait. */
+/** Marks notebooks with a busy kernel: the submit panel then says that clicks have to wait. */
 
 import type {
   JupyterFrontEnd,
@@ -17,7 +17,7 @@ export const kernelPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** Mark a notebook for the panel's style sheet, which ignores what lasts only a moment. */
+/** Mark a notebook for the panel's style sheet, which delays the message. */
 function mark(panel: NotebookPanel): void {
   const tell = () => {
     const status = panel.sessionContext.session?.kernel?.status;

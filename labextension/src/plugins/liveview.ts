@@ -1,4 +1,4 @@
-/** The live view: in outputs of notebooks, and as a tab that comes back after a reload. */
+/** Live view plugin: draws jobs in notebook outputs, and in tabs that survive a reload. */
 
 import {
   ILayoutRestorer,
@@ -56,7 +56,7 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
   }
 };
 
-/** The command that opens a job's live view as a tab, and brings it back after a reload. */
+/** Add the command that opens a live view as a tab, and restore tabs after a reload. */
 function addAttach(
   app: JupyterFrontEnd,
   services: IServices,

@@ -1,4 +1,4 @@
-/** Logs of jobs as tabs that come back after a reload. */
+/** Log plugin: logs in tabs that survive a reload. */
 
 import {
   ILayoutRestorer,

@@ -1,4 +1,4 @@
-/** Puts cells into notebooks: inserted, run, or dragged there. */
+/** Inserts cells into notebooks, or drags them there. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import {
@@ -15,9 +15,9 @@ const CELLS = 'application/vnd.jupyter.cells';
 const THRESHOLD = 5;
 
 /**
- * Put text into a new cell below the active one; in a new notebook where none is open.
+ * Insert a cell below the active one, or into a new notebook if none is open.
  *
- * @param runs whether it is run as well, once there is a kernel.
+ * @param runs whether to run the cell once the kernel is ready.
  */
 export async function insertCell(
   app: JupyterFrontEnd,
@@ -54,7 +54,7 @@ async function newNotebook(
   });
 }
 
-/** Begin to drag a row as a cell, once the pointer has moved far enough. */
+/** Start dragging a row as a cell once the pointer has moved far enough. */
 export function dragCell(event: MouseEvent, label: string, text: string): void {
   const target = event.target as HTMLElement;
   if (event.button !== 0 || target.closest('.mnt-menu')) {

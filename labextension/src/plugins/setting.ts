@@ -1,4 +1,4 @@
-/** One setting of a plugin: its value now, and whenever it changes. */
+/** A setting of a plugin: its current value, and a callback for changes. */
 
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 

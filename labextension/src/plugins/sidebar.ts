@@ -1,4 +1,4 @@
-/** The sidebar, and the command that shows it: in Notebook 7, which has no tab bar, the only way. */
+/** Sidebar plugin, and the command that shows it, the only way in Notebook 7. */
 
 import {
   ILabShell,
@@ -48,7 +48,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
       insert: text => void insertCell(app, notebooks, text),
       drag: (event, label, text) => dragCell(event.nativeEvent, label, text)
     });
-    // Notebook 7 has a left side only in notebooks, not in lists of files.
+    // In Notebook 7 only notebooks have a left area, not the file list.
     let area = 'left';
     const place = () => app.shell.add(sidebar, area, { rank: 350 });
     place();

@@ -1,4 +1,4 @@
-/** Status bar item: how many nodes are up, how many jobs run, and the progress of a single one. */
+/** Status bar item: nodes up, jobs running, and the progress of a single job. */
 
 import type {
   JupyterFrontEnd,

@@ -1,4 +1,4 @@
-/** Many lines as one band: lowest, median and highest at each time. */
+/** Band: minimum, median and maximum of many lines. */
 
 export interface IBand {
   x: Float64Array;
@@ -7,7 +7,7 @@ export interface IBand {
   high: Float64Array;
 }
 
-/** Lowest, median and highest of several lines on the time axis of the longest one. */
+/** Minimum, median and maximum of several lines, on the time axis of the longest. */
 export function band(
   lines: ReadonlyArray<{ x: Float64Array; y: Float64Array }>
 ): IBand {

@@ -1,4 +1,4 @@
-/** The rows of one job on the page, as the Jupyter server sends them. */
+/** Series store: a job's rows, as the Jupyter server sends them. */
 
 import type {
   EvaluationColumns,
@@ -12,7 +12,7 @@ import type {
 import type { ISeriesSink } from '../tokens';
 import { Table } from './table';
 
-/** Most texts of the model that are kept: the newest. */
+/** Number of texts kept, the newest. */
 export const MOST_TEXTS = 50;
 
 export const RANK_COLUMNS = [
@@ -67,7 +67,7 @@ export interface ILinkRows {
   table: LinkTable;
 }
 
-/** All rows of one job, as far as the page has them. */
+/** Rows of one job. */
 export class SeriesStore implements ISeriesSink {
   constructor(private onChange: () => void = () => undefined) {}
 
@@ -78,15 +78,15 @@ export class SeriesStore implements ISeriesSink {
   readonly links = new Map<string, ILinkRows>();
   readonly job: JobTable = new Table(JOB_COLUMNS);
   readonly evaluation: EvaluationTable = new Table(EVALUATION_COLUMNS);
-  /** The figures that are shown: the server derives them, the page only writes them. */
+  /** Recent figures, computed by the server. */
   summary: JobSummary | null = null;
-  /** What the model wrote, oldest first. */
+  /** Texts of the model, oldest first. */
   texts: ReadonlyArray<WrittenText> = [];
 
   take(series: JobSeries): void {
     const isWhole = series.since === 0 || series.stream !== this.stream;
     if (!isWhole && series.since !== this.seq) {
-      return; // had before, or meant for another view
+      return; // received before, or for another view
     }
     if (isWhole) {
       this.clear();
@@ -141,7 +141,7 @@ export class SeriesStore implements ISeriesSink {
     this.texts = [];
   }
 
-  /** Ranks in their order. */
+  /** Rows of all ranks, by rank. */
   get sorted(): IRankRows[] {
     return [...this.ranks.values()].sort((a, b) => a.who.rank - b.who.rank);
   }
@@ -150,13 +150,13 @@ export class SeriesStore implements ISeriesSink {
     return [...this.ranks.values()].some(rows => rows.table.length > 0);
   }
 
-  /** Whether there is nothing at all, not even an evaluation or a text from before the first step. */
+  /** Whether there are no steps, evaluations or texts. */
   get isEmpty(): boolean {
     return !(this.hasSteps || this.evaluation.length || this.texts.length);
   }
 }
 
-/** What a link can carry; what a network card claims is no capacity. */
+/** A link's capacity; nominal speeds do not count. */
 export function capacityOf({ capacity }: LinkSummary): number | null {
   return capacity && capacity.source !== 'nominal'
     ? capacity.bytes_per_s

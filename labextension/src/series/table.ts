@@ -1,14 +1,14 @@
-/** A table of numbers by column: appended in place, bounded, and thinned evenly when it is full. */
+/** Table of numbers by column: bounded, and thinned evenly when full. */
 
 import { type NonFinite, nonFinite } from '../formats';
 
-/** Most rows of a table. When it is full, neighbors are joined: each row then stands for more steps. */
+/** Most rows. A full table joins neighboring rows, which then stand for several steps. */
 export const MOST_ROWS = 1200;
 
-/** Columns that keep the last of the joined values; all others keep the mean. */
+/** Columns whose joined rows keep the last value; others keep the mean. */
 const KEEP_LAST = new Set(['time_s', 'step']);
 
-/** Most breaks that are kept: the newest. */
+/** Number of breaks kept, the newest. */
 const MOST_BREAKS = 1000;
 
 type Column = ReadonlyArray<number | NonFinite | null>;
@@ -20,7 +20,7 @@ export interface IBreak<Name extends string = string> {
   value: NonFinite;
 }
 
-/** Rows of named numbers; NaN = not known. What was computed as NaN or infinite is in `breaks`. */
+/** Rows of numbers; NaN means unknown. Values that are NaN or infinite are in `breaks`. */
 export class Table<Name extends string> {
   constructor(
     readonly names: ReadonlyArray<Name>,
@@ -34,10 +34,10 @@ export class Table<Name extends string> {
   /** Number of rows. */
   length = 0;
 
-  /** Values that are NaN or infinite, oldest first: rows are joined, these are not. */
+  /** Values that are NaN or infinite, oldest first; never joined. */
   breaks: ReadonlyArray<IBreak<Name>> = [];
 
-  /** A view on the column: valid until rows are added. */
+  /** A view of the column, valid until rows are added. */
   column(name: Name): Float64Array {
     return this.columns.get(name)!.subarray(0, this.length);
   }
@@ -53,7 +53,7 @@ export class Table<Name extends string> {
     this.open = 0;
   }
 
-  /** Append rows; a column that is missing in them holds NaN. */
+  /** Append rows; missing columns become NaN. */
   append(rows: Partial<Record<Name, Column>>): void {
     const count = (rows['time_s' as Name] ?? []).length;
     for (let row = 0; row < count; row++) {
@@ -69,7 +69,7 @@ export class Table<Name extends string> {
   }
 
   private appendRow(value: (name: Name) => number): void {
-    // The last row is filled until it stands for as many steps as those before it.
+    // Join into the last row until it stands for as many steps as the others.
     if (this.open > 0 && this.open < this.size) {
       this.joinInto(this.length - 1, value);
       this.open += 1;

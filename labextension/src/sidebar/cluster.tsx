@@ -1,4 +1,4 @@
-/** The cluster: its state and its actions, then nodes, links and jobs. */
+/** Cluster: state and actions, then nodes, links and jobs. */
 
 import * as React from 'react';
 
@@ -93,7 +93,7 @@ function Title({ model, commands, trans }: IContext): JSX.Element {
   );
 }
 
-/** How many nodes are up, what keeps nodes from being found, and who else is on the network. */
+/** Number of nodes up, discovery problems, and other clusters on the network. */
 function State({ model, trans }: IContext): JSX.Element {
   const { nodes, status } = model;
   const [up, suspect, lost] = ['up', 'suspect', 'lost'].map(state =>

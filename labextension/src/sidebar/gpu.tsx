@@ -1,4 +1,4 @@
-/** A GPU of a node: how busy and how full it is, and whose work that is. */
+/** GPU row: utilization, memory, and what uses the GPU. */
 
 import * as React from 'react';
 
@@ -54,7 +54,7 @@ export function GpuRow(
   );
 }
 
-/** The job and rank that a lease names, or the processes themselves. */
+/** The job and rank that lease the GPU, else its processes. */
 function owner(props: IContext, node: NodeEntry, gpu: Gpu): string {
   const { model, trans } = props;
   for (const lease of node.view.info?.leases ?? []) {

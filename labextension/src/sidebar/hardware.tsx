@@ -1,4 +1,4 @@
-/** What a node computes with: its GPUs, or its CPU and memory. */
+/** Hardware of a node: GPUs, or CPU and memory. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** The interfaces of a node: how fast each is, and what it carries now. */
+/** Interfaces of a node: speed and current traffic. */
 
 import * as React from 'react';
 
@@ -8,7 +8,7 @@ import type { Interface, NodeEntry } from '../schema';
 import { OVER } from '../words';
 import type { IContext } from './parts';
 
-/** Those a job may train over: up, with an address, and not virtual. */
+/** Interfaces that a job may use: up, with an address, and not virtual. */
 export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
   const { node, model, trans } = props;
   const { info, beat } = node.view;

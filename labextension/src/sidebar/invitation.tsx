@@ -1,4 +1,4 @@
-/** The invitation dialog: the command with which machines join. */
+/** Invitation dialog: the command with which machines join. */
 
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';

@@ -1,4 +1,4 @@
-/** One job: how far it is, why it waits or failed, and what can be done with it. */
+/** Job row: progress, problem and actions. */
 
 import * as React from 'react';
 
@@ -119,7 +119,7 @@ function Progress(props: IJobProps): JSX.Element {
   );
 }
 
-/** Two lines: how far it is, and how fast. */
+/** Two lines: steps, and headline figures. */
 function Numbers({ job, trans }: IJobProps): JSX.Element {
   const { numbers } = job;
   const { missing = {} } = numbers;
@@ -176,7 +176,7 @@ function stepLine(job: JobEntry, trans: IContext['trans']): string {
   ].join(', ');
 }
 
-/** What a rank does before its first step. */
+/** A rank's activity before its first step. */
 function Activity(props: {
   job: JobEntry;
   trans: IContext['trans'];
@@ -212,7 +212,7 @@ function Buttons({ job, commands, trans }: IJobProps): JSX.Element {
           {saves(job) && (
             <button
               className="btn"
-              title={trans.__('Save a checkpoint after this step')}
+              title={trans.__('Save a checkpoint after the current step')}
               onClick={run(CommandIDs.save)}
             >
               {trans.__('Save')}

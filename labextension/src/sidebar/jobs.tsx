@@ -1,4 +1,4 @@
-/** The list of jobs: those that run, then the newest of those that have ended. */
+/** Job list: running jobs, then the newest ended ones. */
 
 import * as React from 'react';
 
@@ -6,7 +6,7 @@ import { OVER } from '../words';
 import { Job } from './job';
 import type { IContext } from './parts';
 
-/** Ended jobs stay in the list, the newest of them. */
+/** Number of ended jobs listed. */
 const MOST_ENDED = 10;
 
 export function Jobs(props: IContext): JSX.Element {

@@ -1,4 +1,4 @@
-/** Links: what each can carry, and how full the ones in use are. */
+/** Links: measured capacity and current utilization. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** The menu of a row: "…" beside its name, right click, or Shift+F10. */
+/** Row menu, opened by its button, right click, or Shift+F10. */
 
 import * as React from 'react';
 
@@ -69,7 +69,7 @@ function itemsOf(list: HTMLElement | null): HTMLElement[] {
   return [...(list?.querySelectorAll<HTMLElement>('[role=menuitem]') ?? [])];
 }
 
-/** Focus the first item of a menu that opens; close it when the pointer goes down elsewhere. */
+/** Focus a menu's first item when it opens; close it on a click elsewhere. */
 function useOutside(
   list: React.RefObject<HTMLElement>,
   isOpen: boolean,
@@ -90,7 +90,7 @@ function useOutside(
   }, [isOpen]);
 }
 
-/** Arrow keys, Home and End walk a menu; Escape and Tab close it. */
+/** Arrow keys, Home and End move through a menu; Escape and Tab close it. */
 function walk(
   event: React.KeyboardEvent,
   list: HTMLElement,
@@ -115,7 +115,7 @@ function walk(
   event.stopPropagation();
 }
 
-/** What opens a row's menu without its button. */
+/** Event handlers that open a row's menu. */
 export function menuKeys(open: () => void): {
   onContextMenu: (event: React.MouseEvent) => void;
   onKeyDown: (event: React.KeyboardEvent) => void;

@@ -1,4 +1,4 @@
-/** One node: what it has, what it does now, and why it is silent. */
+/** Node row: state, hardware, traffic and problem. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** What the sidebar says instead of its lists. */
+/** Sidebar messages shown instead of, or above, the lists. */
 
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import { Icon, type IconName } from '../icons';
 import { CommandIDs } from '../tokens';
 import { Copyable, type IContext } from './parts';
 
-/** Nodes have this long to be found before the sidebar says that there are none. */
+/** How long to wait for nodes before saying that there are none. */
 const PATIENCE_MS = 3000;
 
 function Note(props: {
@@ -63,7 +63,7 @@ export function Forbidden({ model, trans }: IContext): JSX.Element {
   );
 }
 
-/** A cluster without nodes: how it gets some. */
+/** A cluster without nodes: how to add some. */
 export function Empty(props: IContext): JSX.Element {
   const { model, commands, trans } = props;
   const [isPatient, setPatient] = React.useState(true);
@@ -80,7 +80,7 @@ export function Empty(props: IContext): JSX.Element {
   return (
     <Note title={trans.__('No nodes in %1 yet', name)}>
       <p>
-        {trans.__('Invite a machine: one command makes it a node.')}
+        {trans.__('Invite a machine: one command there makes it a node.')}
         {model.status?.is_driver === false &&
           ' ' + trans.__('The first invitation creates the cluster.')}
       </p>
@@ -105,7 +105,7 @@ export function Empty(props: IContext): JSX.Element {
   );
 }
 
-/** All nodes are silent. */
+/** No node is answering. */
 export function AllSilent(props: IContext): JSX.Element {
   const { model, trans } = props;
   const tried = model.nodes.every(node => node.view.problem);
@@ -122,7 +122,7 @@ export function AllSilent(props: IContext): JSX.Element {
   );
 }
 
-/** How long the answer has been waited for. */
+/** Waiting, with the elapsed time. */
 export function Waiting(props: IContext & { title: string }): JSX.Element {
   const [begun] = React.useState(() => Date.now());
   const [seconds, setSeconds] = React.useState(0);

@@ -1,4 +1,4 @@
-/** The sidebar: what the page knows of the cluster, or why it knows nothing. */
+/** Sidebar: the cluster, or why it cannot be shown. */
 
 import { ReactWidget, UseSignal } from '@jupyterlab/apputils';
 import * as React from 'react';

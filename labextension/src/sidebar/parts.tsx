@@ -1,4 +1,4 @@
-/** Small things that every section of the sidebar uses. */
+/** Components shared by the sidebar's sections. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
@@ -13,9 +13,9 @@ export interface IContext {
   model: IClusterModel;
   commands: CommandRegistry;
   trans: TranslationBundle;
-  /** Put text into the notebook as a cell. */
+  /** Insert text as a cell. */
   insert: (text: string) => void;
-  /** Begin to drag text as a cell. */
+  /** Start dragging text as a cell. */
   drag: (event: React.MouseEvent, label: string, text: string) => void;
 }
 
@@ -40,7 +40,7 @@ export function Meter(props: {
   );
 }
 
-/** A command of the shell, to be copied. */
+/** A shell command with a copy button. */
 export function Copyable(props: {
   text: string;
   trans: TranslationBundle;

@@ -1,4 +1,4 @@
-/** The ranks of a job: a button each, or for many a grid with its counts. */
+/** Ranks of a job: buttons, or a grid with counts if there are many. */
 
 import * as React from 'react';
 
@@ -8,7 +8,7 @@ import { CommandIDs } from '../tokens';
 import { type JobState, stateWord } from '../words';
 import type { IContext } from './parts';
 
-/** From this many ranks on: a grid of cells instead of buttons. */
+/** From this many ranks on: a grid instead of buttons. */
 const MANY_RANKS = 17;
 const ROW = 16;
 

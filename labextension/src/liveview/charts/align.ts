@@ -1,10 +1,10 @@
-/** Lines with clocks of their own on one time axis, as uPlot takes them. */
+/** Aligns lines with different times on one axis, for uPlot. */
 
 import uPlot from 'uplot';
 
 import type { IChart, ILine } from './chart';
 
-/** One time axis for lines whose ranks each have a clock of their own. */
+/** Join lines on one time axis: ranks finish steps at different times. */
 export function align(lines: ReadonlyArray<ILine>): uPlot.AlignedData {
   if (lines.length === 0) {
     return [[]];
@@ -33,13 +33,13 @@ function isSame(a: Float64Array, b: Float64Array): boolean {
   );
 }
 
-/** What the label of a line says, and where it points. */
+/** Value and position of a line's label. */
 export interface IReading {
-  /** The value under the pointer, else the recent figure; NaN if it is not known. */
+  /** The value at the pointer, else the recent figure; NaN if unknown. */
   value: number;
-  /** The line's height there: it need not be the recent figure. NaN if nothing is drawn. */
+  /** The line's own value there, for the position; NaN if nothing is drawn. */
   height: number;
-  /** Set where the line's newest value up to there is NaN or infinite. */
+  /** Set if the newest value up to there is NaN or infinite. */
   broken: string | null;
 }
 

@@ -1,4 +1,4 @@
-/** One chart as data: its lines, its scale, and how its numbers are written. */
+/** A chart as data: lines, scale and formats. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 
@@ -12,19 +12,19 @@ export interface ILine {
   label: string;
   x: Float64Array;
   y: Float64Array;
-  /** The recent figure: what the label says while nothing is pointed at. */
+  /** The recent figure, for the label while nothing is pointed at. */
   now?: number | null;
   color: string;
   dash: number[];
   width: number;
-  /** Filled to zero with the line's own color. */
+  /** Filled down to zero. */
   isFilled?: boolean;
-  /** Filled up to this other line: plain, or hatched. */
+  /** Filled up to this other line. */
   fillTo?: string;
   fillKind?: 'band' | 'hatch';
-  /** Points drawn on it: ranks 4 to 7 repeat colors, and evaluations are few. */
+  /** With markers: for ranks 4 to 7, which repeat colors, and for evaluations. */
   isMarked?: boolean;
-  /** Drawn, but without a label. */
+  /** Without a label. */
   isQuiet?: boolean;
 }
 
@@ -34,31 +34,31 @@ export interface IChart {
   subtitle: string;
   lines: ILine[];
   format: (value: number) => string;
-  /** A value on the axis; `step` is the distance to the next one. */
+  /** Format of an axis value; `step` is the distance between ticks. */
   tick: (value: number, step: number) => string;
-  /** Zero in the middle: one direction above, the other below. */
+  /** Zero in the middle, one direction above and one below. */
   isMirrored?: boolean;
-  /** Highest and lowest value of the scale, where they do not follow the lines. */
+  /** Ends of the axis, if not taken from the lines. */
   limit?: number;
-  /** Drawn across: the capacity. */
+  /** Horizontal lines, such as the capacity. */
   levels?: { at: number; label: string }[];
-  /** Values that are NaN or infinite, oldest first: when, on which line, and how that is written. */
+  /** Values that are NaN or infinite, oldest first. */
   breaks?: { time: number; line: string; label: string }[];
-  /** Said in red beside the title: how many values are NaN or infinite. */
+  /** Red text beside the title: the number of NaN or infinite values. */
   alarm?: string;
-  /** Said instead of the lines, where there are none. */
+  /** Text shown if there are no lines. */
   note?: string;
   height: number;
 }
 
 export interface IChoice {
-  /** The rank shown by itself; `null` = the slowest of many, all of few. */
+  /** The rank shown alone; `null` = the slowest of many, or all of few. */
   rank: number | null;
-  /** The node whose link is shown, where there are more than two. */
+  /** The node whose link is shown if there are more than two. */
   node: string | null;
 }
 
-/** What every chart is made from. */
+/** Input of every chart. */
 export interface IChartInput {
   store: SeriesStore;
   job: JobEntry;
@@ -67,7 +67,7 @@ export interface IChartInput {
   trans: TranslationBundle;
 }
 
-/** Digits that tell values this far apart from each other, in percent. */
+/** Decimals that tell values `step` apart, in percent. */
 export function shareDigits(step: number): number {
   return step >= 0.00999 ? 0 : step >= 0.000999 ? 1 : 2;
 }

@@ -1,4 +1,4 @@
-/** Names and values at the right ends of the lines. */
+/** Labels at the right ends of the lines. */
 
 import * as React from 'react';
 import type uPlot from 'uplot';
@@ -20,7 +20,7 @@ export interface ILabelsProps {
   height: number;
 }
 
-/** At the right end of every line: a leader, its dash, its name, its last or pointed value. */
+/** For every line a leader, its dash, its name, and the recent value or the one pointed at. */
 export function Labels(props: ILabelsProps): JSX.Element {
   const { chart, left, width, height } = props;
   const known = props.lines
@@ -92,7 +92,7 @@ function LineLabel(props: {
   );
 }
 
-/** Where a value stands, in pixels from the top; the middle until uPlot has laid out its axis. */
+/** Position of a value in pixels from the top; the middle until uPlot has scaled its axis. */
 function heightOf(value: number, props: ILabelsProps): number {
   const { chart, plot, height } = props;
   if (!plot || plot.scales.y?.min === undefined) {

@@ -1,4 +1,4 @@
-/** The chart of a link: each direction against its measured capacity. */
+/** Link chart: each direction against its measured capacity. */
 
 import * as formats from '../../formats';
 import type { LinkSummary } from '../../schema';
@@ -11,7 +11,7 @@ import {
   shareDigits
 } from './chart';
 
-/** Below this utilization the scale is enlarged: up to the capacity it would be a flat line. */
+/** Below this utilization the axis is zoomed: on a full scale the line would be flat. */
 const ZOOM_BELOW = 0.1;
 
 interface ISide {
@@ -20,7 +20,7 @@ interface ISide {
   isSent: boolean;
 }
 
-/** The link whose two sides are shown: of two nodes each by its sender, of more the chosen one's. */
+/** Directions shown: of two nodes both, as the sender counts; of more, the chosen node's. */
 function sides({ store, job, choice }: IChartInput): ISide[] {
   const nodes = job.placements
     .map(placement => store.links.get(placement.node))
@@ -108,7 +108,7 @@ function sideLabel(
   return side.isSent ? trans.__('sent') : trans.__('received');
 }
 
-/** All traffic of one direction, and this job's own; the second direction points down. */
+/** All traffic of one direction, and this job's own; the second direction is below zero. */
 function sideLines(
   side: ISide,
   i: number,
@@ -150,7 +150,7 @@ function sideLines(
   ];
 }
 
-/** The highest value of all lines, in either direction. */
+/** The highest absolute value of all lines. */
 function highest(lines: ILine[]): number {
   let top = 0;
   for (const line of lines) {
@@ -161,7 +161,7 @@ function highest(lines: ILine[]): number {
   return top;
 }
 
-/** Up to the capacity, or enlarged where little of it is used or it is not known. */
+/** Scale up to the capacity; zoomed if little of it is used or it is unknown. */
 function linkScale(
   isShare: boolean,
   top: number,

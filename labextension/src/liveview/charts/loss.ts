@@ -1,4 +1,4 @@
-/** The chart of the loss: in training, and on text that is not trained on. */
+/** Loss chart: training and evaluation loss. */
 
 import * as formats from '../../formats';
 import type { EvaluationTable, JobTable } from '../../series/store';

@@ -1,4 +1,4 @@
-/** Marks on a chart: levels across it, values outside its scale, and values that are no numbers. */
+/** Chart marks: levels, values outside the scale, and values that are NaN or infinite. */
 
 import type uPlot from 'uplot';
 
@@ -25,7 +25,7 @@ export function drawLevels(plot: uPlot, chart: IChart, theme: ITheme): void {
   ctx.restore();
 }
 
-/** A triangle on the frame for each value above or below the scale: none ends there unseen. */
+/** A triangle on the frame for each value above or below the scale. */
 export function drawOutside(plot: uPlot, chart: IChart): void {
   const { min, max } = plot.scales.y;
   if (min === undefined || max === undefined || min === null || max === null) {
@@ -65,7 +65,7 @@ function triangle(
   ctx.restore();
 }
 
-/** A red line across the chart where a value is NaN or infinite, with its name where there is room. */
+/** A red line where a value is NaN or infinite, labeled if there is room. */
 export function drawBreaks(plot: uPlot, chart: IChart, theme: ITheme): void {
   const { ctx, bbox } = plot;
   const { min, max } = plot.scales.x;

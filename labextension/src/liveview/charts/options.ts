@@ -20,21 +20,21 @@ export interface IPlotProps {
 }
 
 export interface IPlotEvents {
-  /** The row under the pointer; `null` when it leaves. */
+  /** The row at the pointer; `null` when it leaves. */
   pointed: (index: number | null) => void;
-  /** The value axis has been laid out anew. */
+  /** The value axis has changed. */
   scaled: (axis: string) => void;
 }
 
 const LEFT = 52;
 
-/** Canvas to the right of the chart: half of the last clock on the time axis is there. */
+/** Canvas to the right of the chart, for half of the last time label. */
 export const OVERHANG = 48;
 
-/** On a shorter axis, clocks show seconds. */
+/** On a shorter axis, times show seconds. */
 const SHORT_RUN_S = 600;
 
-/** Distances between clocks on the axis: whole seconds, minutes, hours, days. */
+/** Distances between times on the axis. */
 const INCREMENTS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
   43200, 86400, 172800, 604800
@@ -44,7 +44,7 @@ export function showsSeconds([first, last]: [number, number]): boolean {
   return last - first < SHORT_RUN_S;
 }
 
-/** Options of a new plot; `props` returns the latest props, which may change without a new plot. */
+/** Options of a plot; `props` returns the latest props. */
 export function options(
   props: () => IPlotProps,
   size: { width: number; height: number },
@@ -101,7 +101,7 @@ function scales(props: () => IPlotProps): uPlot.Scales {
     },
     y: {
       distr: isLog(props()) ? 3 : 1,
-      // What has no logarithm lies on the frame, where a mark says so.
+      // Values without a logarithm lie on the frame, with a mark.
       clamp: (_, __, low) => low,
       range: (_, low, high) =>
         valueRange(props().chart, props().scale, low, high)
@@ -138,7 +138,7 @@ function valueAxis(props: () => IPlotProps): uPlot.Axis {
       : {}),
     values: (_, splits) => {
       const step = splits.length > 1 ? splits[1] - splits[0] : 1;
-      // Neighbors on a logarithmic axis are about a tick's own size apart.
+      // Ticks of a logarithmic axis are about their own size apart.
       return splits.map(split =>
         props().chart.tick(split, isLog(props()) ? split : step)
       );

@@ -1,4 +1,4 @@
-/** One chart: uPlot draws axes and lines, we put a label at the end of each. */
+/** Plot of one chart: uPlot draws axes and lines; we add the labels. */
 
 import * as React from 'react';
 import uPlot from 'uplot';
@@ -10,7 +10,7 @@ import { type IPlotProps, options, OVERHANG, showsSeconds } from './options';
 /** Below this many pixels the labels have less room. */
 const NARROW = 720;
 
-/** The time axis of a chart that shows it, and the room below one that does not. */
+/** Height below a chart, with and without a time axis. */
 const [TIME_AXIS, NO_AXIS] = [24, 4];
 
 export function Plot(props: IPlotProps & { width: number }): JSX.Element {
@@ -59,7 +59,7 @@ export function Plot(props: IPlotProps & { width: number }): JSX.Element {
   );
 }
 
-/** The plot in `host`: made anew where lines come, go or change their looks, else given its data. */
+/** The plot in `host`: recreated when lines or styles change, else updated. */
 function usePlot(
   props: IPlotProps,
   size: { width: number; height: number },
@@ -75,7 +75,7 @@ function usePlot(
   const latest = React.useRef(props);
   latest.current = props;
   const [pointed, setPointed] = React.useState<number | null>(null);
-  // uPlot scales its axis when it draws, after this: labels then have their places.
+  // uPlot scales its axis later, when it draws; labels are placed then.
   const [, setScaled] = React.useState('');
   const shape = JSON.stringify([
     chart.lines.map(line => [line.key, line.color, line.dash, line.fillTo]),

@@ -1,4 +1,4 @@
-/** A line per rank, or for many ranks a band and one rank by itself. */
+/** Rank lines: a line per rank, or for many ranks a band and one rank. */
 
 import { band } from '../../series/band';
 import type { IRankRows, SeriesStore } from '../../series/store';
@@ -8,10 +8,10 @@ import { DASHES } from './theme';
 /** From this many ranks on: a band and one picked rank instead of a line per rank. */
 export const MANY_RANKS = 9;
 
-/** The figure of a rank that is drawn. */
+/** Figures of a rank that can be drawn. */
 export type RankFigure = 'pace_tokens_per_s' | 'mfu' | 'compute';
 
-/** The rank that is shown by itself among many. */
+/** The rank shown alone among many. */
 export function pickedRank(store: SeriesStore, choice: IChoice): number | null {
   if (choice.rank !== null && store.ranks.has(choice.rank)) {
     return choice.rank;
@@ -59,7 +59,7 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
   ];
 }
 
-/** Highest, lowest and median of all ranks, the area between them filled. */
+/** Maximum, minimum and median of all ranks, with the area between filled. */
 function bandLines(
   lines: ILine[],
   { store, theme, trans }: IChartInput,

@@ -1,19 +1,19 @@
-/** The value axis: its ends, and where a logarithmic one has its ticks. */
+/** Value axis: its range, and the ticks of a logarithmic one. */
 
 import type { IChart } from './chart';
 
 export type Scale = 'auto' | 'zero' | 'log';
 
-/** More ticks than this are thinned to the powers of ten. */
+/** Beyond this, only powers of ten are shown. */
 const MOST_LOG_TICKS = 5;
 
-/** Where 1, 2 and 5 stand within a decade. */
+/** Ticks within a decade. */
 const LEADING = [1, 2, 5];
 
-/** Without a positive value there is no logarithm: any decade will do. */
+/** Range if no value is positive. */
 const EMPTY_DECADE: [number, number] = [0.1, 1];
 
-/** The ends of the value axis: no value of the lines is outside, but those that have no logarithm. */
+/** Range of the value axis: includes every value that has a place on it. */
 export function valueRange(
   chart: Pick<IChart, 'limit'>,
   scale: Scale,
@@ -37,7 +37,7 @@ export function valueRange(
   return [Math.max(floor, low - 0.15 * rest), high + 0.15 * rest];
 }
 
-/** From one 1, 2 or 5 × 10ⁿ to another: two ticks at least, and every line between them. */
+/** From one 1, 2 or 5 × 10ⁿ to another, with at least two ticks. */
 function logRange(low: number, high: number): [number, number] {
   if (!(high > 0)) {
     return EMPTY_DECADE;
@@ -56,11 +56,11 @@ function logTick(value: number, isAbove: boolean): number {
 }
 
 function decade(exponent: number): number[] {
-  // As a literal: 3 * 10 ** -1 is 0.30000000000000004, and so is its label.
+  // Parsed, because 2 * 10 ** -1 may have rounding errors, which would show in the label.
   return LEADING.map(leading => Number(`${leading}e${exponent}`));
 }
 
-/** 1, 2 and 5 × 10ⁿ; powers of ten alone where those are too many. */
+/** 1, 2 and 5 × 10ⁿ; only powers of ten if those are too many. */
 export function logTicks(low: number, high: number): number[] {
   const first = Math.floor(Math.log10(low));
   const last = Math.ceil(Math.log10(high));

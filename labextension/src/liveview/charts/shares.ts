@@ -1,4 +1,4 @@
-/** The charts of shares, per rank: MFU and computing. */
+/** MFU and computing charts, per rank. */
 
 import * as formats from '../../formats';
 import {

@@ -1,4 +1,4 @@
-/** Labels beside lines that end close together: moved apart, in their order, inside the chart. */
+/** Moves overlapping labels apart, in order, inside the chart. */
 
 export function spread(
   wanted: ReadonlyArray<number>,

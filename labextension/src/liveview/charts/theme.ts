@@ -1,4 +1,4 @@
-/** The color roles of the page, read for the canvas. */
+/** Chart theme: the page's colors, read for the canvas. */
 
 export interface ITheme {
   ranks: string[];
@@ -34,7 +34,7 @@ export function readTheme(node: Element): ITheme {
   };
 }
 
-/** Diagonal lines: other people's traffic, told apart without color. */
+/** Diagonal lines for other traffic, recognizable without color. */
 export function hatch(color: string): CanvasPattern | string {
   const tile = document.createElement('canvas');
   tile.width = tile.height = 6;

@@ -1,4 +1,4 @@
-/** The chart of throughput: the job's, and the pace of each rank. */
+/** Throughput chart: the job's throughput and each rank's pace. */
 
 import * as formats from '../../formats';
 import {

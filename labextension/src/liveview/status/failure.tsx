@@ -1,4 +1,4 @@
-/** Why a job failed: node, cause, fix; the evidence folded below. */
+/** Failure card: node, cause and fix; details folded below. */
 
 import * as React from 'react';
 
@@ -41,7 +41,7 @@ export function FailureCard({ job, trans }: IJobProps): JSX.Element | null {
   );
 }
 
-/** Processes that outlived the job, each by its node and pid. */
+/** Processes that could not be killed. */
 function Leftovers({ job, trans }: IJobProps): JSX.Element {
   const left = job.parts.flatMap(part =>
     (part.leftovers ?? []).map(process => ({ node: part.node, process }))
@@ -63,7 +63,7 @@ function Leftovers({ job, trans }: IJobProps): JSX.Element {
   );
 }
 
-/** What other nodes say of the same failure: causes alone, for the card has the fix. */
+/** The same failure as seen on other nodes: causes only, since the card has the fix. */
 function Consequences({ job, trans }: IJobProps): JSX.Element | null {
   const cause = job.problem?.cause;
   const others = job.parts

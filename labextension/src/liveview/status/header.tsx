@@ -1,4 +1,4 @@
-/** What the job is now: its state, how far it is, and what can be done with it. */
+/** Header of a live view: state, progress and actions. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** The job's numbers now, each with its name. */
+/** Headline figures of a job. */
 
 import * as React from 'react';
 
@@ -10,7 +10,7 @@ interface ITile {
   label: string;
   value: formats.Maybe | formats.NonFinite;
   write: (value: any) => string;
-  /** Why it is n/a, where it is. */
+  /** Why it is n/a. */
   reason?: string;
 }
 

@@ -1,4 +1,4 @@
-/** Why a running job makes no progress, what to do, and each rank's stacks folded below. */
+/** Stall card: why a job makes no progress, and the fix; stacks folded below. */
 
 import * as React from 'react';
 

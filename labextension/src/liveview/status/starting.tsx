@@ -1,4 +1,4 @@
-/** What every rank does before its first step. */
+/** Activity of every rank before the first step. */
 
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import { Icon } from '../../icons';
 import { OVER, stateWord } from '../../words';
 import type { IJobProps } from '../props';
 
-/** More ranks than these would push the rest off the screen. */
+/** Number of ranks listed. */
 const MOST_SHOWN = 64;
 
 export function Starting({ job, trans }: IJobProps): JSX.Element | null {

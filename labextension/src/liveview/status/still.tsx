@@ -1,4 +1,4 @@
-/** Why the numbers do not move, and what to do. */
+/** Line that says why the view is not live, and the fix. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';

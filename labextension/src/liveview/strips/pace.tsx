@@ -1,4 +1,4 @@
-/** The pace of many ranks by node: the darker the slower; a select does the same by keyboard. */
+/** Pace strip: the pace of many ranks by node; darker is slower. */
 
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import type { RankSummary } from '../../schema';
 import { MANY_RANKS, pickedRank, slowestRank } from '../charts/rank_lines';
 import type { IStripProps } from './pipeline';
 
-/** A rank this much slower than the median is marked. */
+/** Ranks this much slower than the median are marked. */
 const SLOW = 0.05;
 
 interface IPace {

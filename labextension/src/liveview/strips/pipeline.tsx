@@ -1,4 +1,4 @@
-/** Where a step's time goes: a bar of shares for each stage. */
+/** Pipeline strip: shares of a step, a bar per stage. */
 
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -64,7 +64,7 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
   );
 }
 
-/** Each share's name, and what it is. */
+/** Name and meaning of each share. */
 function partWords(
   trans: TranslationBundle
 ): Record<Part, { name: string; meaning: string }> {
@@ -76,7 +76,7 @@ function partWords(
     send: {
       name: trans.__('sending'),
       meaning: trans.__(
-        'What the bytes sent to other nodes take at the link’s measured capacity'
+        'Bytes sent to other nodes over the link’s measured capacity'
       )
     },
     wait: {
@@ -111,7 +111,7 @@ function rowsOf(store: SeriesStore, trans: TranslationBundle): IRow[] {
   if (byStage.size < 2) {
     return [];
   }
-  // Of the replicas of a stage, the slowest sets the pace.
+  // The slowest replica of a stage sets the pace.
   const pace = (rows: IRankRows) => rows.who.pace_tokens_per_s ?? NaN;
   return [...byStage].map(([stage, replicas]) => {
     const rows = replicas.reduce((a, b) => (pace(b) < pace(a) ? b : a));
@@ -162,7 +162,7 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
   );
 }
 
-/** A button: shows this rank alone in the charts, then all again. */
+/** Button that shows only this rank in the charts, or all again. */
 function RowName(props: IStripProps & IRow): JSX.Element {
   const { store, theme, choice, pick, trans, rows, label, who } = props;
   const { rank } = rows.who;

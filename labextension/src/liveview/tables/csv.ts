@@ -1,4 +1,4 @@
-/** The figures of the job and of all ranks as text to copy. */
+/** CSV of the figures of a job and its ranks. */
 
 import {
   JOB_COLUMNS,
@@ -9,7 +9,7 @@ import type { Table } from '../../series/table';
 
 const COLUMNS = [...RANK_COLUMNS, 'loss'] as const;
 
-/** First the recent figures, then a row per step of the job and of each rank, as the page has them. */
+/** Recent figures first, then a row per step of the job and of each rank. */
 export function csv(store: SeriesStore): string {
   const lines = [['row', 'rank', 'node', ...COLUMNS].join(',')];
   if (store.summary) {

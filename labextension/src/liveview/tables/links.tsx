@@ -1,4 +1,4 @@
-/** The traffic of every node's link as a table. */
+/** Link table: traffic per node and direction. */
 
 import * as React from 'react';
 

@@ -1,4 +1,4 @@
-/** The numbers of every rank as a table. */
+/** Rank table: recent figures of every rank. */
 
 import * as React from 'react';
 
@@ -13,7 +13,7 @@ export function RankTable({ job, store, trans }: IViewProps): JSX.Element {
   const states = new Map(job.ranks.map(rank => [rank.rank, rank.state]));
   return (
     <Table
-      caption={trans.__('Ranks, over their last steps')}
+      caption={trans.__('Ranks, recent figures')}
       columns={[
         trans.__('rank'),
         trans.__('node'),

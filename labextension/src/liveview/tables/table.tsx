@@ -1,4 +1,4 @@
-/** A plain table: its caption, its column names, its rows. */
+/** Plain table with a caption. */
 
 import * as React from 'react';
 

@@ -18,7 +18,7 @@ export function addCellCommands(
   app.commands.addCommand(CommandIDs.launch, {
     label: trans.__('Launch…'),
     caption: trans.__(
-      'A panel in a notebook: choose nodes, see what a launch will do, launch'
+      'Open a panel in a notebook: choose nodes, check, launch'
     ),
     describedBy: describe(),
     execute: () => insertCell(app, notebooks, PANEL, true)

@@ -1,4 +1,4 @@
-/** The confirmation before a job is stopped or killed: says what will be lost. */
+/** Confirmation before a job is stopped or killed: says what will be lost. */
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';

@@ -1,4 +1,4 @@
-/** What all commands share: their context, requests and notifications. */
+/** Command helpers: context, arguments, requests and notifications. */
 
 import { Notification } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
@@ -21,7 +21,7 @@ const TYPES = {
   boolean: { type: 'boolean' }
 } as const;
 
-/** A command's `describedBy`: each argument with its type and what it is for. */
+/** A command's `describedBy`: the type and description of every argument. */
 export function describe(
   args: Record<string, [keyof typeof TYPES, string]> = {}
 ): { args: ReadonlyJSONObject } {
@@ -34,7 +34,7 @@ export function describe(
   };
 }
 
-/** How long a notification of success is shown. */
+/** How long a success notification stays. */
 const SAID_MS = 4000;
 
 export function succeeded(text: string): void {

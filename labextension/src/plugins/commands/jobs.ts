@@ -16,7 +16,7 @@ const JOB: Parameters<typeof describe>[0] = {
 const isOpen = (job: JobEntry) => !OVER.has(job.state);
 const isSaving = (job: JobEntry) => isOpen(job) && saves(job);
 
-/** The job that is meant: the one named, else the newest that fits. */
+/** The job with the given id, else the newest that fits. */
 function chosen(
   model: IClusterModel,
   args: { jobId?: unknown },
@@ -27,7 +27,7 @@ function chosen(
     : model.job(String(args.jobId));
 }
 
-/** @param confirms whether to ask before a job is stopped; a kill is always asked for. */
+/** @param confirms whether to confirm a stop; a kill is always confirmed. */
 export function addJobCommands(
   context: ICommandContext,
   confirms: () => boolean

@@ -1,4 +1,4 @@
-/** Commands for nodes and jobs, used by palette, menus and buttons. */
+/** Commands for nodes and jobs, for palette, menus and buttons. */
 
 import type {
   JupyterFrontEnd,
@@ -18,7 +18,7 @@ import { addNodeCommands } from './nodes';
 
 const PLUGIN = 'jupyter-mntrain:commands';
 
-/** In the palette, in this order. */
+/** Commands of the palette, in order. */
 const LISTED = [
   CommandIDs.show,
   CommandIDs.launch,
