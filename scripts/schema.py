@@ -4,8 +4,8 @@ import json
 
 import msgspec
 
-from jupyter_mntrain.cluster.launch.measure import LinkMeasurement
 from jupyter_mntrain.metrics.page_entries import JobBundle
+from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.server import messages
 
 RECORDS = (

@@ -10,9 +10,10 @@ import psutil
 
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.capacities import CapacityBook
+from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
-from jupyter_mntrain.model.records.node import Beat, Gpu, InterfaceRate
+from jupyter_mntrain.model.records.node import Beat, Gpu, InterfaceRate, LinkMeasurement
 
 
 class BeatSampler:
@@ -27,12 +28,14 @@ class BeatSampler:
         *,
         hub: Listeners,
         jobs: JobBook,
-        capacities: CapacityBook,
+        links: LinkBook,
         read_gpus: Callable[[], tuple[Gpu, ...]],
     ) -> None:
         self._hub = hub
         self._jobs = jobs
-        self._capacities = capacities
+        self._links = links
+        self._told: dict[tuple[JobId, int], tuple[LinkMeasurement, ...]] = {}
+        """What the journal of each attempt says of its links."""
         self._read_gpus = read_gpus
         self._previous = psutil.net_io_counters(pernic=True)
         self._previous_s = time.monotonic()
@@ -57,12 +60,14 @@ class BeatSampler:
             self._hub.publish(self._beat(moved, counters, interval_s))
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
-        capacities = self._capacities.known()
+        told = {}
         for job in self._jobs.active():
             name = job.placement.interface
             if name not in moved:
                 continue
             sent, received = moved[name]
+            attempt = job.record.job_id, job.record.attempt.number
+            links = told[attempt] = self._links.measured(name)
             job.add_link_sample(
                 LinkSample(
                     time_s=job.now_s(),
@@ -70,9 +75,11 @@ class BeatSampler:
                     interval_s=interval_s,
                     sent_bytes=sent,
                     received_bytes=received,
-                    capacity=capacities.get(name),
+                    given=self._links.given(name),
+                    links=None if self._told.get(attempt) == links else links,
                 )
             )
+        self._told = told
 
     def _beat(
         self,

@@ -26,9 +26,9 @@ from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
@@ -150,7 +150,7 @@ async def _join(
     _refuse_other_cluster(options, token)
     node_id = load_node_id(options.state)
     name = options.settings.name
-    interfaces = read_interfaces({})
+    interfaces = read_interfaces()
     addresses = options.reach.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name)
@@ -207,7 +207,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     sampler = BeatSampler(
         hub=node.hub,
         jobs=node.jobs,
-        capacities=node.capacities,
+        links=node.links,
         read_gpus=node.inventory.gpus.read,
     )
     tasks = [
@@ -232,9 +232,9 @@ def _node(options: Options) -> LocalNode:
     found = membership.find(options.state)
     credentials = Credentials(options.state)
     node_id = _own_id(options, credentials)
-    capacities = CapacityBook(options.state / "capacities.json", options.capacities)
+    links = LinkBook(options.state / "links.json", options.capacities)
     told = options.settings
-    inventory = InventoryReader(told.python, capacities)
+    inventory = InventoryReader(told.python, links)
     return LocalNode(
         node_id=node_id,
         name=told.name,
@@ -243,7 +243,7 @@ def _node(options: Options) -> LocalNode:
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,
-        capacities=capacities,
+        links=links,
         leases=leases,
         jobs=JobBook(
             options.state / "jobs",
@@ -285,7 +285,7 @@ def _bind(reach: Reach) -> list[socket.socket]:
 
 
 def _greet(node: LocalNode) -> None:
-    interfaces = read_interfaces({})
+    interfaces = read_interfaces()
     where = ", ".join(node.reach.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
     if node.reach.listen and node.reach.is_local(interfaces):

@@ -12,8 +12,8 @@ from jupyter_mntrain.agent.access.limits import Streams
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model import tunables
@@ -50,7 +50,7 @@ class LocalNode:
     python: str
     trust: TrustKeeper
     inventory: InventoryReader
-    capacities: CapacityBook
+    links: LinkBook
     leases: LeaseBook
     jobs: JobBook
     hub: Listeners
@@ -80,6 +80,10 @@ class LocalNode:
             python=self.python,
             jobs_directory=str(self.jobs.directory),
         )
+
+    def has_job(self) -> bool:
+        """Whether anything is leased: a job runs here, or is about to."""
+        return bool(self.leases.all())
 
     def lease(self, request: LeaseRequest) -> LeaseGrant:
         """Promise what is asked, or refuse with the reason and what would do.

@@ -9,12 +9,12 @@ from jupyter_mntrain.cluster.discovery.discovery import (
 )
 from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.cluster.launch.measure import LinkMeasurement
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary
+from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import Liveness, NodeView
 
 __all__ = [

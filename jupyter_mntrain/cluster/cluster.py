@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
-from jupyter_mntrain.cluster.launch.measure import LinkMeasurement, measure_pairs
+from jupyter_mntrain.cluster.launch.measure import measure_pairs
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -25,7 +25,7 @@ from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
-from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 

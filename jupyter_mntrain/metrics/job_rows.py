@@ -78,7 +78,7 @@ def _row(ranks: Sequence[RankSeries], index: int) -> dict[str, float | None]:
         and (bubble := formulas.measured_bubble(step.compute_s, step.step_s)) is not None
     ]
     flops = [step.flops for step in steps if step.flops is not None]
-    is_told = len(flops) == len(steps) and step_s > 0
+    is_told = len(flops) == len(steps) and all(step.step_s > 0 for step in steps)
     loss = next((step.loss for step in steps if step.loss is not None), None)
     return {
         "time_s": max(step.time_s for step in steps),

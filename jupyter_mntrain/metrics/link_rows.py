@@ -15,7 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.telemetry import formulas
 
 LEAST_WINDOW_S = tunables.seconds("figures.link_window_s")
@@ -43,25 +43,23 @@ class LinkRows:
             # Several nodes on one machine share the counters of its loopback interface.
             "ranks" if ip_address(placement.address).is_loopback else "interface"
         )
-        self.capacity: Capacity | None = None
-        """Measured or given, or what the card claims."""
+        self.given: Capacity | None = None
+        self.links: tuple[LinkMeasurement, ...] = ()
+        """Measured when the node sent."""
         self.table = Table(COLUMNS)
         self._samples = 0
         self._steps = 0
         self._times: array[float] = array("d")
         self._totals: dict[Direction, array[float]] = {one: array("d") for one in DIRECTIONS}
 
-    @property
-    def usable_capacity(self) -> Capacity | None:
-        """What a card claims is none: virtual cards say nonsense."""
-        return self.capacity if self.capacity and self.capacity.source != "nominal" else None
-
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
         samples = history.links.get(self.placement.node, ())
         new = samples[self._samples :]
         self._samples = len(samples)
-        self.capacity = _capacity(history, new[-1] if new else None) or self.capacity
+        for sample in new:
+            self.given = sample.given or self.given
+            self.links = self.links if sample.links is None else sample.links
         ranks = [
             series
             for rank in self.placement.ranks
@@ -137,7 +135,11 @@ class LinkRows:
         }
 
     def summary(
-        self, span: tuple[float, float] | None, ranks: Sequence[RankSeries], peers: tuple[str, ...]
+        self,
+        span: tuple[float, float] | None,
+        ranks: Sequence[RankSeries],
+        peers: tuple[str, ...],
+        capacities: dict[Direction, Capacity | None],
     ) -> tuple[LinkSummary, ...]:
         """Both directions.
 
@@ -145,6 +147,7 @@ class LinkRows:
             span: Unix times between which the recent steps of the node's ranks ran.
             ranks: the node's.
             peers: nodes that they exchange activations with.
+            capacities: of each direction.
         """
         steps = [step for series in ranks for step in recent_steps(series, span)]
         payload: Rates = {"sent": None, "received": None}
@@ -160,15 +163,22 @@ class LinkRows:
             rates = {"sent": None, "received": None}
         else:
             rates, payload = (counted := self._rates(*span)), _own(payload, counted)
-        return tuple(self._direction(one, rates[one], payload[one], peers) for one in DIRECTIONS)
+        return tuple(
+            self._direction(one, rates[one], payload[one], peers, capacities[one])
+            for one in DIRECTIONS
+        )
 
     def _direction(
-        self, direction: Direction, rate: float | None, own: float | None, peers: tuple[str, ...]
+        self,
+        direction: Direction,
+        rate: float | None,
+        own: float | None,
+        peers: tuple[str, ...],
+        capacity: Capacity | None,
     ) -> LinkSummary:
-        usable = self.usable_capacity
         used = None
-        if rate is not None and usable is not None:
-            used = formulas.link_utilization(rate, usable.bytes_per_s)
+        if rate is not None and capacity is not None:
+            used = formulas.link_utilization(rate, capacity.bytes_per_s)
         return LinkSummary(
             node=self.placement.node,
             interface=self.placement.interface,
@@ -177,12 +187,12 @@ class LinkRows:
             bytes_per_s=short(rate),
             own_bytes_per_s=short(own),
             utilization=short(used),
-            capacity=self.capacity,
+            capacity=capacity,
             peers=peers,
-            missing=self._missing(rate),
+            missing=self._missing(rate, capacity),
         )
 
-    def _missing(self, rate: float | None) -> str | None:
+    def _missing(self, rate: float | None, capacity: Capacity | None) -> str | None:
         if rate is None:
             if not (self._steps or self._samples):
                 return NO_SAMPLE
@@ -192,7 +202,7 @@ class LinkRows:
                     "they exchange: recorder.step(sent_bytes=…, received_bytes=…)"
                 )
             return WARM_UP
-        return None if self.usable_capacity else "the capacity is not measured"
+        return None if capacity else "the capacity is not measured"
 
 
 def recent_steps(series: RankSeries, span: tuple[float, float] | None) -> Sequence[RankStep]:
@@ -227,10 +237,3 @@ def _step_at(series: RankSeries, time_s: float) -> RankStep:
     steps = series.steps
     index = bisect_left(steps, time_s, key=lambda step: step.time_s)
     return steps[min(index, len(steps) - 1)]
-
-
-def _capacity(history: JobHistory, sample: LinkSample | None) -> Capacity | None:
-    given = history.view.spec.link_capacity_bytes_per_s
-    if given is not None:
-        return Capacity(bytes_per_s=given, source="given")
-    return sample.capacity if sample else None

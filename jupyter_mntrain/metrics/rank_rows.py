@@ -91,8 +91,10 @@ class RankRows:
     def _see(self, step: RankStep) -> None:
         if step.memory_bytes is not None:
             self._most_memory = max(step.memory_bytes, self._most_memory or 0)
-        seconds = step.compute_s or step.step_s
-        if step.flops is not None and seconds > 0 and self._taken >= WARM_UP_STEPS:
+        seconds = step.step_s
+        if step.compute_s and self._taken >= WARM_UP_STEPS:
+            seconds = min(step.compute_s, step.step_s)
+        if step.flops is not None and seconds > 0:
             self._best_flops_per_s = max(self._best_flops_per_s, step.flops / seconds)
 
     def _row(
@@ -154,11 +156,11 @@ class RankRows:
 
     def summary(self, state: JobState) -> RankSummary:
         series, start, table = self.series, self.start, self.table
-        flops_per_s, peak = table.recent("flops_per_s"), self.peak_flops_per_s
+        flops_per_s = table.recent("flops_per_s")
         figures: dict[str, float | None] = {
             "tokens_per_s": short(self._times_replicas("tokens_per_s")),
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
-            "mfu": short(flops_per_s / peak) if flops_per_s is not None and peak else None,
+            "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
         }
         figures |= {name: short(table.recent(name)) for name in SHARES}
         return RankSummary(

@@ -25,6 +25,8 @@ from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
+from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
 POINTS = tunables.count("figures.points")
@@ -76,6 +78,8 @@ class SeriesBuilder:
         self._texts: deque[tuple[int, WrittenText]] = deque(maxlen=MOST_TEXTS)
         self._read_texts = 0
         self._links: dict[str, LinkRows] = {}
+        self._capacities = LinkCapacities()
+        self._node_of: dict[int, str] = {}
 
     def extend(self, history: JobHistory, now_s: float) -> bool:
         """Take what is new; ``True`` if there was anything. A new attempt begins afresh.
@@ -104,6 +108,7 @@ class SeriesBuilder:
             ranks=self._ranks,
             job=self._job,
             links=self._links,
+            capacities=self._capacities,
             evaluation_loss=self._evaluations.last("loss"),
             sample=self._texts[-1][1] if self._texts else None,
             peak_flops_per_s=self._peak(),
@@ -130,6 +135,13 @@ class SeriesBuilder:
         for placement in placements if len(placements) > 1 else ():
             link = self._links.setdefault(placement.node, LinkRows(placement))
             self.seq = link.extend(history, self.seq)
+        self._node_of = {rank: place.node for place in placements for rank in place.ranks}
+        given = history.view.spec.link_capacity_bytes_per_s
+        self._capacities = LinkCapacities(
+            None if given is None else Capacity(bytes_per_s=given, source="given")
+        )
+        for node, link in self._links.items():
+            self._capacities.add(node, link.given, link.links)
 
     def _extend_ranks(self, history: JobHistory) -> None:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
@@ -148,9 +160,12 @@ class SeriesBuilder:
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
         """Bytes per second from a node to that of another rank."""
-        link = self._links.get(node)
-        capacity = link.usable_capacity if link else None
-        return lambda _peer: capacity.bytes_per_s if capacity else None
+
+        def bytes_per_s(peer: int) -> float | None:
+            capacity = self._capacities.between(node, self._node_of.get(peer, ""))
+            return capacity.bytes_per_s if capacity else None
+
+        return bytes_per_s
 
     def _schedule_bubble(self, start: RankStart | None) -> float:
         """Of a balanced pipeline with this job's schedule; 0 without a pipeline."""

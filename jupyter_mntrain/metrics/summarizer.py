@@ -20,6 +20,8 @@ from jupyter_mntrain.metrics.summary import (
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
 from jupyter_mntrain.model.records.number import carried
+from jupyter_mntrain.plan.link_capacities import LinkCapacities
+from jupyter_mntrain.telemetry import formulas
 
 NOISE = 0.03
 """A pace this much below the next one is the slowest; less is noise."""
@@ -35,6 +37,7 @@ def summarize(
     ranks: Ranks,
     job: JobRows,
     links: Links,
+    capacities: LinkCapacities,
     evaluation_loss: float | None,
     sample: WrittenText | None,
     peak_flops_per_s: float | None,
@@ -47,7 +50,9 @@ def summarize(
         peak_flops_per_s: of all devices together.
     """
     view = history.view
-    link_summaries = tuple(one for link in links.values() for one in _links(link, ranks))
+    link_summaries = tuple(
+        one for link in links.values() for one in _links(link, ranks, links, capacities)
+    )
     rank_summaries = _rank_summaries(view, ranks)
     figures = _figures(job, link_summaries, peak_flops_per_s)
     return JobSummary(
@@ -100,16 +105,13 @@ def _figures(
     job: JobRows, links: tuple[LinkSummary, ...], peak_flops_per_s: float | None
 ) -> dict[str, float | None]:
     """The medians over the recent steps."""
-    flops_per_s = job.table.recent("flops_per_s")
-    mfu = None
-    if job.is_whole and flops_per_s is not None and peak_flops_per_s:
-        mfu = flops_per_s / peak_flops_per_s
+    flops_per_s = job.table.recent("flops_per_s") if job.is_whole else None
     used = [one.utilization for one in links if one.utilization is not None]
     rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
     return {
         "step_s": short(job.table.recent("step_s")),
         "tokens_per_s": short(job.table.recent("tokens_per_s")),
-        "mfu": short(mfu),
+        "mfu": short(formulas.mfu(flops_per_s, peak_flops_per_s)),
         "bubble": short(job.table.recent("bubble")) if job.is_whole else None,
         "busiest_link": max(used, default=None),
         "busiest_bytes_per_s": max(rates, default=None),
@@ -155,7 +157,9 @@ def _slowest(ranks: Ranks) -> Rank | None:
     return paces[0][1]
 
 
-def _links(link: LinkRows, ranks: Ranks) -> tuple[LinkSummary, ...]:
+def _links(
+    link: LinkRows, ranks: Ranks, links: Links, capacities: LinkCapacities
+) -> tuple[LinkSummary, ...]:
     own = [known for rank, known in ranks.items() if rank in link.placement.ranks]
     spans = [span for known in own if (span := known.table.recent_span())]
     span = (min(one[0] for one in spans), max(one[1] for one in spans)) if spans else None
@@ -163,7 +167,17 @@ def _links(link: LinkRows, ranks: Ranks) -> tuple[LinkSummary, ...]:
     nodes = {ranks[rank].node: None for rank in sorted(neighbors) if rank in ranks}
     nodes.pop(link.placement.node, None)
     series = [known.series for known in own if known.series is not None]
-    return link.summary(span, series, tuple(nodes))
+    node = link.placement.node
+    others = nodes or [one for one in links if one != node]
+    return link.summary(
+        span,
+        series,
+        tuple(nodes),
+        {
+            "sent": capacities.of((node, other) for other in others),
+            "received": capacities.of((other, node) for other in others),
+        },
+    )
 
 
 def _missing(

@@ -119,8 +119,8 @@ class LinkSummary(Record, frozen=True):
         bytes_per_s: by the interface's counters (``basis`` "interface"), or the payload that the
             node's ranks report (``basis`` "ranks": several nodes share a loopback interface).
         own_bytes_per_s: this job's part of it.
-        utilization: of the measured or given capacity. What a network card calls itself is not a
-            capacity: virtual cards say nonsense.
+        utilization: of the capacity of this direction: what this node sends to its peers, or they
+            to it.
         peers: nodes its ranks exchange activations with.
         missing: why the rate or the utilization is not known.
     """

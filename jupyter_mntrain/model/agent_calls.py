@@ -18,7 +18,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord, RankStack
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import LinkMeasurement
 
 T = TypeVar("T")
 
@@ -103,9 +103,9 @@ class AgentCalls(ABC):
     async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
         return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, request)
 
-    async def probe_send(self, request: api.ProbeSend) -> Capacity:
+    async def probe_send(self, request: api.ProbeSend) -> LinkMeasurement:
         path = Route.PROBE_SEND
-        return await self._ask("POST", path, Capacity, request, extra_s=request.seconds)
+        return await self._ask("POST", path, LinkMeasurement, request, extra_s=request.seconds)
 
     async def _ask(
         self,

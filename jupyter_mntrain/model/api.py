@@ -23,7 +23,7 @@ GET     /v1/port/{port}?interface=                 → PortStatus, on that inter
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
-POST    /v1/probe/send                             ProbeSend → Capacity
+POST    /v1/probe/send                             ProbeSend → LinkMeasurement
 ======  =========================================  ==============================================
 
 All connections are TLS with a certificate of the cluster on both sides. Drivers may send any

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 from typing import NamedTuple
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.node import Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
+from jupyter_mntrain.plan.link_capacities import bytes_per_s
 
 NAME_FIX = "name one per node, HOST:N:IFACE, or connect the nodes to one network"
 
@@ -36,9 +37,9 @@ def choose_interfaces(
 
     A single participant, and agents that all listen on one machine's loopback addresses, get
     loopback. Otherwise the choice is among interfaces that are up, not virtual, and on a subnet
-    that all participants share; of several subnets, the fastest: by measured or given capacity,
+    that all participants share; of several subnets, the fastest: by given or measured capacity,
     then wired before wireless, then by nominal speed. A subnet is as fast as its slowest
-    participant. A named interface is used as it is, even if virtual or routed.
+    direction. A named interface is used as it is, even if virtual or routed.
 
     Args:
         nodes: the participants' nodes, in node-rank order.
@@ -81,18 +82,28 @@ def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | Non
         named = choose_interfaces(nodes, names)
     except SpecError:
         return None
-    slow = min(zip(map(_carries, named), named, strict=True), key=lambda one: one[0])
-    fast = min(zip(map(_carries, best), best, strict=True), key=lambda one: one[0])
+    receivers = {node.name for node in nodes}
+    slow, fast = (
+        min(((_carries(one, receivers), one) for one in chosen), key=lambda one: one[0])
+        for chosen in (named, best)
+    )
     if not slow[0] or fast[0] < 2 * slow[0]:
         return None
     return Faster(slow[1].name, slow[0], fast[1].name, fast[0])
 
 
-def _carries(interface: Interface) -> float:
+def _carries(interface: Interface, receivers: Collection[str]) -> float:
     """Capacity in bytes per second; 0.0 if unknown."""
-    if interface.capacity is not None:
-        return interface.capacity.bytes_per_s
-    return max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8
+    known = capacity_to(interface, receivers)
+    return known.bytes_per_s if known else max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8
+
+
+def capacity_to(interface: Interface, receivers: Collection[str] | None = None) -> Capacity | None:
+    """Given, or measured to the slowest of some nodes; of all if not named."""
+    measured = [
+        link.capacity for link in interface.links if receivers is None or link.receiver in receivers
+    ]
+    return interface.given or min(measured, key=bytes_per_s, default=None)
 
 
 def is_one_machine(nodes: Sequence[NodeInfo]) -> bool:
@@ -161,15 +172,20 @@ def _fastest_shared(
         for node, fixed in zip(nodes, named, strict=True)
     ]
     networks = set.intersection(*({c.network for c in one} for one in by_node))
+    names = {node.name for node in nodes}
+
+    def speed(candidate: _Candidate) -> _Speed:
+        return _speed(candidate, names)
+
     choices = [
-        [max((c for c in one if c.network == network), key=_speed) for one in by_node]
+        [max((c for c in one if c.network == network), key=speed) for one in by_node]
         for network in networks
     ]
     reachable = [choice for choice in choices if not _clash(nodes, choice)]
     if not reachable:
         raise _nothing_shared(nodes, by_node, choices)
     # Ties are broken by name and network: two drivers choose the same.
-    best = max(reachable, key=lambda choice: (min(map(_speed, choice)), _last_resort(choice)))
+    best = max(reachable, key=lambda choice: (min(map(speed, choice)), _last_resort(choice)))
     return tuple(candidate.interface for candidate in best)
 
 
@@ -187,10 +203,13 @@ def _candidates(interfaces: Sequence[Interface]) -> Iterator[_Candidate]:
             yield _Candidate(interface=interface, address=address)
 
 
-def _speed(candidate: _Candidate) -> tuple[bool, float, bool, int]:
+_Speed = tuple[bool, float, bool, int]
+
+
+def _speed(candidate: _Candidate, receivers: Collection[str]) -> _Speed:
     interface = candidate.interface
-    capacity = interface.capacity
-    known = capacity.bytes_per_s if capacity and capacity.source != "nominal" else 0.0
+    capacity = capacity_to(interface, receivers)
+    known = capacity.bytes_per_s if capacity else 0.0
     # 169.254.0.0/16 (link-local) means that no address was assigned.
     is_assigned = not ip_address(candidate.host).is_link_local
     return is_assigned, known, interface.kind == "ethernet", max(0, interface.speed_mbit_per_s or 0)

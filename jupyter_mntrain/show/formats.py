@@ -22,6 +22,9 @@ ABSENT: Final = "n/a"
 NARROW: Final = "\u202f"
 SPACE: Final = "\u00a0"
 
+LONGEST: Final = 1e15
+"""From here on a number is written with an exponent: nobody counts more digits."""
+
 NOT_FINITE: Final[dict[NonFinite, str]] = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
 
 STATE_ICONS: Final[dict[JobState, str]] = {
@@ -50,7 +53,11 @@ def one_line(text: str) -> str:
 
 
 def fixed(value: float, digits: int) -> str:
-    """Fixed number of decimals; halves are rounded up, as in JavaScript."""
+    """Fixed number of decimals; halves are rounded up, as in JavaScript. From 1e15 on with an
+    exponent.
+    """
+    if abs(value) >= LONGEST:
+        return f"{value:.2e}"
     exact = Decimal(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return f"{exact:,f}"
 
@@ -153,12 +160,20 @@ def memory(value_bytes: float | None) -> str:
     )
 
 
-def capacity(value: Capacity | None) -> str:
-    """Bit rate and its source: 941 Mbit/s measured."""
+def capacity(value: Capacity | None, now_s: float | None = None) -> str:
+    """With its source and what disturbed it: 941 Mbit/s measured 12 s ago, beside a job.
+
+    Args:
+        now_s: Unix time, for the age.
+    """
     if value is None:
         return "not measured"
-    said = {"measured": "measured", "given": "as given", "nominal": "nominal"}
-    return f"{bit_rate(value.bytes_per_s)} {said[value.source]}"
+    rate = bit_rate(value.bytes_per_s)
+    if value.source == "given":
+        return f"{rate} as given"
+    age = f" {duration(now_s - value.time_s)} ago" if now_s is not None and value.time_s else ""
+    disturbed = f", {value.condition}" if value.condition not in (None, "alone") else ""
+    return f"{rate} measured{age}{disturbed}"
 
 
 def plural(number: int, noun: str) -> str:

@@ -66,14 +66,15 @@ def dense_flops_per_token(
     return float(2 * FORWARD_AND_BACKWARD * (weights + attention))
 
 
-def mfu(flops: float | None, seconds: float, peak_flops_per_s: float | None) -> float | None:
-    """Model FLOPs utilization of one device, or ``None`` if an input is unknown.
+def mfu(flops_per_s: float | None, peak_flops_per_s: float | None) -> float | None:
+    """Model FLOPs utilization; ``None`` if anything it needs is unknown.
 
-    Source: PaLM appendix B. ``flops`` are the model FLOPs done in ``seconds``.
+    Source: PaLM appendix B. Of a job: the FLOPs of all ranks over the sum of their devices' *own*
+    peaks, which is right for mixed devices.
     """
-    if flops is None or not peak_flops_per_s or seconds <= 0:
+    if flops_per_s is None or not peak_flops_per_s:
         return None
-    return flops / seconds / peak_flops_per_s
+    return flops_per_s / peak_flops_per_s
 
 
 def throughput(tokens: float, seconds: float) -> float | None:

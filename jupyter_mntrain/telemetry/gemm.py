@@ -7,10 +7,13 @@ import time
 import torch
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.telemetry.other_work import OtherWork
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 
 MEASURE_S = tunables.seconds("telemetry.peak_measure_s")
+
+OTHERS_SHARE = tunables.ratio("telemetry.peak_others_share")
 
 _SIZES = {"cpu": 1024, "cuda": 4096}
 """Matrices this wide keep the device busy and out of its caches."""
@@ -30,14 +33,18 @@ def device_peak(
             return known
     # Half a second, but a device that has to wake up first takes longer.
     tally = Tally(progress, "measuring the device")
+    others = OtherWork()
     try:
         flops_per_s = measured_gemm(device, dtype)
     except RuntimeError:  # the device has no product in this dtype, or no memory left for it
         return None
     finally:
         tally.end()
-    threads = f", {torch.get_num_threads()} threads" if device.type == "cpu" else ""
-    return Peak(flops_per_s=flops_per_s, source=f"measured GEMM, {name}{threads}")
+    source = f"measured GEMM, {name}"
+    if device.type == "cpu":
+        source += f", {torch.get_num_threads()} threads"
+        source += ", beside other processes" if others.share() > OTHERS_SHARE else ""
+    return Peak(flops_per_s=flops_per_s, source=source)
 
 
 def measured_gemm(

@@ -1,6 +1,11 @@
 /** Formats of numbers and times, the same everywhere. Unknown values are "n/a", never 0. */
 
+import type { Capacity } from './schema';
+
 export const ABSENT = 'n/a';
+
+/** From here on a number is written with an exponent. */
+const LONGEST = 1e15;
 
 const NARROW = '\u202f';
 const NBSP = '\u00a0';
@@ -34,6 +39,9 @@ export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
 }
 
 function fixed(value: number, digits: number): string {
+  if (Math.abs(value) >= LONGEST) {
+    return value.toExponential(2);
+  }
   // toFixed rounds the exact value, as Python does; toLocaleString its shortest decimal.
   const [whole, part] = value.toFixed(digits).split('.');
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
@@ -99,6 +107,17 @@ export function seconds(value: Maybe): string {
   return value < 1
     ? `${fixed(1000 * value, value < 0.01 ? 1 : 0)}${NBSP}ms`
     : `${fixed(value, 1)}${NBSP}s`;
+}
+
+/** How a capacity is known: measured 12 s ago, beside a job. */
+export function origin(capacity: Capacity): string {
+  if (capacity.source === 'given') {
+    return 'as given';
+  }
+  const age = Date.now() / 1000 - (capacity.time_s ?? 0);
+  const { condition } = capacity;
+  const disturbed = condition && condition !== 'alone' ? `, ${condition}` : '';
+  return `measured ${duration(age)} ago${disturbed}`;
 }
 
 /** A duration in at most two units: "4 h 04 min". */

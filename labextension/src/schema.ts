@@ -90,6 +90,7 @@ export interface Everything {
   Inventory?: Inventory;
   Interface?: Interface;
   Capacity?: Capacity;
+  LinkMeasurement?: LinkMeasurement;
   Gpu?: Gpu;
   GpuProcess?: GpuProcess;
   Versions?: Versions;
@@ -141,10 +142,9 @@ export interface Everything {
   SaveJob?: SaveJob;
   SpecFile?: SpecFile;
   JobBundle?: JobBundle;
-  LinkMeasurement?: LinkMeasurement;
 }
 /**
- * Everything. What follows is numbered from ``seq`` on.
+ * The whole state. Changes that follow are numbered from ``seq`` on.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Snapshot".
@@ -158,12 +158,12 @@ export interface Snapshot {
   jobs: JobEntry[];
 }
 /**
- * Which server part answers, and which cluster it watches.
+ * The server extension's version, and the cluster it watches.
  *
  *     Args:
- *         discovery_problem: why nodes may not be found by themselves.
- *         strangers: nodes of other clusters that are announced here, each with its cluster's name.
- *         is_driver: whether this user has keys of the cluster; the first invitation makes it.
+ *         discovery_problem: why discovery may miss nodes.
+ *         strangers: nodes of other clusters on this network, each with its cluster's name.
+ *         is_driver: whether this user holds a driver's key; the first invitation creates it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ServerStatus".
@@ -298,22 +298,44 @@ export interface Interface {
   mtu?: number | null;
   speed_mbit_per_s?: number | null;
   rdma_device?: string | null;
-  capacity?: Capacity | null;
+  given?: Capacity | null;
+  links?: LinkMeasurement[];
 }
 /**
- * What a link can carry in one direction.
+ * Capacity: the payload that a link carries in one direction.
  *
- *     ``measured`` is by a probe, ``given`` by the user, ``nominal`` what the network card says.
- *     Virtual cards say nonsense (veth: 10 Gbit/s), so the source always travels with the number.
+ *     What a network card calls itself is not one: virtual cards say nonsense (veth: 10 Gbit/s).
+ *
+ *     Args:
+ *         source: measured by a probe, or given by the user.
+ *         time_s: Unix time of the measurement; 0 if given.
+ *         condition: of the measurement; a disturbed one is a lower bound. ``None`` if given.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Capacity".
  */
 export interface Capacity {
   bytes_per_s: number;
-  source: "given" | "measured" | "nominal";
+  source: "given" | "measured";
   time_s?: number;
-  peer?: string | null;
+  condition?: ("alone" | "beside a job" | "starved of CPU") | null;
+}
+/**
+ * Measurement of one direction between two nodes. The sender keeps it.
+ *
+ *     Args:
+ *         sender: name of the node that sent, over its ``interface``.
+ *         receiver: name of the node that received, on its ``address``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LinkMeasurement".
+ */
+export interface LinkMeasurement {
+  sender: string;
+  receiver: string;
+  interface: string;
+  address: string;
+  capacity: Capacity;
 }
 /**
  * A GPU as reported by NVML. ``index`` is its number in CUDA_VISIBLE_DEVICES.
@@ -647,7 +669,7 @@ export interface Restart {
   waits_for?: Problem | null;
 }
 /**
- * Nothing was lost: the missed messages follow.
+ * The stream is resumed: the missed messages follow.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "StreamResumed".
@@ -667,7 +689,7 @@ export interface NodeSet {
   node: NodeEntry;
 }
 /**
- * A node's heartbeat: nothing else of its entry has changed.
+ * A node's heartbeat; the rest of its entry is unchanged.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NodeBeat".
@@ -717,7 +739,7 @@ export interface StatusSet {
   status: ServerStatus;
 }
 /**
- * Rows of a job this page watches; numbered by themselves, resumed by :class:`Watch`.
+ * Rows of a watched job; numbered separately, resumed by :class:`Watch`.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "SeriesSent".
@@ -873,8 +895,8 @@ export interface RankSpread {
  *         bytes_per_s: by the interface's counters (``basis`` "interface"), or the payload that the
  *             node's ranks report (``basis`` "ranks": several nodes share a loopback interface).
  *         own_bytes_per_s: this job's part of it.
- *         utilization: of the measured or given capacity. What a network card calls itself is not a
- *             capacity: virtual cards say nonsense.
+ *         utilization: of the capacity of this direction: what this node sends to its peers, or they
+ *             to it.
  *         peers: nodes its ranks exchange activations with.
  *         missing: why the rate or the utilization is not known.
  *
@@ -974,7 +996,7 @@ export interface EvaluationColumns {
   loss?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**
- * A message of the page could not be followed: no such job, not readable.
+ * A message from the page was refused: no such job, or not valid.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Refused".
@@ -985,7 +1007,7 @@ export interface Refused {
   job_id?: string | null;
 }
 /**
- * Send me the rows of this job, from now on and since ``since`` of ``stream``.
+ * Send the rows of a job after ``since`` of ``stream``, and new ones as they come.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Watch".
@@ -1019,7 +1041,7 @@ export interface EndJob {
   grace_s?: number;
 }
 /**
- * What is to be run on a machine for it to join, until a Unix time.
+ * The command with which machines join, valid until a Unix time.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Invitation".
@@ -1040,7 +1062,7 @@ export interface Invite {
   expires_in_s?: number;
 }
 /**
- * The last lines; ``is_cut``: there were more than ``tail``.
+ * The last lines of a log; ``is_cut`` if there were more than ``tail``.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobLog".
@@ -1061,7 +1083,7 @@ export interface LogLine {
   text: string;
 }
 /**
- * Exactly one of both: the id of a job to run again, or a job file's text (TOML).
+ * Either the id of a job to run again, or the text of a job file (TOML).
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchJob".
@@ -1080,7 +1102,7 @@ export interface MeasureLinks {
   nodes?: string[];
 }
 /**
- * Have all ranks save a checkpoint; with ``is_last`` the job ends after it.
+ * Save a checkpoint on all ranks; with ``is_last`` the job then ends.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "SaveJob".
@@ -1089,7 +1111,7 @@ export interface SaveJob {
   is_last?: boolean;
 }
 /**
- * A job as a file: its text, a name for it, and what was left out as a secret.
+ * A job as a file: its name and text, and the variables left out as secrets.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "SpecFile".
@@ -1111,22 +1133,4 @@ export interface JobBundle {
   series: JobSeries;
   saved_s: number;
   version?: number;
-}
-/**
- * What one direction between two nodes carries.
- *
- *     Args:
- *         source: node that sent, over ``interface``.
- *         destination: node that received, on ``address``.
- *         capacity: payload bytes per second, and when it was measured.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "LinkMeasurement".
- */
-export interface LinkMeasurement {
-  source: string;
-  destination: string;
-  interface: string;
-  address: string;
-  capacity: Capacity;
 }

@@ -197,7 +197,7 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     third = elsewhere.agent("node3")
     cluster.discovery.add(third.where)
     measured = cluster.measure()
-    assert [(link.source, link.destination) for link in measured] == [
+    assert [(link.sender, link.receiver) for link in measured] == [
         ("node1", "node2"),
         ("node1", "node3"),
         ("node2", "node1"),

@@ -30,7 +30,7 @@ def lab(mntrain: str) -> Iterator[Lab]:
         made_by = made.host("node3")
         token = invite(made_by, mntrain, "--uses", "3")
         for host in made.hosts:
-            join(host, mntrain, token)
+            join(host, mntrain, token, *GIVEN)
         until(
             lambda: len(up(made_by, mntrain)) == 3,
             "three nodes to be up",
@@ -38,9 +38,11 @@ def lab(mntrain: str) -> Iterator[Lab]:
         yield made
 
 
-def ours(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> Any:
+def ours(
+    host: Host, mntrain: str, *words: str, cluster: str = CLUSTER, timeout_s: float = 60
+) -> Any:
     """What a command answers on a host, as data."""
-    done = host.run([mntrain, "--cluster", cluster, "--json", *words], timeout_s=60)
+    done = host.run([mntrain, "--cluster", cluster, "--json", *words], timeout_s=timeout_s)
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
     return json.loads(done.stdout)
 
@@ -54,10 +56,12 @@ def invite(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> str
     return next(word for word in log.read_text().split() if word.startswith(PREFIX))
 
 
+GIVEN = ("--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit")
+
+
 def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
     """An agent that joins with a token, and stays."""
-    command = [mntrain, "agent", "join", token]
-    command += ["--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit", *words]
+    command = [mntrain, "agent", "join", token, *words]
     log = host.home / "agent.log"
     process = start(host, command, log)
     until(lambda: "has joined" in log.read_text(), f"{log} to have joined")

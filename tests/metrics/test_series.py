@@ -19,8 +19,8 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     Sample,
 )
-from jupyter_mntrain.model.records.node import Capacity
-from tests.standin.jobs import JOB, history, place, step, taken, view
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from tests.standin.jobs import JOB, history, measured_links, place, step, taken, view
 
 
 def start(rank: int, **fields: Any) -> RankStart:
@@ -168,7 +168,7 @@ def test_sending_is_known_where_the_link_was_measured() -> None:
             interval_s=1.0,
             sent_bytes=900,
             received_bytes=300,
-            capacity=Capacity(bytes_per_s=5000.0, source="measured"),
+            links=measured(5000.0),
         )
     )
     series = taken(history(view("running", "running"), samples)).whole()
@@ -181,14 +181,19 @@ def test_sending_is_known_where_the_link_was_measured() -> None:
     assert series.ranks[1].send == ()
 
 
-def link(time_s: float, sent: int, received: int, **capacity: Any) -> LinkSample:
+def measured(bytes_per_s: float, sender: str = "node1") -> tuple[LinkMeasurement, ...]:
+    capacity = Capacity(bytes_per_s=bytes_per_s, source="measured")
+    return measured_links(sender, ("node1", "node2"), capacity)
+
+
+def link(time_s: float, sent: int, received: int) -> LinkSample:
     return LinkSample(
         time_s=time_s,
         interface="eth1",
         interval_s=1.0,
         sent_bytes=sent,
         received_bytes=received,
-        capacity=Capacity(bytes_per_s=2000.0, **({"source": "measured"} | capacity)),
+        links=measured(2000.0),
     )
 
 
@@ -218,7 +223,7 @@ def test_bursts_are_averaged_over_two_steps() -> None:
 def test_nodes_that_share_a_loopback_interface_are_told_by_their_ranks() -> None:
     places = (place("node1", 0, 0, address="127.0.0.2"), place("node2", 1, 1, address="127.0.0.3"))
     samples = two()
-    samples["node1"].append(link(5.0, 10**9, 10**9, source="nominal"))
+    samples["node1"].append(LinkSample(5.0, "lo", 1.0, 10**9, 10**9))
     series = taken(history(view("running", "running", places=places), samples)).whole()
     one, who = series.links[0], series.summary.links[0]
     assert (who.basis, who.utilization) == ("ranks", None)

@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.standin.jobs import ONE_AND_TWO, history, place, step, summarize, view
+from tests.standin.jobs import ONE_AND_TWO, history, measured_links, place, step, summarize, view
 
 NOW_S = 1000.0
 
@@ -172,7 +172,12 @@ def test_the_cause_is_passed_on() -> None:
     assert (got.problem, got.state) == (problem, "failed")
 
 
-def links(capacity: Capacity | None = None, *, sent: tuple[int, ...] = (500,) * 60) -> list[Sample]:
+def links(
+    capacity: Capacity | None = None,
+    *,
+    sent: tuple[int, ...] = (500,) * 60,
+    sender: str = "node1",
+) -> list[Sample]:
     return [
         LinkSample(
             time_s=float(second),
@@ -180,7 +185,7 @@ def links(capacity: Capacity | None = None, *, sent: tuple[int, ...] = (500,) * 
             interval_s=1.0,
             sent_bytes=size,
             received_bytes=2 * size,
-            capacity=capacity,
+            links=measured_links(sender, ("node1", "node2"), capacity) if capacity else (),
         )
         for second, size in enumerate(sent, 1)
     ]
@@ -193,7 +198,8 @@ def test_a_link_is_averaged_over_the_recent_steps() -> None:
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
     out, into = (link for link in got.links if link.node == "node1")
     assert (out.direction, out.bytes_per_s, out.utilization) == ("sent", 500.0, 0.5)
-    assert (into.direction, into.bytes_per_s, into.utilization) == ("received", 1000.0, 1.0)
+    assert (into.direction, into.bytes_per_s, into.utilization) == ("received", 1000.0, None)
+    assert into.missing == "the capacity is not measured", "what is sent says nothing of the rest"
     assert (out.basis, out.interface, out.capacity) == ("interface", "eth1", measured)
 
 
@@ -203,11 +209,27 @@ def test_bursts_between_idle_seconds_count_as_what_they_are_on_average() -> None
     assert got.links[0].bytes_per_s == pytest.approx(900.0), "three bursts in the last 10 seconds"
 
 
-def test_what_a_card_says_of_itself_is_no_denominator() -> None:
-    nominal = Capacity(bytes_per_s=1.25e9, source="nominal")
-    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(nominal)])
-    assert got.links[0].capacity == nominal
-    assert got.links[0].utilization is None
+def test_each_direction_is_divided_by_its_own_capacity() -> None:
+    there = Capacity(bytes_per_s=1000.0, source="measured", time_s=5.0, condition="alone")
+    back = Capacity(bytes_per_s=4000.0, source="measured", time_s=6.0, condition="beside a job")
+    got = summary(
+        node1=[*pipeline(0, compute_s=0.8), *links(there)],
+        node2=[*pipeline(1, compute_s=0.4), *links(back, sender="node2")],
+    )
+    told = {(one.node, one.direction): (one.capacity, one.utilization) for one in got.links}
+    assert told == {
+        ("node1", "sent"): (there, 0.5),
+        ("node1", "received"): (back, 0.25),
+        ("node2", "sent"): (back, 0.125),
+        ("node2", "received"): (there, 1.0),
+    }
+
+
+def test_a_link_that_was_never_measured_has_no_utilization() -> None:
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links()])
+    one = got.links[0]
+    assert (one.capacity, one.utilization) == (None, None)
+    assert one.missing == "the capacity is not measured"
 
 
 def test_what_the_user_gave_is() -> None:

@@ -90,12 +90,16 @@ class Lab:
         for host in self.hosts:
             self._shape(host, interface, shape)
 
+    def shape_sending(self, host: Host, interface: str, shape: str) -> None:
+        """Give what one host sends another rate; what it receives keeps its own."""
+        words = f"tc -n {host.namespace} qdisc replace dev {interface} root tbf {shape}"
+        run(*words.split())
+
     def _shape(self, host: Host, interface: str, shape: str) -> None:
         """Both ends: what a host sends, and what its port of the switch sends to it."""
-        ends = ((host.namespace, interface), (self._switch, f"{interface}-{host.index}"))
-        for namespace, device in ends:
-            words = f"tc -n {namespace} qdisc replace dev {device} root tbf {shape}"
-            run(*words.split())
+        self.shape_sending(host, interface, shape)
+        port = f"{interface}-{host.index}"
+        run(*f"tc -n {self._switch} qdisc replace dev {port} root tbf {shape}".split())
 
     @property
     def _switch(self) -> str:

@@ -24,7 +24,7 @@ ACCURACY = 0.03
 SINK = """
 import sys, time
 from jupyter_mntrain.agent.machine.probe import open_sink
-ticket = open_sink(sys.argv[1], "node2")
+ticket = open_sink(sys.argv[1], "node2", bool)
 print(ticket.port, ticket.token, flush=True)
 time.sleep(60)
 """
@@ -36,7 +36,7 @@ from jupyter_mntrain.model.api import ProbeSend
 interface, source, address, port, token = sys.argv[1:]
 request = ProbeSend(interface=interface, source_address=source, address=address, port=int(port),
                     token=token, peer="node2", seconds=4.0)
-print(measure(request, "node1").bytes_per_s)
+print(measure(request, "node1", bool).capacity.bytes_per_s)
 """
 
 

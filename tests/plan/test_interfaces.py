@@ -42,8 +42,8 @@ def test_of_two_networks_the_measured_faster_one() -> None:
     nodes = [
         node(
             name,
-            nic("eth0", f"10.77.1.{last}/24", speed_mbit_per_s=10000, capacity=slow),
-            nic("eth1", f"10.77.2.{last}/24", speed_mbit_per_s=10000, capacity=fast),
+            nic("eth0", f"10.77.1.{last}/24", speed_mbit_per_s=10000, links=slow),
+            nic("eth1", f"10.77.2.{last}/24", speed_mbit_per_s=10000, links=fast),
             docker0(),
         )
         for name, last in (("a", 1), ("b", 2), ("c", 3))
@@ -51,8 +51,36 @@ def test_of_two_networks_the_measured_faster_one() -> None:
     assert chosen(*nodes) == ["eth1", "eth1", "eth1"]
 
 
+def test_a_network_is_as_fast_as_its_slower_direction() -> None:
+    nodes = [
+        node(
+            name,
+            nic("eth0", f"10.0.0.{last}/24", links=measured(500)),
+            nic("eth1", f"10.0.1.{last}/24", links=measured(back)),
+        )
+        for name, last, back in (("a", 1, 1000), ("b", 2, 20))
+    ]
+    assert chosen(*nodes) == ["eth0", "eth0"]
+
+
+def test_only_measurements_to_other_participants_count() -> None:
+    nodes = [
+        node(
+            name,
+            nic("eth0", f"10.0.0.{last}/24", links=measured(500)),
+            nic(
+                "eth1",
+                f"10.0.1.{last}/24",
+                links=measured(1000, "a", "b") + measured(20, "far"),
+            ),
+        )
+        for name, last in (("a", 1), ("b", 2))
+    ]
+    assert chosen(*nodes) == ["eth1", "eth1"]
+
+
 def test_what_was_measured_beats_what_a_card_says_of_itself() -> None:
-    assert chosen(lab("a", 1, capacity=measured(900)), lab("b", 2, capacity=measured(900))) == [
+    assert chosen(lab("a", 1, links=measured(900)), lab("b", 2, links=measured(900))) == [
         "eth1",
         "eth1",
     ]
@@ -60,12 +88,11 @@ def test_what_was_measured_beats_what_a_card_says_of_itself() -> None:
 
 def test_what_the_user_gave_counts_as_measured_and_nominal_does_not() -> None:
     given = Capacity(bytes_per_s=1e8, source="given")
-    nominal = Capacity(bytes_per_s=1e9, source="nominal")
     nodes = [
         node(
             name,
-            nic("eth0", f"10.0.0.{last}/24", capacity=given),
-            nic("eth1", f"10.0.1.{last}/24", capacity=nominal),
+            nic("eth0", f"10.0.0.{last}/24", given=given),
+            nic("eth1", f"10.0.1.{last}/24", speed_mbit_per_s=10_000),
         )
         for name, last in (("a", 1), ("b", 2))
     ]
@@ -75,7 +102,7 @@ def test_what_the_user_gave_counts_as_measured_and_nominal_does_not() -> None:
 def test_a_network_measured_on_one_side_only_is_not_measured() -> None:
     one = node(
         "a",
-        nic("eth0", "10.0.0.1/24", capacity=measured(900), speed_mbit_per_s=1000),
+        nic("eth0", "10.0.0.1/24", links=measured(900), speed_mbit_per_s=1000),
         nic("eth1", "10.0.1.1/24", speed_mbit_per_s=2500),
     )
     other = node(
@@ -110,7 +137,7 @@ def test_wired_before_wireless_until_the_measurement_says_otherwise() -> None:
                 f"10.0.1.{last}/24",
                 kind="wireless",
                 speed_mbit_per_s=2400,
-                capacity=measured(1500) if is_measured else None,
+                links=measured(1500) if is_measured else (),
             ),
         )
 
@@ -217,7 +244,7 @@ def test_loopback_never_reaches_another_machine(boots: tuple[str, str]) -> None:
 
 
 def test_namespaces_share_a_boot_id_but_are_machines_of_their_own() -> None:
-    nodes = [lab("a", 1, capacity=measured(900)), lab("b", 2, capacity=measured(900))]
+    nodes = [lab("a", 1, links=measured(900)), lab("b", 2, links=measured(900))]
     assert chosen(*nodes) == ["eth1", "eth1"]
 
 
@@ -256,7 +283,7 @@ def test_named_interfaces_that_cannot_reach_each_other_are_refused() -> None:
 
 
 def test_one_named_interface_decides_for_the_others() -> None:
-    nodes = [lab("a", 1, capacity=measured(900)), lab("b", 2, capacity=measured(900))]
+    nodes = [lab("a", 1, links=measured(900)), lab("b", 2, links=measured(900))]
     assert chosen(*nodes, wanted=("eth0", None)) == ["eth0", "eth0"]
     text = refusal(*nodes, wanted=("docker0", None))
     assert "no network is shared" in text or "172.17.0.1" in text
@@ -266,8 +293,8 @@ def test_a_named_network_that_is_much_slower_than_another_is_told() -> None:
     nodes = [
         node(
             name,
-            nic("eth0", f"10.77.1.{last}/24", capacity=measured(95)),
-            nic("eth1", f"10.77.2.{last}/24", capacity=measured(950)),
+            nic("eth0", f"10.77.1.{last}/24", links=measured(95)),
+            nic("eth1", f"10.77.2.{last}/24", links=measured(950)),
             docker0(),
         )
         for name, last in (("a", 1), ("b", 2))

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.log_follower import LogFollower
+
+MEASURED = Capacity(bytes_per_s=1.25e8, source="measured", time_s=100.0, condition="alone")
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,8 @@ from jupyter_mntrain.show.log_follower import LogFollower
         (formats.seconds(35.31), "35.3 s"),
         (formats.seconds(0.4021), "402 ms"),
         (formats.loss(0.8719), "0.872"),
+        (formats.loss(1e25), "1.00e+25"),
+        (formats.loss(-1e300), "-1.00e+300"),
         (formats.duration(14640), "4 h 04 min"),
         (formats.duration(65), "1 min 05 s"),
         (formats.duration(-0.3), "0 s"),
@@ -32,6 +37,16 @@ from jupyter_mntrain.show.log_follower import LogFollower
         (formats.memory(23.7 * 2**30), "23.7 GiB"),
         (formats.memory(573 * 2**20), "573 MiB"),
         (formats.capacity(None), "not measured"),
+        (formats.capacity(MEASURED), "1 Gbit/s measured"),
+        (formats.capacity(MEASURED, now_s=10_900), "1 Gbit/s measured 3 h 00 min ago"),
+        (
+            formats.capacity(replace(MEASURED, condition="beside a job"), now_s=112),
+            "1 Gbit/s measured 12 s ago, beside a job",
+        ),
+        (
+            formats.capacity(replace(MEASURED, condition="starved of CPU")),
+            "1 Gbit/s measured, starved of CPU",
+        ),
         (formats.capacity(Capacity(bytes_per_s=1.25e8, source="given")), "1 Gbit/s as given"),
     ],
 )

@@ -26,9 +26,15 @@ from jupyter_mntrain.model.records.node import (
     Versions,
 )
 from jupyter_mntrain.plan import choose_participants, parse_member
-from tests.standin.training import BEGIN_S, GIGABIT, Sample, sample_job
+from tests.standin.jobs import measured_links
+from tests.standin.pipeline import BEGIN_S, GIGABIT
+from tests.standin.training import Sample, sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
+
+
+KNOWN = ("wopr", "muthur", "hal", "a", "b")
+"""Nodes to which every node has measured its link."""
 
 
 def node(
@@ -61,7 +67,7 @@ def node(
                     is_up=True,
                     addresses=(f"10.0.0.{number}/24",),
                     speed_mbit_per_s=1000,
-                    capacity=capacity,
+                    links=measured_links(name, KNOWN, capacity) if capacity else (),
                 ),
                 Interface(name="eno2", kind="ethernet", is_up=False),
                 Interface(name="docker0", kind="virtual", is_up=True, addresses=("172.17.0.1/16",)),
@@ -292,8 +298,8 @@ class StandInCluster:
         self.measured.append(tuple(one.node for one in participants))
         return tuple(
             LinkMeasurement(
-                source=one.node, destination=other.node, interface="eno1", address="10.0.0.9",
-                capacity=GIGABIT,
+                sender=one.node, receiver=other.node, interface="eno1", address="10.0.0.9",
+                capacity=msgspec.structs.replace(GIGABIT, condition="alone"),
             )
             for one in participants
             for other in participants

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
 )
 from jupyter_mntrain.model.records.metrics import JournalLine, RankStep, Sample
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 
 JOB = JobId("j-00000001")
 
@@ -44,6 +45,19 @@ def place(node: str, node_rank: int, first_rank: int, nproc: int = 1, **fields: 
 
 TWO = (place("node1", 0, 0), place("node2", 1, 1))
 ONE_AND_TWO = (place("node1", 0, 0), place("node2", 1, 1, nproc=2))
+
+
+def measured_links(
+    sender: str, receivers: Iterable[str], capacity: Capacity
+) -> tuple[LinkMeasurement, ...]:
+    """What a node measured to the others of these."""
+    return tuple(
+        LinkMeasurement(
+            sender=sender, receiver=one, interface="eth1", address="10.0.0.9", capacity=capacity
+        )
+        for one in receivers
+        if one != sender
+    )
 
 
 def record(

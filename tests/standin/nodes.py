@@ -11,9 +11,11 @@ from jupyter_mntrain.model.records.node import (
     Interface,
     Inventory,
     LeaseInfo,
+    LinkMeasurement,
     NodeInfo,
     Versions,
 )
+from tests.standin.jobs import measured_links
 
 LO = Interface(name="lo", kind="loopback", is_up=True, addresses=("127.0.0.1/8",))
 
@@ -34,8 +36,10 @@ def nic(name: str, *addresses: str, **fields: Any) -> Interface:
     return Interface(name=name, addresses=addresses, **(basis | fields))
 
 
-def measured(mbit_per_s: float) -> Capacity:
-    return Capacity(bytes_per_s=mbit_per_s * 1e6 / 8, source="measured")
+def measured(mbit_per_s: float, *receivers: str) -> tuple[LinkMeasurement, ...]:
+    """Sent by an interface to some nodes, or to all that tests plan with."""
+    capacity = Capacity(bytes_per_s=mbit_per_s * 1e6 / 8, source="measured", condition="alone")
+    return measured_links("?", receivers or ("a", "b", "c"), capacity)
 
 
 def docker0() -> Interface:

@@ -27,7 +27,8 @@ from jupyter_mntrain.model.records.metrics import (
     RankStep,
     RankText,
 )
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from tests.standin.jobs import measured_links
 
 BEGIN_S = 1_795_200_000.0
 GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)
@@ -190,5 +191,8 @@ class PipelineJob:
             interval_s=1.0,
             sent_bytes=int(rate * (1 + 0.3 * math.sin(second + place.node_rank))),
             received_bytes=int(rate * (1 + 0.3 * math.cos(second))),
-            capacity=self.capacity,
+            links=self.links(place.node),
         )
+
+    def links(self, node: str) -> tuple[LinkMeasurement, ...]:
+        return measured_links(node, self.layout, self.capacity) if self.capacity else ()

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.model.records.job import Placement
-from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Interface, NodeInfo
 from tests.standin.agent import FakeAgent
 from tests.standin.nodes import nic
-from tests.standin.story import CAPACITY, HISTORY_STEPS, JOB, Story
+from tests.standin.story import HISTORY_STEPS, JOB, Story
 
 CLUSTER = "replay"
 
@@ -32,7 +32,7 @@ class ReplayNode(FakeAgent):
             cluster=CLUSTER,
             port=story.base_port + number,
             boot_id=f"boot-{number}",
-            interfaces=(_interface(number),),
+            interfaces=(_interface(story, number),),
             started_s=story.began_s - 3600.0,
         )
         self._story = story
@@ -86,9 +86,13 @@ class ReplayNode(FakeAgent):
         return self._place.ranks
 
 
-def _interface(number: int) -> Interface:
-    capacity = Capacity(bytes_per_s=CAPACITY.bytes_per_s, source=CAPACITY.source)
-    return nic("eno1", f"10.0.0.{number + 1}/24", speed_mbit_per_s=10_000, capacity=capacity)
+def _interface(story: Story, number: int) -> Interface:
+    return nic(
+        "eno1",
+        f"10.0.0.{number + 1}/24",
+        speed_mbit_per_s=10_000,
+        links=story.links(story.placements[number].node),
+    )
 
 
 async def _steps(story: Story, nodes: list[ReplayNode]) -> None:

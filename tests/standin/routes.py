@@ -17,7 +17,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse, ScriptedRefusalError, Slow
 
 if TYPE_CHECKING:
@@ -204,7 +204,16 @@ class _Send(_Handler):
     def post(self) -> None:
         request = self.body_as(api.ProbeSend)
         assert request.token.startswith(f"to {request.peer}")
-        self.answer(Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, peer=request.peer))
+        capacity = Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, condition="alone")
+        self.answer(
+            LinkMeasurement(
+                sender=self.agent.name,
+                receiver=request.peer,
+                interface=request.interface,
+                address=request.address,
+                capacity=capacity,
+            )
+        )
 
 
 def application(agent: FakeAgent) -> Application:

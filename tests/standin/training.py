@@ -14,7 +14,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, PartStatus, Placement
 from tests.standin.jobs import taken
-from tests.standin.pipeline import BEGIN_S, GIGABIT, PipelineJob
+from tests.standin.pipeline import BEGIN_S, PipelineJob
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ def _view(job: PipelineJob, steps: int, state: JobState, problem: Problem | None
     )
 
 
-NOMINAL = msgspec.structs.replace(GIGABIT, bytes_per_s=1.25e9, source="nominal")
-
 LOST_LINK = Problem(
     kind=Kind.LINK_DOWN,
     cause="eno1 lost its link at 14:40:52",
@@ -130,7 +128,7 @@ SCENES = {
     "starting": lambda: sample_job(
         {"wopr": 2, "muthur": 1}, steps=0, state="starting", started=False
     ),
-    "no-capacity": lambda: sample_job({"wopr": 1, "muthur": 1}, capacity=NOMINAL, peak=None),
+    "no-capacity": lambda: sample_job({"wopr": 1, "muthur": 1}, capacity=None, peak=None),
     "one-step": lambda: sample_job({"wopr": 1, "muthur": 1}, steps=1),
     "one-node": lambda: sample_job({"wopr": 8}, microbatches=None),
 }

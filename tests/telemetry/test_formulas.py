@@ -41,10 +41,10 @@ def test_stages_add_up_to_the_model(cut: int, length: int) -> None:
 
 
 def test_mfu_needs_everything() -> None:
-    assert formulas.mfu(50.0, 1.0, 100.0) == 0.5
-    assert formulas.mfu(None, 1.0, 100.0) is None
-    assert formulas.mfu(50.0, 1.0, None) is None
-    assert formulas.mfu(50.0, 0.0, 100.0) is None
+    assert formulas.mfu(50.0, 100.0) == 0.5
+    assert formulas.mfu(None, 100.0) is None
+    assert formulas.mfu(50.0, None) is None
+    assert formulas.mfu(50.0, 0.0) is None
 
 
 @given(stages=st.integers(1, 64), microbatches=st.integers(1, 512), virtual=st.integers(1, 8))

@@ -31,7 +31,7 @@ async def try_links(job: LocalJob, peers: Peers) -> tuple[LinkTry, ...]:
     A peer whose agent does not answer is not tried: its silence is reported elsewhere.
     """
     own = job.placement
-    interface = next((one for one in read_interfaces({}) if one.name == own.interface), None)
+    interface = next((one for one in read_interfaces() if one.name == own.interface), None)
     if interface is None or not interface.is_up:
         return (LinkTry(interface=own.interface, trouble="down"),)
     others = [place for place in job.record.attempt.placements if place.node_id != own.node_id]

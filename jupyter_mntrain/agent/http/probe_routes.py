@@ -15,7 +15,8 @@ class ProbeListenHandler(AgentHandler):
     for_nodes = True
 
     def post(self) -> None:
-        self.answer(probe.open_sink(self.body_as(ProbeListen).address, self.node.name))
+        address = self.body_as(ProbeListen).address
+        self.answer(probe.open_sink(address, self.node.name, self.node.has_job))
 
 
 class ProbeSendHandler(AgentHandler):
@@ -24,7 +25,7 @@ class ProbeSendHandler(AgentHandler):
         known = {interface.name for interface in self.node.inventory.read().interfaces}
         if request.interface not in known:
             raise refusal(400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}")
-        capacity = await asyncio.to_thread(probe.measure, request, self.node.name)
-        self.node.capacities.keep(request.interface, capacity)
+        link = await asyncio.to_thread(probe.measure, request, self.node.name, self.node.has_job)
+        self.node.links.keep(link)
         self.node.changed()
-        self.answer(capacity)
+        self.answer(link)

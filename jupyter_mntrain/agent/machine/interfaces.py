@@ -1,25 +1,21 @@
-"""Network interfaces: reads this machine's addresses, state, speed and capacity."""
+"""Network interfaces: reads this machine's addresses, state and speed."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
-from jupyter_mntrain.model.records.node import Capacity, Interface
+from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
 
 
-def read_interfaces(
-    capacities: Mapping[str, Capacity], sysfs: Path = SYSFS
-) -> tuple[Interface, ...]:
+def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:
     """Read all interfaces of this network namespace, loopback last.
 
     Args:
-        capacities: measured or given ones by interface name.
         sysfs: mount point of sysfs.
     """
     states = psutil.net_if_stats()
@@ -43,7 +39,6 @@ def read_interfaces(
             # Virtual cards report 0 or -1: unknown, not "no speed".
             speed_mbit_per_s=state.speed if state.speed > 0 else None,
             rdma_device=rdma.get(name),
-            capacity=capacities.get(name),
         )
 
     found = [read(name) for name in states]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 
-from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import read_versions
 from jupyter_mntrain.model.records.node import Inventory
 
@@ -21,12 +21,12 @@ class InventoryReader:
 
     Args:
         python: interpreter that ranks run with; its packages define the node's versions.
-        capacities: what links were measured or given to carry.
+        links: what links were measured or given to carry.
     """
 
-    def __init__(self, python: str, capacities: CapacityBook) -> None:
+    def __init__(self, python: str, links: LinkBook) -> None:
         self.gpus = GpuReader()
-        self._capacities = capacities
+        self._links = links
         self._versions = read_versions(python, self.gpus.driver)
         self._cpu_model = _cpu_model()
 
@@ -38,7 +38,7 @@ class InventoryReader:
             cpu_count=usable_cpus(),
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
-            interfaces=read_interfaces(self._capacities.known()),
+            interfaces=self._links.attach(read_interfaces()),
             gpus=self.gpus.read(),
             gpu_note=self.gpus.note,
             versions=self._versions,

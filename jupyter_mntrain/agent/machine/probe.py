@@ -8,11 +8,13 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 
+from jupyter_mntrain.agent.machine.condition import CONDITIONS, ConditionWatch
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeSend, ProbeTicket
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement
 
 TICKET_LIFE_S = 10.0
 IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
@@ -24,8 +26,13 @@ SIOCOUTQ = 0x5411
 """Bytes accepted by the kernel but not yet acknowledged, ``linux/sockios.h``."""
 
 
-def open_sink(address: str, node: str) -> ProbeTicket:
+HasJob = Callable[[], bool]
+
+
+def open_sink(address: str, node: str, has_job: HasJob) -> ProbeTicket:
     """Listen for one sender, who must show the token; gone after it or after 10 s.
+
+    A sender that has finished is told, in one byte, which of :data:`CONDITIONS` held here.
 
     Raises:
         RefusedError: ``address`` is not one of this machine's.
@@ -41,11 +48,12 @@ def open_sink(address: str, node: str) -> ProbeTicket:
     listener.settimeout(TICKET_LIFE_S)
     token = secrets.token_hex(TOKEN_BYTES // 2)
     port = listener.getsockname()[1]
-    threading.Thread(target=_drain, args=(listener, token.encode()), daemon=True).start()
+    words = (listener, token.encode(), has_job)
+    threading.Thread(target=_drain, args=words, daemon=True).start()
     return ProbeTicket(port=port, token=token)
 
 
-def _drain(listener: socket.socket, token: bytes) -> None:
+def _drain(listener: socket.socket, token: bytes, has_job: HasJob) -> None:
     buffer = bytearray(CHUNK_BYTES)
     with listener:
         try:
@@ -57,9 +65,11 @@ def _drain(listener: socket.socket, token: bytes) -> None:
         try:
             if not secrets.compare_digest(_receive(connection, TOKEN_BYTES), token):
                 return
+            watch = ConditionWatch(has_job)
             end_s = time.monotonic() + WARM_UP_S + MAX_SECONDS + IO_TIMEOUT_S
             while connection.recv_into(buffer) and time.monotonic() < end_s:
                 pass
+            connection.sendall(bytes([CONDITIONS.index(watch.condition())]))
         except OSError:
             return
 
@@ -74,7 +84,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def measure(request: ProbeSend, node: str) -> Capacity:
+def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:
     """Send for ``request.seconds`` and count what arrived, after a warm-up. Blocks; use a thread.
 
     Raises:
@@ -88,7 +98,9 @@ def measure(request: ProbeSend, node: str) -> Capacity:
             source_address=(request.source_address, 0),
         ) as connection:
             connection.sendall(request.token.encode())
+            watch = ConditionWatch(has_job)
             rate = _send(connection, seconds)
+            conditions = watch.condition(), _peer_condition(connection)
     except (OSError, OverflowError) as error:
         raise RefusedError(
             f"no data from {request.source_address} ({request.interface}) to {request.peer} at "
@@ -96,7 +108,29 @@ def measure(request: ProbeSend, node: str) -> Capacity:
             fix="check the firewall and the route between the two, or choose other interfaces",
             node=node,
         ) from error
-    return Capacity(bytes_per_s=rate, source="measured", time_s=time.time(), peer=request.peer)
+    return LinkMeasurement(
+        sender=node,
+        receiver=request.peer,
+        interface=request.interface,
+        address=request.address,
+        capacity=Capacity(
+            bytes_per_s=rate,
+            source="measured",
+            time_s=time.time(),
+            condition=max(conditions, key=CONDITIONS.index),
+        ),
+    )
+
+
+def _peer_condition(connection: socket.socket) -> Condition:
+    """The receiver's, once it has everything. A link so slow that this takes too long was not
+    slowed down by a processor.
+    """
+    connection.shutdown(socket.SHUT_WR)
+    try:
+        return CONDITIONS[connection.recv(1)[0]]
+    except (OSError, IndexError):
+        return "alone"
 
 
 def _send(connection: socket.socket, seconds: float) -> float:

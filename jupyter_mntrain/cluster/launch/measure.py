@@ -8,28 +8,11 @@ from collections.abc import Sequence
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 from jupyter_mntrain.model.records.job import Placement
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import LinkMeasurement
 
 PROBE_S = tunables.seconds("links.measure_s")
-
-
-class LinkMeasurement(Record, frozen=True):
-    """Capacity of one direction between two nodes.
-
-    Args:
-        source: node that sent, over ``interface``.
-        destination: node that received, on ``address``.
-        capacity: payload bytes per second, and when it was measured.
-    """
-
-    source: str
-    destination: str
-    interface: str
-    address: str
-    capacity: Capacity
 
 
 async def measure_pairs(
@@ -63,7 +46,7 @@ async def _measure(
     source: Placement, sender: AgentClient, sink: Placement, receiver: AgentClient, seconds: float
 ) -> LinkMeasurement:
     ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
-    capacity = await sender.probe_send(
+    return await sender.probe_send(
         ProbeSend(
             interface=source.interface,
             source_address=source.address,
@@ -73,11 +56,4 @@ async def _measure(
             peer=sink.node,
             seconds=seconds,
         )
-    )
-    return LinkMeasurement(
-        source=source.node,
-        destination=sink.node,
-        interface=source.interface,
-        address=sink.address,
-        capacity=capacity,
     )

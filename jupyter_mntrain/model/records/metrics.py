@@ -13,7 +13,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.number import Number, carried
 
 
@@ -147,7 +147,10 @@ class LinkSample(Record, frozen=True, tag_field="kind", tag="link"):
     sent_bytes: int
     received_bytes: int
     """Bytes in ``interval_s``, not totals."""
-    capacity: Capacity | None = None
+    given: Capacity | None = None
+    """Of both directions, by the user."""
+    links: tuple[LinkMeasurement, ...] | None = None
+    """Measured when this node sent; ``None``: the same as in the sample before."""
 
 
 class PartChange(Record, frozen=True, tag_field="kind", tag="part"):

@@ -10,20 +10,42 @@ from jupyter_mntrain.model.ids import JobId, NodeId
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
 """``virtual`` is a bridge, a tunnel or a container's end; never chosen automatically."""
 
-CapacitySource = Literal["measured", "given", "nominal"]
+CapacitySource = Literal["measured", "given"]
+
+Condition = Literal["alone", "starved of CPU", "beside a job"]
+"""What disturbed a measurement on either of its two nodes. The worst comes last."""
 
 
 class Capacity(Record, frozen=True):
-    """What a link can carry in one direction.
+    """Capacity: the payload that a link carries in one direction.
 
-    ``measured`` is by a probe, ``given`` by the user, ``nominal`` what the network card says.
-    Virtual cards say nonsense (veth: 10 Gbit/s), so the source always travels with the number.
+    What a network card calls itself is not one: virtual cards say nonsense (veth: 10 Gbit/s).
+
+    Args:
+        source: measured by a probe, or given by the user.
+        time_s: Unix time of the measurement; 0 if given.
+        condition: of the measurement; a disturbed one is a lower bound. ``None`` if given.
     """
 
     bytes_per_s: float
     source: CapacitySource
     time_s: float = 0.0
-    peer: str | None = None
+    condition: Condition | None = None
+
+
+class LinkMeasurement(Record, frozen=True):
+    """Measurement of one direction between two nodes. The sender keeps it.
+
+    Args:
+        sender: name of the node that sent, over its ``interface``.
+        receiver: name of the node that received, on its ``address``.
+    """
+
+    sender: str
+    receiver: str
+    interface: str
+    address: str
+    capacity: Capacity
 
 
 class Interface(Record, frozen=True):
@@ -37,7 +59,10 @@ class Interface(Record, frozen=True):
     mtu: int | None = None
     speed_mbit_per_s: int | None = None
     rdma_device: str | None = None
-    capacity: Capacity | None = None
+    given: Capacity | None = None
+    """The user's own figure, for both directions."""
+    links: tuple[LinkMeasurement, ...] = ()
+    """Measured when this node sent over it, one per receiver."""
 
 
 class GpuProcess(Record, frozen=True):

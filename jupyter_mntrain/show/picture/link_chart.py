@@ -40,7 +40,7 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None
         return None
     nodes = list(dict.fromkeys(link.node for link in links))
     sides = [side for side in _sides(series, nodes) if np.isfinite(side.y).any()]
-    missing = next((link for link in links if not _has_capacity(link)), None)
+    missing = next((link for link in links if link.capacity is None), None)
     factor: dict[str, float] = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
     top = max((float(np.nanmax(_heights(side, missing))) for side in sides), default=0.0)
     unit = next((name for name, one in factor.items() if top * one >= 1), "kbit/s")
@@ -59,10 +59,6 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None
         mirrored=True,
         height_px=96,
     )
-
-
-def _has_capacity(link: LinkSummary) -> bool:
-    return link.capacity is not None and link.capacity.source != "nominal"
 
 
 def _sides(series: JobSeries, nodes: Sequence[str]) -> list[_Side]:
@@ -137,9 +133,7 @@ def _subtitle(
 ) -> str:
     words = "→ above, ← below" if nodes == 2 else "→ sent above, ← received below"
     if missing:
-        claim = missing.capacity
-        known = f" (the card says {formats.bit_rate(claim.bytes_per_s)})" if claim else ""
-        words += f"; {missing.node}'s capacity is not measured{known}, so no %: {program} measure"
+        words += f"; {missing.node}'s capacity is not measured, so no %: {program} measure"
     else:
         spelled = sorted({formats.capacity(link.capacity) for link in links})
         words += f"; 100{formats.NARROW}% = {spelled[0]}"

@@ -79,7 +79,7 @@ def status_view(
         parts += [Text(), _numbers(summary), *_number_notes(summary)]
     parts += [Text(), RankTable(summary)]
     if summary.links and summary.step:
-        parts += [Text(), link_table(summary.links), *_link_notes(summary.links, program)]
+        parts += [Text(), link_table(summary.links, now_s), *_link_notes(summary.links, program)]
     if summary.sample is not None:
         parts += [Text(), sample_line(summary.sample)]
     return Group(*parts)
@@ -241,8 +241,13 @@ RANK_COLUMNS: Final = (
 )
 
 
-def link_table(links: Sequence[LinkSummary]) -> Table:
-    """One row per node and direction."""
+def link_table(links: Sequence[LinkSummary], now_s: float | None = None) -> Table:
+    """One row per node and direction.
+
+    Args:
+        now_s: Unix time, for the age of a measurement.
+    """
+    now_s = time.time() if now_s is None else now_s
     table = plain_table("link", "direction", "rate", "used", "of capacity", right=("rate", "used"))
     for link in links:
         arrow = "→ sent" if link.direction == "sent" else "← received"
@@ -251,7 +256,7 @@ def link_table(links: Sequence[LinkSummary]) -> Table:
             arrow,
             formats.bit_rate(link.bytes_per_s),
             percent(link.utilization),
-            formats.capacity(link.capacity),
+            formats.capacity(link.capacity, now_s),
         )
     return table
 

@@ -179,11 +179,12 @@ def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -
         facts.append(formats.bit_rate(interface.speed_mbit_per_s * 125_000))
     elif interface.kind == "loopback":
         facts.append("this machine only")
-    capacity = interface.capacity
-    if capacity is not None and capacity.source != "nominal":
-        age = f" {formats.duration(now_s - capacity.time_s)} ago" if capacity.time_s else ""
-        peer = f" to {capacity.peer}" if capacity.peer else ""
-        facts.append(f"{formats.capacity(capacity)}{peer}{age}")
+    slowest = min(interface.links, key=lambda link: link.capacity.bytes_per_s, default=None)
+    if interface.given is not None:
+        facts.append(formats.capacity(interface.given))
+    elif slowest is not None:
+        more = f" (slowest of {len(interface.links)})" if len(interface.links) > 1 else ""
+        facts.append(f"→ {slowest.receiver} {formats.capacity(slowest.capacity, now_s)}{more}")
     elif interface.kind in ("ethernet", "wireless"):
         facts.append("not measured")
     if rate is not None and rate.sent_bytes_per_s + rate.received_bytes_per_s > 125_000:

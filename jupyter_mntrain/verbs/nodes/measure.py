@@ -47,15 +47,21 @@ class MeasureVerb(Verb):
         )
         with context.screen.progress() as progress:
             links = cluster.measure(participants, progress=progress)
-        table = plain_table("from", "to", "interface", "carries", right=("carries",))
+        table = plain_table("from", "to", "interface", "carries", "condition", right=("carries",))
         for link in links:
             table.add_row(
-                link.source,
-                link.destination,
+                link.sender,
+                link.receiver,
                 f"{link.interface} {link.address}",
                 formats.bit_rate(link.capacity.bytes_per_s),
+                link.capacity.condition or formats.ABSENT,
             )
-        note = Text("Stored by the agents, for the interface choice and the plots.", style="dim")
+        words = "Stored by the agents, for the interface choice and link utilization."
+        if any(link.capacity.condition != "alone" for link in links):
+            words += (
+                " A disturbed figure is a lower bound: a higher one measured alone is kept instead."
+            )
+        note = Text(words, style="dim")
         return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])
 
 

@@ -13,7 +13,8 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
-from jupyter_mntrain.model.records.node import Capacity, NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
@@ -125,15 +126,14 @@ def make_form(
     )
 
 
-def _capacities(
-    placements: Sequence[Placement], usable: Sequence[NodeInfo]
-) -> dict[str, Capacity | None]:
-    interfaces = {
-        (info.node_id, interface.name): interface
-        for info in usable
-        for interface in info.inventory.interfaces
-    }
-    return {p.node: interfaces[p.node_id, p.interface].capacity for p in placements}
+def _capacities(placements: Sequence[Placement], usable: Sequence[NodeInfo]) -> LinkCapacities:
+    chosen = {(place.node_id, place.interface) for place in placements}
+    capacities = LinkCapacities()
+    for info in usable:
+        for one in info.inventory.interfaces:
+            if (info.node_id, one.name) in chosen:
+                capacities.add(info.name, one.given, one.links)
+    return capacities
 
 
 def _nobody(rows: Sequence[FormRow]) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model.records.node import Interface, NodeInfo
+from jupyter_mntrain.plan.interfaces import capacity_to
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.choices import NodeChoice
 
@@ -29,8 +30,9 @@ def _interface_label(interface: Interface) -> str:
 
 
 def _speed(interface: Interface) -> str | None:
-    if interface.capacity is not None:
-        return formats.bit_rate(interface.capacity.bytes_per_s)
+    capacity = capacity_to(interface)
+    if capacity is not None:
+        return formats.bit_rate(capacity.bytes_per_s)
     if interface.speed_mbit_per_s and interface.speed_mbit_per_s > 0:
         return formats.bit_rate(interface.speed_mbit_per_s * 125_000)
     return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.memory import WIDTHS
@@ -54,11 +55,8 @@ class Prediction(Record, frozen=True):
 
 
 def predict(
-    recipe: Recipe, placements: Sequence[Placement], capacities: Mapping[str, Capacity | None]
+    recipe: Recipe, placements: Sequence[Placement], capacities: LinkCapacities
 ) -> Prediction:
-    """Args:
-    capacities: of each node's chosen interface, by the node's name.
-    """
     ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
     empty = ranks - 1
@@ -74,7 +72,7 @@ def predict(
 
 
 def _links(
-    recipe: Recipe, placements: Sequence[Placement], capacities: Mapping[str, Capacity | None]
+    recipe: Recipe, placements: Sequence[Placement], capacities: LinkCapacities
 ) -> tuple[LinkLoad, ...] | None:
     config = model_config(recipe)
     if config is None:
@@ -85,7 +83,7 @@ def _links(
         traffic |= {pair: traffic.get(pair, 0.0) + size for pair, size in part.items()}
     loads = []
     for (sender, receiver), count in traffic.items():
-        capacity = capacities.get(sender)
+        capacity = capacities.between(sender, receiver)
         loads.append(
             LinkLoad(
                 sender=sender,

@@ -8,6 +8,7 @@ describe('numbers', () => {
     [formats.shortCount(0, 500), '0'],
     [formats.percent(0.409), '40.9\u202f%'],
     [formats.loss(0.8716), '0.872'],
+    [formats.loss(1e25), '1.00e+25'],
     [formats.seconds(35.31), '35.3\u00a0s'],
     [formats.seconds(0.0894), '89\u00a0ms'],
     [formats.bitRate(117.6e6), '941\u00a0Mbit/s'],

@@ -156,9 +156,7 @@ export class SeriesStore implements ISeriesSink {
   }
 }
 
-/** A link's capacity; nominal speeds do not count. */
+/** What one direction of a link can carry, in bytes per second. */
 export function capacityOf({ capacity }: LinkSummary): number | null {
-  return capacity && capacity.source !== 'nominal'
-    ? capacity.bytes_per_s
-    : null;
+  return capacity?.bytes_per_s ?? null;
 }

@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import * as formats from '../formats';
 import { Measured } from '../measured';
-import type { Interface, NodeEntry } from '../schema';
+import type { Capacity, Interface, NodeEntry } from '../schema';
 import { OVER } from '../words';
 import type { IContext } from './parts';
 
@@ -54,10 +54,16 @@ export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
 }
 
 function speed(one: Interface): string {
-  if (one.capacity && one.capacity.source !== 'nominal') {
-    return formats.bitRate(one.capacity.bytes_per_s);
+  const known = capacities(one).map(capacity => capacity.bytes_per_s);
+  if (known.length) {
+    return formats.bitRate(Math.min(...known));
   }
   return one.speed_mbit_per_s
     ? formats.bitRate((one.speed_mbit_per_s * 1e6) / 8)
     : '';
+}
+
+/** What the user gave for it, or what was measured to each other node. */
+function capacities({ given, links }: Interface): Capacity[] {
+  return given ? [given] : (links ?? []).map(link => link.capacity);
 }

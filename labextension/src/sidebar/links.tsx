@@ -4,41 +4,35 @@ import * as React from 'react';
 
 import * as formats from '../formats';
 import { Measured } from '../measured';
-import type { Capacity, Interface, NodeEntry } from '../schema';
+import type { LinkMeasurement, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import { type IContext, Meter } from './parts';
 
 interface IMeasuredLink {
   node: NodeEntry;
-  one: Interface;
-  capacity: Capacity;
+  /** From one interface, fastest first: its traffic is that of all of them together. */
+  links: LinkMeasurement[];
 }
 
 export function Links(props: IContext): JSX.Element {
   const { model, commands, trans } = props;
   const measured: IMeasuredLink[] = model.nodes.flatMap(node =>
     (node.view.info?.inventory.interfaces ?? [])
-      .filter(one => one.capacity && one.capacity.source === 'measured')
-      .map(one => ({ node, one, capacity: one.capacity! }))
-  );
-  const oldest = Math.min(
-    ...measured.map(({ capacity }) => capacity.time_s ?? 0)
+      .filter(one => one.links?.length)
+      .map(one => ({ node, links: byRate(one.links!) }))
   );
   return (
     <div className="mnt-indent">
-      {measured.map(link => (
+      {measured.map(one => (
         <Link
-          key={`${link.node.key}-${link.one.name}`}
-          {...link}
+          key={`${one.node.key}-${one.links[0].interface}`}
+          {...one}
           trans={trans}
         />
       ))}
       <p className="m s">
         {measured.length
-          ? trans.__(
-              'Measured %1 ago.',
-              formats.duration(Date.now() / 1000 - oldest)
-            )
+          ? ''
           : trans.__('Not measured yet: link utilization is n/a.')}{' '}
         <button
           className="mnt-textlink"
@@ -51,17 +45,25 @@ export function Links(props: IContext): JSX.Element {
   );
 }
 
+function byRate(links: LinkMeasurement[]): LinkMeasurement[] {
+  return [...links].sort(
+    (one, other) => other.capacity.bytes_per_s - one.capacity.bytes_per_s
+  );
+}
+
 function Link(
   props: IMeasuredLink & { trans: IContext['trans'] }
 ): JSX.Element {
-  const { node, one, capacity, trans } = props;
-  const rate = node.view.beat?.interfaces.find(now => now.name === one.name);
+  const { node, links, trans } = props;
+  const { capacity, interface: name, receiver } = links[0];
+  const rate = node.view.beat?.interfaces.find(now => now.name === name);
   const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
   return (
     <div className="mnt-link">
       <span>
         <span className="b">{node.name}</span>
-        {capacity.peer ? ` → ${capacity.peer}` : ''}
+        {' → '}
+        {links.length === 1 ? receiver : trans.__('%1 nodes', links.length)}
       </span>
       <span className="mnt-value">
         <Measured
@@ -75,7 +77,8 @@ function Link(
         />
       </span>
       <span className="m s">
-        {trans.__('of %1', formats.bitRate(capacity.bytes_per_s))}
+        {trans.__('of %1', formats.bitRate(capacity.bytes_per_s))}{' '}
+        {formats.origin(capacity)}
       </span>
     </div>
   );

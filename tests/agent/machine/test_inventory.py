@@ -6,17 +6,16 @@ import sys
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
-from jupyter_mntrain.agent.machine.capacities import CapacityBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
+from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
-from jupyter_mntrain.model.records.node import Capacity
 
 
 def test_this_machine_is_read_as_it_is(tmp_path):
-    inventory = InventoryReader(sys.executable, CapacityBook(tmp_path / "c.json", {})).read()
+    inventory = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
     assert inventory.cpu_count == len(os.sched_getaffinity(0))
     assert inventory.cpu_model
     assert 0 < inventory.memory_available_bytes < inventory.memory_total_bytes
@@ -43,15 +42,6 @@ def test_the_cuda_version_is_the_one_torch_was_built_for(torch, runtime, cuda):
 def test_an_interpreter_that_is_none_is_named(python):
     with pytest.raises(SpecError, match=f"--python {python} does not run"):
         read_versions(python, None)
-
-
-def test_measured_capacities_survive_a_restart_and_given_ones_win(tmp_path):
-    path = tmp_path / "capacities.json"
-    measured = Capacity(bytes_per_s=1e8, source="measured", time_s=5.0, peer="node2")
-    CapacityBook(path, {}).keep("eth1", measured)
-    assert CapacityBook(path, {}).known() == {"eth1": measured}
-    given = {"eth1": Capacity(bytes_per_s=2e8, source="given")}
-    assert CapacityBook(path, given).known() == given
 
 
 def test_every_log_begins_with_who_runs_where():

@@ -190,7 +190,7 @@ async def test_the_typed_routes(dialler: Dialler, agent_here: MakeAgent) -> None
         token=ticket.token,
         peer="node1",
     )
-    assert (await client.probe_send(probe)).peer == "node1"
+    assert (await client.probe_send(probe)).receiver == "node1"
 
 
 async def test_a_stream_begins_with_hello_and_ends_with_the_connection(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import Participant
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import Paper
 from tests.wording import says
@@ -53,10 +56,23 @@ def test_why_nodes_are_missing_is_said(do, text):
 
 def test_measure_is_every_ordered_pair(do, text, as_json):
     outcome = do("measure", "--member", "wopr", "--member", "hal")
-    assert [(one["source"], one["destination"]) for one in as_json(outcome)] == [
+    assert [(one["sender"], one["receiver"]) for one in as_json(outcome)] == [
         ("wopr", "hal"), ("hal", "wopr"),
     ]  # fmt: skip
-    assert "941\u00a0Mbit/s" in text(outcome.renderable)
+    shown = text(outcome.renderable)
+    assert "941\u00a0Mbit/s" in shown
+    assert "alone" in shown
+    assert "lower bound" not in shown
+
+
+def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
+    [link, *_] = cluster.measure([Participant(node="wopr"), Participant(node="hal")])
+    capacity = msgspec.structs.replace(link.capacity, condition="beside a job")
+    disturbed = msgspec.structs.replace(link, capacity=capacity)
+    monkeypatch.setattr(cluster, "measure", lambda *_, **__: (disturbed,))
+    shown = text(do("measure", "--member", "wopr", "--member", "hal").renderable)
+    assert "beside a job" in shown
+    assert "lower bound" in shown
 
 
 def test_add_and_forget(do, text):

@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.verbs.panel import Panel
-from tests.standin.training import GIGABIT
+from tests.standin.pipeline import GIGABIT
 from tests.verbs.panel.opened import choose
 
 

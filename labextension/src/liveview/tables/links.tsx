@@ -56,7 +56,8 @@ export function LinkTable({ store, trans }: IViewProps): JSX.Element {
                   { cause: trans.__('Not measured'), fix: '%mntrain measure' },
                   trans
                 )
-              )}
+              )}{' '}
+              {one.capacity ? formats.origin(one.capacity) : ''}
             </td>
           </tr>
         ))

@@ -1,0 +1,64 @@
+"""Link book: what this node measured when it sent, and what the user says of its links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.records.node import Capacity, Interface, LinkMeasurement
+from jupyter_mntrain.plan.rates import parse_bit_rate
+
+_decoder = msgspec.json.Decoder(tuple[LinkMeasurement, ...])
+
+
+class LinkBook:
+    """The newest measurement to each receiver over each interface; they survive a restart.
+
+    Args:
+        given: the user's figures by interface name.
+    """
+
+    def __init__(self, path: Path, given: Mapping[str, Capacity]) -> None:
+        self._path = path
+        self._given = given
+        kept = _decoder.decode(path.read_bytes()) if path.exists() else ()
+        self._measured = {(one.interface, one.receiver): one for one in kept}
+
+    def given(self, interface: str) -> Capacity | None:
+        return self._given.get(interface)
+
+    def measured(self, interface: str) -> tuple[LinkMeasurement, ...]:
+        return tuple(one for one in self._measured.values() if one.interface == interface)
+
+    def attach(self, interfaces: Iterable[Interface]) -> tuple[Interface, ...]:
+        """The interfaces with what is known of their links."""
+        return tuple(
+            msgspec.structs.replace(one, given=self.given(one.name), links=self.measured(one.name))
+            for one in interfaces
+        )
+
+    def keep(self, link: LinkMeasurement) -> None:
+        """Store a measurement. A disturbed one is a lower bound: it does not replace a higher one
+        that was made alone.
+        """
+        key, new = (link.interface, link.receiver), link.capacity
+        old = self._measured[key].capacity if key in self._measured else None
+        is_bound = new.condition != "alone" and old is not None and old.condition == "alone"
+        if old is not None and is_bound and new.bytes_per_s < old.bytes_per_s:
+            return
+        self._measured = self._measured | {key: link}
+        write_atomically(self._path, msgspec.json.encode(tuple(self._measured.values())))
+
+
+def parse_link_capacity(text: str) -> tuple[str, Capacity]:
+    """``eth1=1gbit`` → interface and capacity in bytes per second."""
+    name, equals, rate = text.partition("=")
+    if not (name and equals):
+        raise SpecError(
+            f"--link-capacity {text!r} is not INTERFACE=RATE", fix="write it like eth1=1gbit"
+        )
+    return name, Capacity(bytes_per_s=parse_bit_rate(rate), source="given")

@@ -1,0 +1,44 @@
+"""Link capacities: what is known of every ordered pair of nodes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+
+
+class LinkCapacities:
+    """Capacities from node to node, over the interfaces that they train over.
+
+    Args:
+        given: the user's figure for every link of a job; decides alone.
+    """
+
+    def __init__(self, given: Capacity | None = None) -> None:
+        self._for_all = given
+        self._given: dict[str, Capacity] = {}
+        self._measured: dict[tuple[str, str], Capacity] = {}
+
+    def add(self, node: str, given: Capacity | None, links: Iterable[LinkMeasurement]) -> None:
+        """What a node says of its interface."""
+        if given is not None:
+            self._given[node] = given
+        self._measured |= {(node, link.receiver): link.capacity for link in links}
+
+    def between(self, sender: str, receiver: str) -> Capacity | None:
+        """What was given for the job, for either end (the lower one), or measured."""
+        ends = [self._given[node] for node in (sender, receiver) if node in self._given]
+        given = self._for_all or min(ends, key=bytes_per_s, default=None)
+        return given or self._measured.get((sender, receiver))
+
+    def of(self, pairs: Iterable[tuple[str, str]]) -> Capacity | None:
+        """What an interface carries to or from several nodes: of its pairs the fastest, for the
+        others may be held back at their other end. ``None`` unless all are known.
+        """
+        known = [self.between(*pair) for pair in pairs]
+        found = [capacity for capacity in known if capacity is not None]
+        return max(found, key=bytes_per_s, default=None) if len(found) == len(known) else None
+
+
+def bytes_per_s(capacity: Capacity) -> float:
+    return capacity.bytes_per_s

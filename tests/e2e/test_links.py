@@ -1,0 +1,111 @@
+"""An asymmetric link: measured per direction, and each direction's utilization of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import invite, join, ours, up
+from tests.netlab import DATA, Host, Lab, missing, own_lab
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.netlab,
+    pytest.mark.slow,
+    pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
+]
+
+MBIT_PER_S = {"node1": 100, "node2": 20}
+"""What each of the two hosts can send."""
+
+PAYLOAD = 1448 / 1514
+"""What TCP with timestamps carries of each Ethernet frame."""
+
+ONE_THREAD = "--env=OMP_NUM_THREADS=1"
+
+MEMBERS = [f"--member={name}:1:{DATA}" for name in MBIT_PER_S]
+
+RECIPE = """
+[model]
+preset = "llama-tiny"
+
+[data]
+sequence_length = 64
+
+[pipeline]
+microbatches = 2
+
+[train]
+steps = {steps}
+batch_size = 8
+"""
+
+
+@pytest.fixture(scope="module")
+def driver(mntrain: str) -> Iterator[Host]:
+    """The first of two joined hosts, whose links are as fast as they can send."""
+    with own_lab(2) as lab:
+        one = lab.host("node1")
+        token = invite(one, mntrain, "--uses", "2")
+        for host in lab.hosts:
+            join(host, mntrain, token)
+            shape(lab, host)
+        until(lambda: len(up(one, mntrain)) == 2, "two nodes to be up")
+        yield one
+
+
+def shape(lab: Lab, host: Host) -> None:
+    rate = MBIT_PER_S[host.name]
+    lab.shape_sending(host, DATA, f"rate {rate}mbit burst 32kb latency 50ms")
+
+
+def expected(sender: str) -> Any:
+    """Within what a second's measurement is off when other tests keep the processors busy."""
+    return pytest.approx(MBIT_PER_S[sender] * 1e6 / 8 * PAYLOAD, rel=0.1)
+
+
+def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain: str) -> None:
+    links = {link["sender"]: link for link in ours(driver, mntrain, "measure", *MEMBERS)}
+    for sender, link in links.items():
+        assert link["capacity"]["bytes_per_s"] == expected(sender)
+        assert link["capacity"]["condition"] in ("alone", "starved of CPU"), "whatever else runs"
+    assert (links["node1"]["receiver"], links["node2"]["receiver"]) == ("node2", "node1")
+    for node in ours(driver, mntrain, "nodes"):
+        interfaces = {one["name"]: one for one in node["info"]["inventory"]["interfaces"]}
+        assert interfaces[DATA]["links"] == [links[node["name"]]]
+
+
+def test_each_direction_of_a_job_is_divided_by_its_own_capacity(driver: Host, mntrain: str) -> None:
+    recipe = write(driver, steps=12)
+    summary = ours(driver, mntrain, "launch", recipe, *MEMBERS, ONE_THREAD, "--wait", timeout_s=240)
+    senders = {("node1", "sent"): "node1", ("node2", "received"): "node1"}
+    for link in summary["links"]:
+        sender = senders.get((link["node"], link["direction"]), "node2")
+        capacity = link["capacity"]["bytes_per_s"]
+        assert capacity == expected(sender), (link["node"], link["direction"])
+        assert link["utilization"] == pytest.approx(link["bytes_per_s"] / capacity, rel=1e-4)
+    assert len(summary["links"]) == 4
+
+
+def test_a_measurement_beside_a_job_says_so(driver: Host, mntrain: str) -> None:
+    job = ours(driver, mntrain, "launch", write(driver, steps=10**5), *MEMBERS, ONE_THREAD)[
+        "job_id"
+    ]
+    try:
+        until(
+            lambda: (ours(driver, mntrain, "status", job).get("step") or 0) > 0,
+            "the job to make a step",
+        )
+        measured = ours(driver, mntrain, "measure", *MEMBERS)
+        assert [link["capacity"]["condition"] for link in measured] == ["beside a job"] * 2
+    finally:
+        ours(driver, mntrain, "stop", job)
+
+
+def write(host: Host, *, steps: int) -> str:
+    path: Path = host.home / f"recipe-{steps}.toml"
+    path.write_text(RECIPE.format(steps=steps))
+    return str(path)
