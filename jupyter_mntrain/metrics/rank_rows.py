@@ -24,6 +24,10 @@ NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
 NO_LOSS = "no loss is reported: recorder.step(loss=…)"
 NO_MEMORY = "no memory is reported: recorder.step(memory_bytes=…)"
 
+REDRAWN_FROM = 0.01
+"""A peak that rises by less does not have all earlier rows sent again: of many ranks, one sees a
+new best every few seconds, and no chart shows the difference."""
+
 SUMMARY_DIGITS = 7
 """Significant ones: more than anybody is shown, fewer than a float has."""
 
@@ -45,6 +49,7 @@ class RankRows:
         self._own_node = own_node
         self._taken = 0
         self._best_flops_per_s = 0.0
+        self._drawn_peak: float | None = None
         self._most_memory: int | None = None
 
     @property
@@ -58,6 +63,14 @@ class RankRows:
         """
         told = self.start.peak_flops_per_s if self.start else None
         return None if told is None else max(told, self._best_flops_per_s)
+
+    def take_drawn_peak(self) -> bool:
+        """Whether the peak differs visibly from the one of the rows that were sent."""
+        drawn, peak = self._drawn_peak, self.peak_flops_per_s
+        if drawn is not None and peak is not None and abs(peak / drawn - 1) < REDRAWN_FROM:
+            return False
+        self._drawn_peak = peak
+        return drawn is not None and peak != drawn
 
     @property
     def peak_source(self) -> str | None:

@@ -146,15 +146,14 @@ class SeriesBuilder:
     def _extend_ranks(self, history: JobHistory) -> None:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
         for rank, known in self._ranks.items():
-            before, peak = self.seq, known.peak_flops_per_s
+            before = self.seq
             replicas = stages[known.start.stages] if known.start else 1
             bubble = self._schedule_bubble(known.start)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.node)
             )
-            is_other_peak = peak is not None and known.peak_flops_per_s != peak
-            if is_other_peak or known.replicas != replicas:
-                # The MFU or the tokens of every row before are others now.
+            if known.take_drawn_peak() or known.replicas != replicas:
+                # The MFU or the tokens of every earlier row have changed.
                 self._whole_up_to = before
             known.replicas = replicas
 
