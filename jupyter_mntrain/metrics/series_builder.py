@@ -70,7 +70,7 @@ class SeriesBuilder:
         self._attempt = attempt
         self.seq = 0
         self._whole_up_to = 0
-        """Rows up to this number have changed since they were taken."""
+        """Readers below this number are sent all rows again: earlier ones have changed."""
         self._ranks: dict[Rank, RankRows] = {}
         self._job = JobRows()
         self._evaluations = Table(EVALUATION_COLUMNS)
@@ -154,7 +154,7 @@ class SeriesBuilder:
             )
             if known.take_drawn_peak() or known.replicas != replicas:
                 # The MFU or the tokens of every earlier row have changed.
-                self._whole_up_to = before
+                self._whole_up_to = before + 1
             known.replicas = replicas
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:

@@ -270,6 +270,22 @@ def test_rows_since_a_number_put_together_are_the_whole() -> None:
     assert joined(parts) == joined([builder.whole(10**6)])
 
 
+@pytest.mark.parametrize(("rise", "first"), [(1.005, 9), (1.05, 1)])
+def test_a_new_best_rate_has_all_rows_sent_again_only_where_it_moves_the_peak_visibly(
+    rise: float, first: int
+) -> None:
+    # 1,100 FLOPs in a second of computing: more than the peak of 1,000 that was told.
+    before = [start(0, neighbors=()), *steps(0, 8, flops=1100.0)]
+    builder = taken(history(view("running"), {"node1": before}))
+    seq = builder.seq
+    more = steps(0, 9, flops=1100.0 * rise)[-1]
+    builder.extend(history(view("running"), {"node1": [*before, more]}), 20.0)
+    assert builder.since(seq).ranks[0].step[0] == first
+    mfu = builder.summary.ranks[0].mfu
+    assert mfu is not None
+    assert mfu <= 1.0
+
+
 def test_an_old_or_foreign_number_gets_everything() -> None:
     builder = taken(history(view("running", "running"), two()))
     assert builder.since(0).since == 0
