@@ -45,6 +45,7 @@ def test_everything_may_be_given():
     assert not options.stays
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -21,6 +21,7 @@ from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import make_context
 from tests.verbs.panel.opened import RECIPE
 from tests.waiting import until
+from tests.wording import says
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -127,14 +128,15 @@ def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> No
         RECIPE.replace("microbatches = 6", 'schedule = "1f1b"\nmicrobatches = 1')
     )
     page.cluster.become(*page.cluster.nodes())
-    until(lambda: "fewer than the 3 pipeline stages" in page.why)
-    assert page.view.launch_bar.launch.disabled
+    until(lambda: page.view.launch_bar.launch.disabled)
+    assert says("fewer than the 3 pipeline stages", page.why)
 
 
 def test_a_button_mends_what_is_wrong(open_one) -> None:
     page = open_one()
     page.row("wopr").gpus.value = "7"
-    until(lambda: "has 2 GPUs, 7 requested" in page.why)
+    until(lambda: page.view.launch_bar.launch.disabled)
+    assert says("has 2 GPUs, 7 requested", page.why)
     _, button = page.row("wopr").checks.children[0].children
     page.click(button)
     until(lambda: page.why == "3 ranks on 2 nodes.")
@@ -148,11 +150,12 @@ def test_lines_that_are_replaced_are_ended(open_one) -> None:
         return len(ipywidgets.widgets.widget._instances)
 
     page.row("wopr").gpus.value = "7"
-    until(lambda: "has 2 GPUs, 7 requested" in page.why)
+    until(lambda: page.view.launch_bar.launch.disabled)
+    assert says("has 2 GPUs, 7 requested", page.why)
     before = living()
     for number in range(8, 14):
         page.row("wopr").gpus.value = str(number)
-        until(lambda number=number: f"has 2 GPUs, {number} requested" in page.why)
+        until(lambda number=number: says(f"has 2 GPUs, {number} requested", page.why))
     until(lambda: living() == before)
 
 
@@ -182,7 +185,7 @@ def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
     page.cluster.refuses = RefusedError("GPU 0 was taken", fix="wait for it", node="wopr")
     page.click(page.view.launch_bar.launch)
     until(lambda: "Nothing was started." in page.why)
-    assert "wopr: GPU 0 was taken. Fix: wait for it." in page.why
+    assert says("wopr: GPU 0 was taken. Fix: wait for it.", page.why)
     until(lambda: not page.view.launch_bar.launch.disabled)
     assert "Nothing was started." in page.why
     assert page.jobs == []

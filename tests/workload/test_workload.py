@@ -4,6 +4,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
 from jupyter_mntrain.workload.workload import from_cell, from_path
+from tests.wording import wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -49,6 +50,7 @@ def test_a_cell_is_told_apart_by_parsing(tmp_path):
     assert script.entry == ("cell.py",)
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("cell", "says"),
     [
@@ -70,6 +72,7 @@ def test_a_cell_that_is_neither_gets_the_reason_of_the_nearer_one(tmp_path, cell
         assert word in message
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -106,9 +109,9 @@ def test_compiling_a_script_never_warns(tmp_path):
 def test_a_script_has_no_recipe_fields_and_a_recipe_no_arguments(tmp_path):
     (tmp_path / "s.py").write_text("")
     (tmp_path / "r.toml").write_text(RECIPE)
-    with pytest.raises(SpecError, match="no recipe fields"):
+    with pytest.raises(SpecError, match=wording("no recipe fields")):
         from_path(tmp_path / "s.py", overrides=["train.steps=1"])
-    with pytest.raises(SpecError, match="takes no arguments"):
+    with pytest.raises(SpecError, match=wording("takes no arguments")):
         from_path(tmp_path / "r.toml", arguments=["--lr"])
 
 
@@ -117,5 +120,5 @@ def test_a_recipe_is_checked_against_the_number_of_ranks(tmp_path):
         RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 2\n', directory=tmp_path
     )
     workload.check(2)
-    with pytest.raises(RecipeError, match="microbatches"):
+    with pytest.raises(RecipeError, match=wording("microbatches")):
         workload.check(3)

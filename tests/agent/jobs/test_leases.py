@@ -11,8 +11,10 @@ from jupyter_mntrain.agent.jobs.leases import MAX_EXPIRY_S, LeaseBook
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from tests.agent.live import free_range
+from tests.wording import says, wording
 
 ONE, TWO = JobId("j-00000001"), JobId("j-00000002")
 
@@ -46,7 +48,9 @@ def test_a_gpu_is_promised_once_and_the_refusal_names_who_has_it(book):
     grant(book, gpus=(0, 1))
     with pytest.raises(RefusedError) as refusal:
         grant(book, TWO, gpus=(1, 2))
-    assert str(refusal.value).startswith(f"node1: GPU 1 is leased to job {ONE}. Fix: ")
+    assert refusal.value.kind is Kind.GPU_TAKEN
+    assert (refusal.value.node, bool(refusal.value.fix)) == ("node1", True)
+    assert says(f"node1: GPU 1 is leased to job {ONE}. Fix: ", str(refusal.value))
     grant(book, TWO, gpus=(2,))
 
 
@@ -95,7 +99,9 @@ def test_a_taken_port_is_refused_naming_who_listens(book):
         port = server.getsockname()[1]
         with pytest.raises(PortTakenError) as refusal:
             grant(book, hold_port=port)
-    assert f"port {port} on 127.0.0.1 is taken by {psutil.Process().name()}" in str(refusal.value)
+    assert says(
+        f"port {port} on 127.0.0.1 is taken by {psutil.Process().name()}", str(refusal.value)
+    )
     assert list(book.all()) == []
 
 
@@ -106,7 +112,7 @@ def test_a_port_that_another_address_uses_is_not_held(book):
     with (
         socket.create_server(("127.0.0.2", 0)) as server,
         socket.create_connection(server.getsockname(), source_address=("127.0.0.3", port)),
-        pytest.raises(PortTakenError, match=f"is taken by {psutil.Process().name()}"),
+        pytest.raises(PortTakenError, match=wording(f"is taken by {psutil.Process().name()}")),
     ):
         grant(book, hold_port=port)
 
@@ -137,20 +143,20 @@ def test_release_frees_the_port_and_may_be_repeated(book):
 def test_two_attempts_never_hold_the_same_port(book):
     # The kernel alone would allow it: neither of the two listens.
     port = grant(book, hold_port=0).port
-    with pytest.raises(PortTakenError, match=f"port {port} is leased to job {ONE}"):
+    with pytest.raises(PortTakenError, match=wording(f"port {port} is leased to job {ONE}")):
         grant(book, TWO, hold_port=port)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])
 def test_what_is_no_port_is_refused(book, port):
-    with pytest.raises(RefusedError, match="is not a valid port"):
+    with pytest.raises(RefusedError, match=wording("is not a valid port")):
         grant(book, hold_port=port)
     assert list(book.all()) == []
 
 
 def test_an_address_of_another_machine_is_refused_in_its_own_words(book):
     request = LeaseRequest(job_id=ONE, attempt=1, ranks=1, hold_port=0)
-    with pytest.raises(RefusedError, match="cannot be used") as refusal:
+    with pytest.raises(RefusedError, match=wording("cannot be used")) as refusal:
         book.grant(request, address="192.0.2.1", node="node1")
     assert not isinstance(refusal.value, PortTakenError)
 
@@ -159,7 +165,7 @@ def test_an_address_of_another_machine_is_refused_in_its_own_words(book):
 def test_asking_again_for_something_else_is_refused(book, changes):
     asked = {"gpus": (0,), "hold_port": 0}
     grant(book, **asked)
-    with pytest.raises(RefusedError, match="has a lease on other"):
+    with pytest.raises(RefusedError, match=wording("has a lease on other")):
         grant(book, **(asked | changes))
 
 

@@ -12,6 +12,7 @@ from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
+from tests.wording import wording
 
 
 def test_this_machine_is_read_as_it_is(tmp_path):
@@ -40,7 +41,7 @@ def test_the_cuda_version_is_the_one_torch_was_built_for(torch, runtime, cuda):
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
 def test_an_interpreter_that_is_none_is_named(python):
-    with pytest.raises(SpecError, match=f"--python {python} does not run"):
+    with pytest.raises(SpecError, match=wording(f"--python {python} does not run")):
         read_versions(python, None)
 
 

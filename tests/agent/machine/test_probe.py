@@ -8,6 +8,7 @@ from jupyter_mntrain.agent.machine.condition import ConditionWatch
 from jupyter_mntrain.agent.machine.probe import measure, open_sink
 from jupyter_mntrain.model.api import ProbeSend, ProbeTicket
 from jupyter_mntrain.model.errors import RefusedError
+from tests.wording import says, wording
 
 
 def idle() -> bool:
@@ -64,9 +65,9 @@ def test_a_thread_that_waits_for_a_core_is_starved(tmp_path, monkeypatch, waited
 
 def test_a_sink_is_for_one_sender_who_knows_the_token():
     ticket = open_sink("127.0.0.1", "node2", idle)
-    with pytest.raises(RefusedError, match=r"no data from 127\.0\.0\.1 \(lo\) to node2"):
+    with pytest.raises(RefusedError, match=wording(r"no data from 127\.0\.0\.1 \(lo\) to node2")):
         measure(request(ticket, token="0" * 16), "node1", idle)
-    with pytest.raises(RefusedError, match="no data"):
+    with pytest.raises(RefusedError, match=wording("no data")):
         measure(request(ticket), "node1", idle)
 
 
@@ -74,14 +75,14 @@ def test_a_sink_is_for_one_sender_who_knows_the_token():
 def test_nobody_there_is_told_with_both_ends(port):
     with pytest.raises(RefusedError) as refusal:
         measure(request(ProbeTicket(port=port, token="x")), "node1", idle)
-    assert "to node2 at 127.0.0.1" in str(refusal.value)
+    assert says("to node2 at 127.0.0.1", str(refusal.value))
     assert refusal.value.fix
 
 
 def test_a_sink_on_an_address_of_another_machine_is_refused():
-    with pytest.raises(RefusedError, match=r"node1: cannot listen on 192\.0\.2\.1"):
+    with pytest.raises(RefusedError, match=wording(r"node1: cannot listen on 192\.0\.2\.1")):
         open_sink("192.0.2.1", "node1", idle)
-    with pytest.raises(RefusedError, match="cannot listen on nonsense"):
+    with pytest.raises(RefusedError, match=wording("cannot listen on nonsense")):
         open_sink("nonsense", "node1", idle)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from jupyter_mntrain.agent.membership.node_id import locked_state
 from jupyter_mntrain.model.errors import MntrainError
+from tests.wording import wording
 
 HOLD = """
 import sys, pathlib
@@ -36,7 +37,9 @@ def test_a_second_agent_is_refused_by_pid_and_a_killed_one_leaves_the_lock(tmp_p
     with holder(tmp_path / "state") as process:
         for _ in range(2):  # being refused changes nothing about who holds it
             with (
-                pytest.raises(MntrainError, match=rf"another agent \(pid {process.pid} on "),
+                pytest.raises(
+                    MntrainError, match=wording(rf"another agent \(pid {process.pid} on ")
+                ),
                 locked_state(tmp_path / "state"),
             ):
                 pass
@@ -51,7 +54,7 @@ def test_a_second_agent_is_refused_by_pid_and_a_killed_one_leaves_the_lock(tmp_p
 def test_a_state_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(MntrainError, match="cannot be used"),
+        pytest.raises(MntrainError, match=wording("cannot be used")),
         locked_state(tmp_path / "file" / "state"),
     ):
         pass

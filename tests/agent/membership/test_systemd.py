@@ -16,6 +16,7 @@ from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.state import Membership, Settings
 from jupyter_mntrain.model.errors import MntrainError
+from tests.wording import says, wording
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_what_systemd_refuses_is_said(
     path = tmp_path / service.UNIT
     with pytest.raises(MntrainError, match=r"systemctl enable .*: Unit is masked\."):
         service.install(membership, tmp_path, path=path, is_root=True, run=Systemd("enable"))
-    with pytest.raises(MntrainError, match="there is no"):
+    with pytest.raises(MntrainError, match=wording("there is no")):
         service.remove(path=tmp_path / "none.service")
 
 
@@ -115,4 +116,4 @@ def test_a_node_that_has_not_joined_is_told_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["install-service", "--state-dir", str(tmp_path)]) != 0
-    assert "is not a member of a cluster yet. Fix: " in capsys.readouterr().err
+    assert says("is not a member of a cluster yet. Fix: ", capsys.readouterr().err)

@@ -123,7 +123,9 @@ def test_a_template_that_rewrites_what_was_said_is_refused(
         writer.write(ASKED, "line 1")
     assert ChatWriter(tokenizer, forgets, answers_only=False).write(ASKED, "").answers is None
     broken = ChatWriter(tokenizer, "{{ raise_exception('no system') }}", answers_only=False)
-    with pytest.raises(RecipeError, match="line 7: the chat template rejects it: no system"):
+    with pytest.raises(
+        RecipeError, match=wording("line 7: the chat template rejects it: no system")
+    ):
         broken.write(ASKED, "line 7")
 
 

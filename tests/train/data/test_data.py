@@ -98,7 +98,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"1")
     with pytest.raises(RecipeError, match=wording("no such file or folder")):
         read_corpus(section(tmp_path / "gone"))
-    with pytest.raises(RecipeError, match="no UTF-8 text"):
+    with pytest.raises(RecipeError, match=wording("no UTF-8 text")):
         read_corpus(section(tmp_path / "empty"))
     with pytest.raises(RecipeError, match=r"not a \.txt, \.jsonl, \.json or \.parquet"):
         read_corpus(section(tmp_path / "x.bin"))
@@ -113,7 +113,7 @@ def test_a_bad_line_of_jsonl_is_named(tmp_path: Path) -> None:
     ):
         list(corpus.documents())
     path.write_text('{"text": "fine"}\n{"text":\n')
-    with pytest.raises(RecipeError, match="line 2: not JSON"):
+    with pytest.raises(RecipeError, match=wording("line 2: not JSON")):
         list(read_corpus(section(path)).documents())
     path.write_text('{"body": "b"}\n')
     assert texts(read_corpus(section(path, text_field="body"))) == ["b"]

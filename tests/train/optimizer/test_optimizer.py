@@ -157,5 +157,5 @@ def test_what_a_node_lacks_for_torchao_is_one_line(monkeypatch: pytest.MonkeyPat
     with pytest.raises(RecipeError, match=wording(r"no C\+\+ compiler\. Fix: install g\+\+")):
         kinds.refuse_missing(section)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(RecipeError, match="torchao is not installed"):
+    with pytest.raises(RecipeError, match=wording("torchao is not installed")):
         kinds.refuse_missing(section)
