@@ -58,7 +58,6 @@ class Updater:
         self._seen: weakref.WeakSet[View] = weakref.WeakSet()
         self._changed = threading.Condition()
         self._due: dict[View, float] = {}
-        self._drawing: View | None = None
         self._thread: threading.Thread | None = None
 
     def add(self, view: View) -> None:
@@ -75,14 +74,6 @@ class Updater:
                 self._thread.start()
             self._changed.notify_all()
 
-    def remove(self, view: View) -> None:
-        """Stop redrawing a view; returns once no frame of it is being drawn."""
-        with self._changed:
-            self._due.pop(view, None)
-            self._changed.notify_all()
-            if threading.current_thread() is not self._thread:
-                self._changed.wait_for(lambda: self._drawing is not view)
-
     def close(self) -> None:
         """Stop redrawing and end the thread."""
         with self._changed:
@@ -92,30 +83,16 @@ class Updater:
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLOSE_S)
 
-    @property
-    def views(self) -> tuple[View, ...]:
-        """Views that are still being redrawn."""
-        with self._changed:
-            return tuple(self._due)
-
-    @property
-    def is_running(self) -> bool:
-        with self._changed:
-            return self._thread is not None
-
     def _work(self) -> None:
         while (view := self._next()) is not None:
             begun, spent = self._clock(), self._cost()
             is_done = view.frame()
             wait = self._wait_s(view, self._cost() - spent)
             with self._changed:
-                self._drawing = None
-                if view in self._due:
-                    if is_done:
-                        del self._due[view]
-                    else:
-                        self._due[view] = begun + wait
-                self._changed.notify_all()
+                if is_done:
+                    self._due.pop(view, None)
+                elif view in self._due:
+                    self._due[view] = begun + wait
 
     def _wait_s(self, view: View, spent: float) -> float:
         if view not in self._seen:
@@ -132,7 +109,6 @@ class Updater:
                 rest = self._due[view] - self._clock()
                 urgent = view if rest <= 0 else next((v for v in self._due if v.is_urgent()), None)
                 if urgent is not None:
-                    self._drawing = urgent
                     return urgent
                 self._changed.wait(min(rest, LOOK_EVERY_S))
             self._thread = None

@@ -77,6 +77,3 @@ def _reasons(chosen: Sequence[Tunable]) -> list[Text]:
 
 def _data(one: Tunable) -> dict[str, object]:
     return one._asdict() | {"unit": one.unit}
-
-
-VERB = ConfigVerb()

@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
+from jupyter_mntrain.verbs.config import ConfigVerb
+from jupyter_mntrain.verbs.controlling.kill import KillVerb
+from jupyter_mntrain.verbs.controlling.save import SaveVerb
+from jupyter_mntrain.verbs.controlling.stop import StopVerb
+from jupyter_mntrain.verbs.launching.dry_run import DryRunVerb
+from jupyter_mntrain.verbs.launching.export import ExportVerb
+from jupyter_mntrain.verbs.launching.generate import GenerateVerb
+from jupyter_mntrain.verbs.launching.launch import LaunchVerb
+from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
+from jupyter_mntrain.verbs.membership.driver import DriverVerb
+from jupyter_mntrain.verbs.membership.invite import InviteVerb
+from jupyter_mntrain.verbs.membership.members import MembersVerb
+from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
+from jupyter_mntrain.verbs.nodes.add import AddVerb
+from jupyter_mntrain.verbs.nodes.agent import AgentVerb
+from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
+from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
+from jupyter_mntrain.verbs.nodes.nodes import NodesVerb
+from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.verb import Verb
+from jupyter_mntrain.verbs.watching.attach import AttachVerb
+from jupyter_mntrain.verbs.watching.jobs import JobsVerb
+from jupyter_mntrain.verbs.watching.logs import LogsVerb
+from jupyter_mntrain.verbs.watching.plot import PlotVerb
+from jupyter_mntrain.verbs.watching.stacks import StacksVerb
+from jupyter_mntrain.verbs.watching.status import StatusVerb
 
-MODULES: Final = (
-    "nodes.nodes",
-    "nodes.add",
-    "nodes.forget",
-    "membership.invite",
-    "membership.members",
-    "membership.revoke",
-    "membership.driver",
-    "nodes.agent",
-    "nodes.measure",
-    "panel.open_panel",
-    "launching.recipes",
-    "launching.dry_run",
-    "launching.launch",
-    "watching.jobs",
-    "watching.status",
-    "watching.attach",
-    "watching.plot",
-    "watching.logs",
-    "watching.stacks",
-    "launching.export",
-    "launching.generate",
-    "controlling.save",
-    "controlling.stop",
-    "controlling.kill",
-    "config",
+VERBS: Final[tuple[type[Verb], ...]] = (
+    NodesVerb,
+    AddVerb,
+    ForgetVerb,
+    InviteVerb,
+    MembersVerb,
+    RevokeVerb,
+    DriverVerb,
+    AgentVerb,
+    MeasureVerb,
+    OpenPanelVerb,
+    RecipesVerb,
+    DryRunVerb,
+    LaunchVerb,
+    JobsVerb,
+    StatusVerb,
+    AttachVerb,
+    PlotVerb,
+    LogsVerb,
+    StacksVerb,
+    ExportVerb,
+    GenerateVerb,
+    SaveVerb,
+    StopVerb,
+    KillVerb,
+    ConfigVerb,
 )
-"""One verb each, in the order of ``--help``: its ``VERB``."""
+"""In the order of ``--help``."""
 
-
-def _verb(module: str) -> Verb:
-    verb: Verb = import_module(f"{__package__}.{module}").VERB
-    return verb
-
-
-TABLE: Final[dict[str, Verb]] = {verb.name: verb for verb in map(_verb, MODULES)}
+TABLE: Final[dict[str, Verb]] = {verb.name: verb() for verb in VERBS}

@@ -116,7 +116,7 @@ def test_a_cell_launches_and_returns_at_once(notebook, cluster):
     assert spec.name == "mine"
     assert spec.files == {"recipe.toml": f"\n{RECIPE}"}
     assert "the cell as a recipe" in result.outputs[0].data["text/plain"]
-    assert notebook.extension.updater.views
+    assert notebook.extension.updater._due
     assert result.result is cluster.to_launch
 
 
@@ -211,7 +211,7 @@ def test_a_terminal_gets_words_and_is_told_why(cluster):
     result = book.run(f"%%mntrain launch\n{RECIPE}")
     assert result.success
     assert "attach" in result.stdout
-    assert not book.extension.updater.views
+    assert not book.extension.updater._due
     result = book.run("%mntrain plot")
     assert says("a terminal shows no pictures", result.stdout + result.stderr)
     book.close()

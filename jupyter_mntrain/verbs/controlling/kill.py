@@ -30,6 +30,3 @@ class KillVerb(Verb):
             with context.screen.progress() as progress:
                 job.kill(progress=progress)
         return ended_outcome(context, job, ENDED_WITHIN_S, was_over=before in TERMINAL)
-
-
-VERB = KillVerb()

@@ -36,6 +36,3 @@ class SaveVerb(Verb):
             text.append(f"was asked to save; not finished after {formats.duration(SAVED_WITHIN_S)}")
             return Outcome(text, data, exit_code=1, job=job)
         return Outcome(text.append(f"saved at step {saved}"), data, job=job)
-
-
-VERB = SaveVerb()

@@ -48,6 +48,3 @@ class StopVerb(Verb):
             with context.screen.progress() as progress:
                 job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
         return ended_outcome(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
-
-
-VERB = StopVerb()

@@ -58,6 +58,3 @@ def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableTy
     files = ", ".join(spec.files) or "none"
     parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
     return Group(*parts)
-
-
-VERB = DryRunVerb()

@@ -96,6 +96,3 @@ def _write(path: Path, shown: str, text: str, mode: int, *, may_replace: bool) -
         raise SpecError(
             f"{shown}: cannot be written: {error.strerror}", fix="choose another place"
         ) from None
-
-
-VERB = ExportVerb()

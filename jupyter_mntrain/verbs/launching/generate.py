@@ -117,6 +117,3 @@ def _nothing(context: Context, job: Job, view: JobView) -> Outcome:
     text.append(f"\nIts log: {context.program} logs {job.id}", "dim")
     data = {"job_id": job.id, "state": view.state, "problem": msgspec.to_builtins(view.problem)}
     return Outcome(text, data, exit_code=1, job=job)
-
-
-VERB = GenerateVerb()

@@ -118,6 +118,3 @@ def submitter(context: Context) -> str:
     except (KeyError, OSError):  # a container's uid without a name
         user = "?"
     return f"{user}@{socket.gethostname()} {context.program}"
-
-
-VERB = LaunchVerb()

@@ -60,6 +60,3 @@ def _data(one: BuiltIn) -> dict[str, Any]:
     memory = None if estimate is None else msgspec.to_builtins(estimate) | {"total": estimate.total}
     data: dict[str, Any] = msgspec.to_builtins(one)
     return data | {"memory_bytes": memory}
-
-
-VERB = RecipesVerb()

@@ -31,6 +31,3 @@ class DriverVerb(VerbGroup):
     name = "driver"
     help = "manage drivers, which launch and watch jobs: invite, join, revoke"
     members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
-
-
-VERB = DriverVerb()

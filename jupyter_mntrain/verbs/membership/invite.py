@@ -19,6 +19,3 @@ class InviteVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         return invite(context, args, "node")
-
-
-VERB = InviteVerb()

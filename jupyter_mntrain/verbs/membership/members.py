@@ -50,6 +50,3 @@ class MembersVerb(Verb):
             note = f"This driver is {identity.name}. Who else belongs to {cluster.name} is known "
             return Outcome(Text(note + "to the driver that made it."), data)
         return Outcome(table, data)
-
-
-VERB = MembersVerb()

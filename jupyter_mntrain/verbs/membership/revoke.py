@@ -39,6 +39,3 @@ class RevokeVerb(Verb):
                 "yellow",
             )
         return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})
-
-
-VERB = RevokeVerb()

@@ -23,6 +23,3 @@ class AddVerb(Verb):
         node = context.cluster(args).discovery.add(args.address)
         text = Text.assemble(("✓ ", "green"), (node.name, "bold"), f" at {node.address} is up")
         return Outcome(text, {"name": node.name, **msgspec.to_builtins(node)})
-
-
-VERB = AddVerb()

@@ -47,6 +47,3 @@ class AgentVerb(VerbGroup):
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
     usage = "agent join TOKEN"
     members = tuple(AgentAction(action) for action in ACTIONS)
-
-
-VERB = AgentVerb()

@@ -29,6 +29,3 @@ class ForgetVerb(Verb):
             raise SpecError("missing HOST:PORT", fix="pass the HOST:PORT of the node to forget")
         context.cluster(args).discovery.forget(args.address)
         return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})
-
-
-VERB = ForgetVerb()

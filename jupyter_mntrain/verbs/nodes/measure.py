@@ -63,6 +63,3 @@ class MeasureVerb(Verb):
             )
         note = Text(words, style="dim")
         return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])
-
-
-VERB = MeasureVerb()

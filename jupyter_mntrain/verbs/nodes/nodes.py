@@ -41,6 +41,3 @@ class NodesVerb(Verb):
             every=args.all,
         )
         return Outcome(table, node_data(nodes))
-
-
-VERB = NodesVerb()

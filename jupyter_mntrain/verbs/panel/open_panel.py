@@ -39,6 +39,3 @@ class OpenPanelVerb(Verb):
             form = panel.form()
         text = form_text(panel, form, reason)
         return Outcome(text, msgspec.to_builtins(form) | {"command": panel.command(form)})
-
-
-VERB = OpenPanelVerb()

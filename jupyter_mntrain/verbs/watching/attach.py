@@ -28,6 +28,3 @@ class AttachVerb(Verb):
             return follow(context, args, job)
         context.screen.show(job)
         return Outcome(data=status_outcome(context, args, job).data if args.json else None, job=job)
-
-
-VERB = AttachVerb()

@@ -37,6 +37,3 @@ def _data(job: JobView) -> dict[str, Any]:
         "submitted_s": job.attempt.submitted_s,
         "problem": msgspec.to_builtins(job.problem),
     }
-
-
-VERB = JobsVerb()

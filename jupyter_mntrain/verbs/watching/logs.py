@@ -80,6 +80,3 @@ def log_text(lines: tuple[LogLine, ...] | list[LogLine]) -> Group | Text:
         text = Text.assemble((f"{who} │ ", "cyan"), no_wrap=True, overflow="ignore")
         parts.append(text.append_text(Text.from_ansi(line.text)))
     return Group(*parts)
-
-
-VERB = LogsVerb()

@@ -70,6 +70,3 @@ def _draw(context: Context, job: Job, theme: str) -> bytes:
     history = caught_up_history(context, job)
     picture = Picture(program=context.program, theme=theme)
     return picture.draw(job.series(), history.view, now_s=context.clock())
-
-
-VERB = PlotVerb()

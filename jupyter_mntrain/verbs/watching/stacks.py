@@ -51,6 +51,3 @@ def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[Ren
     threads = stack.text.strip().split("\n\n")
     shown = threads if with_threads else threads[-1:]
     return [text, *(Text(thread, "dim") for thread in shown)]
-
-
-VERB = StacksVerb()

@@ -20,6 +20,3 @@ class StatusVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         return status_outcome(context, args, find_job(context, args))
-
-
-VERB = StatusVerb()
