@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
-
-from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.membership.driver_join import JoinAsDriver
-from jupyter_mntrain.verbs.membership.invitation import invite, invite_options
+from jupyter_mntrain.verbs.membership.invite import InviteVerb
 from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
-from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
+from jupyter_mntrain.verbs.verb import VerbGroup
 
 
-class InviteDriver(Verb):
-    name = "invite"
+class InviteDriver(InviteVerb):
     help = "print a token that lets another machine join as a driver"
-
-    def add_arguments(self, parser: Parser) -> None:
-        invite_options(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return invite(context, args, "driver")
+    role = "driver"
+    joins = "mntrain driver join"
+    where = "Run this on the other machine that will launch and watch jobs:"
 
 
 class RevokeDriver(RevokeVerb):

@@ -1,21 +1,111 @@
-"""``invite``: invites a node."""
+"""``invite``: prints a token for a node or a driver, and waits for the machines that join."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING, ClassVar
 
-from jupyter_mntrain.command_line.parser import Parser
+from rich.console import Group
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.model.quantities import parse_duration
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.trust.certificates import Role
+from jupyter_mntrain.trust.joining.token import Token, read_token
+from jupyter_mntrain.trust.registrar import MOST_USES
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.membership.invitation import invite, invite_options
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
+
+LOOK_EVERY_S = 0.1
 
 
 class InviteVerb(Verb):
     name = "invite"
     help = "print a token with which a machine joins the cluster as a node"
+    role: ClassVar[Role] = "node"
+    joins: ClassVar[str] = "mntrain agent join"
+    where: ClassVar[str] = "Run this on the machine that will be a node:"
 
     def add_arguments(self, parser: Parser) -> None:
-        invite_options(parser)
+        parser.option(
+            "--uses",
+            type=bounded_int(1, MOST_USES),
+            default=1,
+            metavar="N",
+            help="number of machines that may join with it; default: 1",
+        )
+        parser.option(
+            "--expires",
+            type=typed(parse_duration),
+            default=3600.0,
+            metavar="TIME",
+            help="validity, like 30m, 2h or 7d; default: 1h",
+        )
+        parser.option(
+            "--no-wait",
+            action="store_true",
+            help="print it and exit; a running notebook admits the machines",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        return invite(context, args, "node")
+        """Print a token; at a terminal, wait and admit the machines that join with it."""
+        cluster = context.cluster(args)
+        text = cluster.membership.invite(self.role, uses=args.uses, expires_in_s=args.expires)
+        token = read_token(text)
+        data = {
+            "token": text,
+            "role": self.role,
+            "uses": args.uses,
+            "expires_s": token.expires_s,
+        }
+        stays = not (context.screen.in_background or args.json or args.no_wait)
+        explained = self._explained(text, args, stays=stays)
+        if not stays:
+            return Outcome(explained, data)
+        context.screen.say(explained)
+        return Outcome(Text(), data | {"joined": _let_in(context, cluster, token)})
+
+    def _explained(self, token: str, args: Namespace, *, stays: bool) -> Group:
+        admits = "This command, or any" if stays else "Any"
+        noun = f"{self.role}s" if args.uses > 1 else self.role
+        return Group(
+            Text(self.where, style="bold"),
+            Text(f"\n    pip install jupyter-mntrain && {self.joins} {token}\n"),
+            Text(
+                f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
+                f"this line can join: send it like a password. {admits} notebook or JupyterLab of "
+                "yours that uses the cluster admits the machine while it runs.",
+                style="dim",
+            ),
+        )
+
+
+def _let_in(context: Context, cluster: Cluster, token: Token) -> list[str]:
+    """Wait until it is used up or expires; Ctrl-C ends the waiting, not the invitation."""
+    seen: list[str] = []
+    context.screen.say(
+        Text("Waiting for a machine to join. Press Ctrl-C to stop waiting.", style="dim")
+    )
+    try:
+        while context.clock() < token.expires_s:
+            identity = cluster.membership.identity
+            registrar = identity.registrar if identity else None
+            invite = registrar.invitation(token.id) if registrar else None
+            # Not those admitted: to end now might keep their certificate from them.
+            joined = invite.joined if invite else ()
+            titles = {member.subject.uri: member.title for member in cluster.membership.members()}
+            for uri in joined:
+                if uri not in seen:
+                    seen.append(uri)
+                    name = titles.get(uri, uri)
+                    context.screen.say(Text.assemble(("✓ ", "green"), (name, "bold"), " joined"))
+            if invite is not None and len(joined) >= invite.uses:
+                break
+            context.sleep(LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        context.screen.say(Text("The invitation stays valid.", style="dim"))
+    return seen
