@@ -15,18 +15,14 @@ from collections.abc import Sequence
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
-from jupyter_mntrain.verbs import (
-    Clusters,
-    Context,
-    HelpWanted,
-    Outcome,
-    connect,
-    parse,
-    run,
-)
+from jupyter_mntrain.verbs.command import parse
+from jupyter_mntrain.verbs.context import Clusters, Context, connect
+from jupyter_mntrain.verbs.run import run
+from jupyter_mntrain.verbs.verb import Outcome
 
 PROGRAM = "mntrain"
 INTERRUPTED = 130

@@ -13,19 +13,14 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.command_line.parser import Completion
+from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.tunables import all_tunables
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.verbs import (
-    TABLE,
-    Clusters,
-    Parser,
-    Verb,
-    group_parser,
-    top_parser,
-    verb_parser,
-)
+from jupyter_mntrain.verbs.command import group_parser, top_parser, verb_parser
+from jupyter_mntrain.verbs.context import Clusters
+from jupyter_mntrain.verbs.table import TABLE
+from jupyter_mntrain.verbs.verb import Verb
 
 PROGRAM = "%mntrain"
 

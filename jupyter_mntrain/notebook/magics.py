@@ -11,18 +11,13 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.display import display
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.display import picture_bundle, picture_metadata, text_bundle
-from jupyter_mntrain.verbs import (
-    Clusters,
-    Command,
-    Context,
-    HelpWanted,
-    Outcome,
-    parse,
-    run,
-    split_line,
-)
+from jupyter_mntrain.verbs.command import Command, parse, split_line
+from jupyter_mntrain.verbs.context import Clusters, Context
+from jupyter_mntrain.verbs.run import run
+from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell

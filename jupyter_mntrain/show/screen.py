@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -32,7 +32,7 @@ class Screen(ABC):
     def follow(self, job: Job) -> None:
         """Show the job until it has ended. ``KeyboardInterrupt`` propagates."""
 
-    def open_panel(self, panel: object) -> str | None:  # noqa: ARG002
+    def open_panel(self, panel: Any) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.
 
         Returns:

@@ -54,7 +54,9 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         SpecError: something is unknown, missing or of the wrong form.
         HelpWanted: ``--help``, or nothing at all, was given.
     """
-    words, arguments = _split_off_arguments(argv)
+    # By hand: argparse loses what follows -- if options stand between positionals.
+    at = argv.index("--") if "--" in argv else len(argv)
+    words, arguments = list(argv[:at]), tuple(argv[at + 1 :])
     args = Namespace()
     top = top_parser(program)
     top.parse(words, args)
@@ -62,8 +64,9 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         raise HelpWanted(f"mntrain {__version__}")
     if args.choice is None:
         raise HelpWanted(top.format_help())
-    verb = find_verb(args.choice)
-    refuse_outside_terminal(verb, program)
+    verb = TABLE[check_choice(args.choice, TABLE, "mntrain", "verb")]
+    if verb.terminal_only and program.startswith("%"):
+        raise SpecError(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
     while verb.actions:
         program = f"{program} {verb.name}"
         group_parser(verb, program).parse(args.rest, args)
@@ -76,25 +79,6 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
             f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
         )
     return Command(verb, parsed, arguments)
-
-
-def find_verb(name: str) -> Verb:
-    """The verb of this name.
-
-    Raises:
-        SpecError: no verb has this name; the message suggests similar ones.
-    """
-    return TABLE[check_choice(name, TABLE, "mntrain", "verb")]
-
-
-def refuse_outside_terminal(verb: Verb, program: str) -> None:
-    """Refuse a verb that runs only in a terminal.
-
-    Raises:
-        SpecError: why, and what to do instead.
-    """
-    if verb.terminal_only and program.startswith("%"):
-        raise SpecError(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
 
 
 def top_parser(program: str) -> Parser:
@@ -148,12 +132,3 @@ def _cluster_options(parser: Parser, *, is_first: bool) -> None:
         metavar="HOST[:PORT]",
         help="an agent that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
     )
-
-
-def _split_off_arguments(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """By hand: argparse loses what follows ``--`` if options stand between positionals."""
-    words = list(argv)
-    if "--" not in words:
-        return words, ()
-    at = words.index("--")
-    return words[:at], tuple(words[at + 1 :])

@@ -1,13 +1,12 @@
-"""Run: executes one line of words, for the magic and the command line."""
+"""Run: executes a parsed command, for the magic and the command line."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show.terminal import QuietScreen
-from jupyter_mntrain.verbs.command import Command, parse
+from jupyter_mntrain.verbs.command import Command
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome
 
@@ -27,13 +26,3 @@ def run(command: Command, context: Context) -> Outcome:
         context = dataclasses.replace(context, screen=QuietScreen(context.screen))
     context = dataclasses.replace(context, arguments=command.arguments)
     return command.verb.run(context, command.args)
-
-
-def run_words(argv: Sequence[str], context: Context) -> Outcome:
-    """Parse and run.
-
-    Raises:
-        MntrainError: naming the thing, the node and the fix.
-        HelpWanted: ``--help``, or nothing at all, was given.
-    """
-    return run(parse(argv, program=context.program), context)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.verbs import parse, split_line
+from jupyter_mntrain.verbs.command import parse, split_line
 from jupyter_mntrain.workload.workload import from_cell
 
 FOLDER = Path(__file__).parents[2] / "notebooks"

@@ -15,8 +15,8 @@ import pytest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
-from jupyter_mntrain.verbs.panel import Panel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import make_context
 from tests.verbs.panel.opened import RECIPE

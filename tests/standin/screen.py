@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -10,7 +10,10 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.show.screen import Screen
-from jupyter_mntrain.verbs import Clusters, Context
+from jupyter_mntrain.verbs.command import parse
+from jupyter_mntrain.verbs.context import Clusters, Context
+from jupyter_mntrain.verbs.run import run
+from jupyter_mntrain.verbs.verb import Outcome
 from tests.standin.cluster import StandInCluster
 from tests.standin.heard import Heard
 from tests.standin.training import BEGIN_S
@@ -52,6 +55,11 @@ class StillClock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+def run_words(words: Sequence[str], context: Context) -> Outcome:
+    """Parse and run."""
+    return run(parse(words, program=context.program), context)
 
 
 def make_context(cluster: StandInCluster, **changes: Any) -> Context:

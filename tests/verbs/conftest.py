@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from jupyter_mntrain.verbs import Outcome, run_words
+from jupyter_mntrain.verbs.verb import Outcome
 from tests.standin.cluster import StandInCluster, StandInJob, node, silent
-from tests.standin.screen import make_context
+from tests.standin.screen import make_context, run_words
 from tests.standin.training import LOST_LINK, sample_job
 
 

@@ -6,9 +6,11 @@ import pkgutil
 import pytest
 
 from jupyter_mntrain import verbs
+from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.verbs import TABLE, HelpWanted, Verb, parse, split_line
-from jupyter_mntrain.verbs.verb import VerbGroup
+from jupyter_mntrain.verbs.command import parse, split_line
+from jupyter_mntrain.verbs.table import TABLE
+from jupyter_mntrain.verbs.verb import Verb, VerbGroup
 from tests.wording import says
 
 

@@ -6,7 +6,8 @@ from html import escape
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS
-from jupyter_mntrain.verbs.panel import Check, FormRow
+from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.node_row import FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}

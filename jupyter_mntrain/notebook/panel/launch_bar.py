@@ -10,7 +10,7 @@ import ipywidgets
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, Action
 from jupyter_mntrain.notebook.panel.widgets import box, html, put
-from jupyter_mntrain.verbs.panel import Form
+from jupyter_mntrain.verbs.panel.form import Form
 
 RETIRED = "This panel was reopened in a newer cell."
 

@@ -9,7 +9,7 @@ import ipywidgets
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.row import Change, Listen, NodeRow
 from jupyter_mntrain.notebook.panel.widgets import box, html
-from jupyter_mntrain.verbs.panel import FormRow
+from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 HEADINGS = ("node", "", "GPUs or processes", "interface for training", "")
 

@@ -21,7 +21,10 @@ from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
 from jupyter_mntrain.notebook.panel.worker import Worker
-from jupyter_mntrain.verbs.panel import Check, Choices, Form, Panel
+from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.form import Form
+from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.text import form_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ import msgspec
 
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
-from jupyter_mntrain.verbs.panel import Check, Choices, FormRow, NodeChoice
+from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
+from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 Change = Callable[[Callable[[Choices], Choices]], None]
 """Applies a change to the choices, in the panel's own thread."""

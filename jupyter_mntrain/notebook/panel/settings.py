@@ -12,8 +12,8 @@ import msgspec
 from jupyter_mntrain.notebook.panel.row import Change, Listen
 from jupyter_mntrain.notebook.panel.widgets import box, put, show
 from jupyter_mntrain.recipe.sections import PipelineSection
-from jupyter_mntrain.verbs.panel import Choices, Form
-from jupyter_mntrain.verbs.panel.choices import RESTARTS
+from jupyter_mntrain.verbs.panel.choices import RESTARTS, Choices
+from jupyter_mntrain.verbs.panel.form import Form
 
 SCHEDULES = tuple(
     msgspec.inspect.type_info(PipelineSection).fields[0].type.values  # type: ignore[attr-defined]

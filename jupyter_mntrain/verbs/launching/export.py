@@ -6,8 +6,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.segment import Segment
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
@@ -22,14 +21,9 @@ ALL_MAY_READ = 0o666
 """Less what the umask takes away."""
 
 
-class Verbatim:
+def verbatim(text: str) -> Segments:
     """Text as it is: a tab stays a tab, so that a redirected export is the file itself."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Segment(self._text)
+    return Segments([Segment(text)])
 
 
 class ExportVerb(Verb):
@@ -65,7 +59,7 @@ class ExportVerb(Verb):
         )
         data = {"job_id": job.id, "file": args.file, "left_out": list(left_out), "text": text}
         if args.file is None:
-            return Outcome(Verbatim(text), data, job=job)
+            return Outcome(verbatim(text), data, job=job)
         mode = OWNER_ONLY if secrets and args.with_secrets else ALL_MAY_READ
         path = context.directory / Path(args.file).expanduser()
         _write(path, args.file, text, mode, may_replace=args.force)

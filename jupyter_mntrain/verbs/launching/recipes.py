@@ -15,7 +15,7 @@ from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn, built_in
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.launching.export import Verbatim
+from jupyter_mntrain.verbs.launching.export import verbatim
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -52,7 +52,7 @@ def _shown(name: str, program: str) -> Outcome:
         near = closest(name, [one.name for one in BUILT_IN])
         fix = f"did you mean {' or '.join(near)}" if near else f"see: {program} recipes"
         raise SpecError(f"there is no built-in recipe {name!r}", fix=fix)
-    return Outcome(Verbatim(found.text), _data(found))
+    return Outcome(verbatim(found.text), _data(found))
 
 
 def _data(one: BuiltIn) -> dict[str, Any]:

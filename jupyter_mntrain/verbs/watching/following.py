@@ -21,16 +21,14 @@ DETACHED = 130
 
 
 def follow(context: Context, args: Namespace, job: Job) -> Outcome:
-    """Show the job until it has ended; Ctrl-C leaves it running and says so."""
+    """Show the job until it has ended; Ctrl-C leaves it running and says so.
+
+    Exit code 0 only when every rank succeeded.
+    """
     try:
         context.screen.follow(job)
     except KeyboardInterrupt:
         return detached_outcome(context, job)
-    return ended_outcome(context, args, job)
-
-
-def ended_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
-    """The last table. Exit code 0 only when every rank succeeded."""
     outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
     # A live view ends with the picture and the same numbers.

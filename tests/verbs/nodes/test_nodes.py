@@ -81,7 +81,8 @@ def test_add_and_forget(do, text):
 
 
 def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):
-    from jupyter_mntrain.verbs import Clusters, Context, run_words
+    from jupyter_mntrain.verbs.context import Clusters, Context
+    from tests.standin.screen import run_words
 
     asked = []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.verbs.panel import Panel
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node
 from tests.verbs.panel.opened import RECIPE, SCRIPT, open_panel
 

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.verbs.panel import Form, FormRow, Panel
+from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster
 from tests.standin.screen import make_context
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.plan import parse_member
-from jupyter_mntrain.verbs.panel import Choices, NodeChoice
-from jupyter_mntrain.verbs.panel.choices import launch_words, member_text
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice, launch_words, member_text
 
 
 @pytest.mark.parametrize(

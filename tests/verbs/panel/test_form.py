@@ -10,7 +10,8 @@ from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
-from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node, silent
 from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
 from tests.wording import says

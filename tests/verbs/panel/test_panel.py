@@ -12,11 +12,11 @@ import pytest
 
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
-from jupyter_mntrain.verbs import run_words
-from jupyter_mntrain.verbs.panel import Choices, NodeChoice, Panel
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node
-from tests.standin.screen import make_context
+from tests.standin.screen import make_context, run_words
 from tests.verbs.panel.opened import choose, open_panel
 from tests.wording import says, wording
 

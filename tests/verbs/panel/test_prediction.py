@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
-from jupyter_mntrain.verbs.panel import Panel
+from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.pipeline import GIGABIT
 from tests.verbs.panel.opened import choose
 
