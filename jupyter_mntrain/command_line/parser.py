@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import did_you_mean
 
 K = TypeVar("K", bound=str)
 
@@ -76,8 +76,7 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             return SpecError(f"{word!r} is not expected here", fix=self._see_help())
         name = word.partition("=")[0]
-        near = closest(name, [*self.flags, *self.value_options])
-        fix = f"did you mean {' or '.join(near)}" if near else self._see_help()
+        fix = did_you_mean(name, [*self.flags, *self.value_options], self._see_help())
         return SpecError(f"no such option {name!r}", fix=fix)
 
     def error(self, message: str) -> NoReturn:
@@ -163,10 +162,7 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
     usual = f"use one of {', '.join(choices)}"
     if name is None:
         raise SpecError(f"{program} needs an {noun}", fix=usual)
-    near = closest(name, choices)
-    raise SpecError(
-        f"no {noun} {name!r}", fix=f"did you mean {' or '.join(near)}" if near else usual
-    )
+    raise SpecError(f"no {noun} {name!r}", fix=did_you_mean(name, choices, usual))
 
 
 def output_options(parser: Parser, *, is_first: bool = True) -> None:

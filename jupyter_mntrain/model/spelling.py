@@ -9,3 +9,9 @@ from collections.abc import Iterable
 def closest(word: str, known: Iterable[str]) -> list[str]:
     """Return up to three of ``known`` that resemble ``word``, nearest first."""
     return difflib.get_close_matches(word, sorted(set(known)), n=3)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the fix for a misspelled word; ``otherwise`` where nothing resembles it."""
+    near = closest(word, known)
+    return f"did you mean {' or '.join(near)}" if near else otherwise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import did_you_mean
 
 
 def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
@@ -42,6 +42,5 @@ def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
             f"unknown node {reference!r}; no node is up",
             fix="start one with mntrain agent run, or invite a new one with mntrain invite",
         )
-    close = closest(reference, names)
-    fix = f"did you mean {' or '.join(close)}" if close else f"use one of {', '.join(names)}"
+    fix = did_you_mean(reference, names, f"use one of {', '.join(names)}")
     return SpecError(f"unknown node {reference!r}", fix=fix)

@@ -17,7 +17,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import did_you_mean
 from jupyter_mntrain.recipe.builtin import BuiltIn
 from jupyter_mntrain.recipe.parse import check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
@@ -79,8 +79,7 @@ def from_built_in(
 ) -> Workload:
     """Make a workload of a built-in recipe."""
     _refuse_arguments(arguments)
-    made = _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
-    return msgspec.structs.replace(made, took=f"recipe {ours.name}")
+    return _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
 
 
 def from_cell(
@@ -171,8 +170,7 @@ def read_text(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = closest(path.name, _neighbors(path))
-        fix = f"did you mean {' or '.join(near)}" if near else "check the path"
+        fix = did_you_mean(path.name, _neighbors(path), "check the path")
         raise SpecError(f"{path}: no such recipe or script", fix=fix) from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a directory", fix="name a recipe or a script in it") from None

@@ -29,9 +29,7 @@ def second(words: str) -> str:
 
 def state(row: FormRow) -> str:
     symbol = icon(LIVENESS_ICONS.get(row.liveness, "?"), LIVENESS_COLORS.get(row.liveness, "off"))
-    word = row.state or "up"
-    hardware = f' <span class="mnt-second">{escape(row.hardware)}</span>' if row.hardware else ""
-    return f"{symbol}{escape(word)}{hardware}"
+    return f"{symbol}{escape(row.state or 'up')} {second(row.hardware)}".rstrip()
 
 
 def check(one: Check) -> str:

@@ -19,7 +19,7 @@ from jupyter_mntrain.notebook.panel.prediction_part import PredictionPart
 from jupyter_mntrain.notebook.panel.row import check_line
 from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -53,7 +53,7 @@ class WidgetPanel:
         self._checks_shown: tuple[Check, ...] = ()
         self._make_parts()
         self._show(self._form)
-        self._unsubscribe = panel.subscribe(self._worker.wake)
+        self._unsubscribe = panel.cluster.subscribe(self._worker.wake)
         self._worker.start()
         self._worker.wake()
 
@@ -208,8 +208,8 @@ class WidgetPanel:
 
     def _show_all(self, form: Form) -> None:
         panel, is_busy = self._panel, bool(self._action.name)
-        options = [(target.label, index) for index, target in enumerate(panel.targets)]
-        put_choice(self.recipe, options, panel.targets.index(panel.target))
+        options = tuple((target.label, index) for index, target in enumerate(panel.targets))
+        put(self.recipe, options=options, value=panel.targets.index(panel.target))
         put(self.note, value=pieces.second(panel.note))
         self.nodes.show(form.rows)
         self.settings.show(form, panel.choices, is_script=panel.target.is_script)

@@ -9,7 +9,7 @@ import ipywidgets
 import msgspec
 
 from jupyter_mntrain.notebook.panel import html as pieces
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_choice, put_lines
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -76,8 +76,8 @@ class NodeRow:
         put(self.gpus, placeholder=row.gpu_default)
         put(self.gpu_hint, value=pieces.second(row.gpu_hint))
         # A drop-down cannot have the value None.
-        interfaces = [(label, name or AUTO) for label, name in row.interfaces]
-        put_choice(self.interface, interfaces, row.interface or AUTO)
+        interfaces = tuple((label, name or AUTO) for label, name in row.interfaces)
+        put(self.interface, options=interfaces, value=row.interface or AUTO)
         put(self.interface, disabled=not row.takes_part)
         put(self.head, value="head" if row.is_head else None, disabled=not row.takes_part)
         if row.checks != self._checks_shown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any
 
@@ -19,72 +18,47 @@ SCHEDULES = tuple(
     msgspec.inspect.type_info(PipelineSection).fields[0].type.values  # type: ignore[attr-defined]
 )
 MOST_MICROBATCHES = 65536
+OF_RECIPE = ("schedule", "microbatches", "changes")
+"""Hidden for scripts."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """One field of :class:`Choices` and the widget that shows it.
-
-    Args:
-        is_of_recipe: hidden for scripts.
-    """
-
-    field: str
-    widget: type[ipywidgets.Widget]
-    traits: dict[str, Any] = dataclasses.field(default_factory=dict)
-    is_of_recipe: bool = False
+def _text(description: str, placeholder: str, width: str | None = None) -> ipywidgets.Text:
+    return ipywidgets.Text(
+        description=description,
+        placeholder=placeholder,
+        continuous_update=False,
+        layout={"width": width},
+    )
 
 
-def _text(name: str, placeholder: str, *, width: str | None = None, **more: Any) -> Setting:
-    traits = {"placeholder": placeholder, "continuous_update": False, "layout": {"width": width}}
-    return Setting(name, ipywidgets.Text, {"description": name.title(), **traits}, **more)
-
-
-SETTINGS = (
-    Setting(
-        "schedule",
-        ipywidgets.Dropdown,
-        {"description": "Schedule", "options": SCHEDULES},
-        is_of_recipe=True,
-    ),
-    Setting(
-        "microbatches",
-        ipywidgets.BoundedIntText,
-        {
-            "description": "Microbatches",
-            "min": 1,
-            "max": MOST_MICROBATCHES,
-            "continuous_update": False,
-            "layout": {"width": "170px"},
-        },
-        is_of_recipe=True,
-    ),
-    _text("changes", "train.steps=50", is_of_recipe=True),
-    _text("environment", "NCCL_DEBUG=INFO"),
-    _text("port", "a free one", width="132px"),
-    Setting(
-        "waits",
-        ipywidgets.Dropdown,
-        {
-            "description": "Start",
-            "options": [("now", False), ("when all is free", True)],
-            "tooltip": "Queue the job on its nodes until every GPU and port it needs is free",
-        },
-    ),
-    Setting(
-        "restart",
-        ipywidgets.Dropdown,
-        {
-            "description": "Restart",
-            "options": [
+def _widgets() -> dict[str, ipywidgets.Widget]:
+    return {
+        "schedule": ipywidgets.Dropdown(description="Schedule", options=SCHEDULES),
+        "microbatches": ipywidgets.BoundedIntText(
+            description="Microbatches",
+            min=1,
+            max=MOST_MICROBATCHES,
+            continuous_update=False,
+            layout={"width": "170px"},
+        ),
+        "changes": _text("Changes", "train.steps=50"),
+        "environment": _text("Environment", "NCCL_DEBUG=INFO"),
+        "port": _text("Port", "a free one", width="132px"),
+        "waits": ipywidgets.Dropdown(
+            description="Start",
+            options=[("now", False), ("when all is free", True)],
+            tooltip="Queue the job on its nodes until every GPU and port it needs is free",
+        ),
+        "restart": ipywidgets.Dropdown(
+            description="Restart",
+            options=[
                 ("never", "never"),
                 ("if it fails", "failed"),
                 ("if it fails or stalls", "failed or stalled"),
             ],
-            "tooltip": f"From the newest checkpoint, up to {RESTARTS} times",
-        },
-    ),
-)
+            tooltip=f"From the newest checkpoint, up to {RESTARTS} times",
+        ),
+    }
 
 
 class SettingsBar:
@@ -96,19 +70,17 @@ class SettingsBar:
     """
 
     def __init__(self, listen: Listen, change: Change) -> None:
-        self.widgets = {one.field: one.widget(**one.traits) for one in SETTINGS}
+        self.widgets = _widgets()
         self.root = box("mnt-settings mnt-bar", *self.widgets.values())
         self._change = change
         for name, widget in self.widgets.items():
             listen(widget, partial(self._set, name))
 
     def show(self, form: Form, choices: Choices, *, is_script: bool) -> None:
-        for one in SETTINGS:
-            widget = self.widgets[one.field]
-            show(widget, is_shown=not (is_script and one.is_of_recipe))
+        for name, widget in self.widgets.items():
+            show(widget, is_shown=not (is_script and name in OF_RECIPE))
             # Until one is chosen, the recipe's own value is shown.
-            in_effect = form if one.field in ("schedule", "microbatches") else choices
-            value = getattr(in_effect, one.field)
+            value = getattr(form if name in ("schedule", "microbatches") else choices, name)
             if value is not None:
                 put(widget, value=value)
 

@@ -23,18 +23,13 @@ def html(value: str = "") -> ipywidgets.HTML:
 
 
 def put(widget: ipywidgets.Widget, **traits: Any) -> None:
-    """Set the traits that differ: each assignment sends a message to every page."""
+    """Set the traits that differ: each assignment sends a message to every page.
+
+    A drop-down's options go before its value: new ones alone select the first.
+    """
     for name, value in traits.items():
         if getattr(widget, name) != value:
             setattr(widget, name, value)
-
-
-def put_choice(widget: ipywidgets.Dropdown, options: Sequence[tuple[str, Any]], value: Any) -> None:
-    """Set options and value of a drop-down: new options alone select the first one."""
-    if tuple(widget.options) != tuple(options):
-        widget.options = tuple(options)
-    if widget.value != value:
-        widget.value = value
 
 
 def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:

@@ -9,7 +9,7 @@ from jupyter_mntrain.verbs.panel.choices import NodeChoice
 
 
 def interface_options(info: NodeInfo, choice: NodeChoice) -> list[tuple[str, str | None]]:
-    known = [
+    known: list[tuple[str, str | None]] = [
         (_interface_label(interface), interface.name)
         for interface in info.inventory.interfaces
         if interface.is_up and interface.addresses
@@ -17,22 +17,14 @@ def interface_options(info: NodeInfo, choice: NodeChoice) -> list[tuple[str, str
     names = {name for _, name in known}
     if choice.interface is not None and choice.interface not in names:
         known.append((f"{choice.interface}, not available now", choice.interface))
-    return [(label, name) for label, name in known]
+    return known
 
 
 def _interface_label(interface: Interface) -> str:
-    speed = _speed(interface)
-    if speed is not None:
-        return f"{interface.name}, {speed}"
-    return (
-        f"{interface.name}, {'this machine only' if interface.kind == 'loopback' else '? Mbit/s'}"
-    )
-
-
-def _speed(interface: Interface) -> str | None:
     capacity = capacity_to(interface)
+    said = "this machine only" if interface.kind == "loopback" else "? Mbit/s"
     if capacity is not None:
-        return formats.bit_rate(capacity.bytes_per_s)
-    if interface.speed_mbit_per_s and interface.speed_mbit_per_s > 0:
-        return formats.bit_rate(interface.speed_mbit_per_s * 125_000)
-    return None
+        said = formats.bit_rate(capacity.bytes_per_s)
+    elif interface.speed_mbit_per_s and interface.speed_mbit_per_s > 0:
+        said = formats.bit_rate(interface.speed_mbit_per_s * 125_000)
+    return f"{interface.name}, {said}"

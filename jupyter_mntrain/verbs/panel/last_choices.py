@@ -21,10 +21,6 @@ class Remembered(Record, frozen=True):
     launched_s: float
 
 
-class _Everything(Record, frozen=True):
-    recipes: dict[str, Remembered] = {}
-
-
 class Memory:
     """``panel.json`` in the user's state directory, mode 0600; kernels may share it.
 
@@ -33,8 +29,8 @@ class Memory:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or platformdirs.user_state_path("mntrain") / "panel.json"
-        self._file = KeptFile(self.path, _Everything, what="the panel's last choices")
+        path = path or platformdirs.user_state_path("mntrain") / "panel.json"
+        self._file = KeptFile(path, dict[str, Remembered], what="the panel's last choices")
 
     def all(self) -> dict[str, Remembered]:
         """By :attr:`Target.key`, the newest first.
@@ -42,19 +38,18 @@ class Memory:
         Raises:
             SpecError: the file was damaged.
         """
-        known = self._file.read().recipes.items()
-        return dict(sorted(known, key=lambda item: -item[1].launched_s))
+        return self._file.read()
 
     def remember(self, key: str, choices: Choices, *, now_s: float) -> None:
         """These were launched just now."""
         with self._file.locked():
             known = {key: Remembered(choices=choices, launched_s=now_s)}
             known |= {other: one for other, one in self.all().items() if other != key}
-            self._file.write(_Everything(recipes=dict(list(known.items())[:MOST_RECIPES])))
+            self._file.write(dict(list(known.items())[:MOST_RECIPES]))
 
     def forget(self, key: str) -> None:
         """Next time begins with the defaults."""
         with self._file.locked():
             known = self.all()
             if known.pop(key, None):
-                self._file.write(_Everything(recipes=known))
+                self._file.write(known)

@@ -9,7 +9,6 @@ import dataclasses
 import shlex
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
+from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 PORT_TRUSTED_S = 5.0
 """Then the head is asked again whether the port is still free."""
+
+
+_Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
+"""What was asked about a port, what the head said, and when."""
 
 
 class Panel:
@@ -59,14 +63,18 @@ class Panel:
         self._context = context
         self._args = args
         self._memory = memory or Memory()
-        self._port: tuple[tuple[str, int, str | None], PortStatus | MntrainError, float] | None
-        self._port = None
+        self._port: _Looked | None = None
         self.cluster: Cluster = context.cluster(args)
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
-        self.targets = self._targets(target)
-        self.choose(self._first(target))
+        self.targets = all_targets(context.directory)
+        if target is None:
+            self.choose(self._launched_last())
+        else:
+            named = find_target(context.directory, target)
+            self.targets = [named, *(one for one in self.targets if one.key != named.key)]
+            self.choose(named)
 
     def choose(self, target: Target) -> None:
         """Go on to another recipe, with what was chosen for it the last time."""
@@ -91,7 +99,18 @@ class Panel:
 
     def form(self) -> Form:
         """What there is to show now. Asks nobody: a port is looked at by :meth:`look`."""
-        return self._form(self._port[1] if self._port else None)
+        workload: Workload | MntrainError
+        try:
+            workload = self.target.workload(overrides(self.choices), self._context.arguments)
+        except MntrainError as error:
+            workload = error
+        return make_form(
+            self.cluster.nodes(),
+            self.choices,
+            workload,
+            now_s=self._context.clock(),
+            port=self._port[1] if self._port else None,
+        )
 
     def look(self, form: Form) -> bool:
         """Ask the head about the port that was chosen; ``True`` when that is news."""
@@ -99,7 +118,8 @@ class Panel:
         if port is None or head is None:
             had, self._port = self._port, None
             return had is not None
-        key = (head.name, port, self._interface(form, head.name))
+        places = [p for p in form.placements if head.name in (p.node, p.node_id)]
+        key = (head.name, port, places[0].interface if places else None)
         now = self._context.clock()
         if self._port and self._port[0] == key and now - self._port[2] < PORT_TRUSTED_S:
             return False
@@ -129,8 +149,7 @@ class Panel:
         Raises:
             MntrainError: as ``launch``.
         """
-        built = build_spec(self._launch_context(), self._launch_args(form))
-        return dry_run_outcome(built).renderable
+        return dry_run_outcome(self._built(form)).renderable
 
     def launch(self, form: Form, progress: Progress) -> Job:
         """Start what is chosen on all nodes or on none, and remember the choices.
@@ -138,9 +157,7 @@ class Panel:
         Raises:
             MntrainError: as ``launch``; nothing was started then.
         """
-        context = self._launch_context()
-        built = build_spec(context, self._launch_args(form))
-        job = start(context, built, progress, waits=self.choices.waits)
+        job = start(self._context, self._built(form), progress, waits=self.choices.waits)
         now_s = self._context.clock()
         try:
             self._memory.remember(self.target.key, self._settled(form), now_s=now_s)
@@ -167,40 +184,13 @@ class Panel:
         except OSError:
             return 0.0
 
-    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have ``tell`` called whenever :meth:`form` may have changed; what ends it."""
-        return self.cluster.subscribe(tell)
-
     def _chosen_port(self) -> int | None:
         try:
             return port_number(self.choices)
         except MntrainError:  # the form says it
             return None
 
-    def _form(self, port: PortStatus | MntrainError | None) -> Form:
-        workload: Workload | MntrainError
-        try:
-            workload = self.target.workload(overrides(self.choices), self._context.arguments)
-        except MntrainError as error:
-            workload = error
-        return make_form(
-            self.cluster.nodes(),
-            self.choices,
-            workload,
-            now_s=self._context.clock(),
-            port=port,
-        )
-
-    def _targets(self, named: str | None) -> list[Target]:
-        found = all_targets(self._context.directory)
-        if named is None:
-            return found
-        target = find_target(self._context.directory, named)
-        return [target, *(one for one in found if one.key != target.key)]
-
-    def _first(self, named: str | None) -> Target:
-        if named is not None:
-            return self.targets[0]
+    def _launched_last(self) -> Target:
         try:
             launched = list(self._memory.all())
         except MntrainError:
@@ -229,20 +219,14 @@ class Panel:
         arguments = self._context.arguments
         return f" -- {shlex.join(arguments)}" if arguments else ""
 
-    def _launch_context(self) -> Context:
-        return dataclasses.replace(self._context, cell=self.target.cell)
-
-    def _launch_args(self, form: Form) -> Namespace:
+    def _built(self, form: Form) -> Built:
         parser = Parser(self._context.program)
         job_options(parser)
         own = Namespace(
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )
-        return parser.parse(self._words(form), own)
-
-    def _interface(self, form: Form, node: str) -> str | None:
-        places = (p.interface for p in form.placements if node in (p.node, p.node_id))
-        return next(places, None)
+        context = dataclasses.replace(self._context, cell=self.target.cell)
+        return build_spec(context, parser.parse(self._words(form), own))
 
     def _day(self, time_s: float) -> str:
         then, now = time.localtime(time_s), time.localtime(self._context.clock())

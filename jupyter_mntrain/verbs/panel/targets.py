@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import did_you_mean
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path
@@ -73,13 +73,13 @@ def find_target(directory: Path, text: str) -> Target:
         SpecError: it is neither.
     """
     path = directory / Path(text).expanduser()
-    if path.exists() or text not in PRESETS:
-        if not path.exists():
-            near = closest(text, [*PRESETS, *(one.label for one in recipes(directory))])
-            fix = f"did you mean {' or '.join(near)}" if near else "name a recipe or a preset"
-            raise SpecError(f"{text}: no such recipe, script or preset", fix=fix)
+    if path.exists():
         return Target(directory=directory, path=text)
-    return Target(directory=directory, preset=text)
+    if text in PRESETS:
+        return Target(directory=directory, preset=text)
+    known = [*PRESETS, *(one.label for one in recipes(directory))]
+    fix = did_you_mean(text, known, "name a recipe or a preset")
+    raise SpecError(f"{text}: no such recipe, script or preset", fix=fix)
 
 
 def all_targets(directory: Path) -> list[Target]:

@@ -35,10 +35,8 @@ def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
             next((label for label, name in row.interfaces if name == row.interface), "auto"),
             "head" if row.is_head else "",
         )
-    lines = [
-        *(Text(reason, style="yellow") for _ in (1,) if reason),
-        Text.assemble(("Recipe ", "dim"), (panel.target.label, "bold"), f"  {panel.note}"),
-    ]
+    lines = [Text(reason, style="yellow")] if reason else []
+    lines.append(Text.assemble(("Recipe ", "dim"), (panel.target.label, "bold"), f"  {panel.note}"))
     checks = [_check(row.name, check) for row in form.rows for check in row.checks]
     checks += [_check(None, check) for check in form.settings]
     return Group(*lines, table, folding([Text(), *checks, *_ending(panel, form)]))

@@ -94,13 +94,14 @@ def test_the_last_choices_of_each_recipe_come_back(two: StandInCluster, here: Pa
 
 
 def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, here: Path) -> None:
-    memory = Memory(here / "state" / "panel.json")
+    path = here / "state" / "panel.json"
+    memory = Memory(path)
     for number in range(MOST_RECIPES + 3):
         memory.remember(f"r{number}", Choices(port=str(number + 1)), now_s=float(number))
-    assert stat.S_IMODE(memory.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(memory.all()) == MOST_RECIPES
     assert next(iter(memory.all())) == f"r{MOST_RECIPES + 2}"
-    memory.path.write_text("{")
+    path.write_text("{")
     panel = open_panel(two, here, "small.toml")
     assert says("cannot read the panel's last choices", panel.note)
     assert panel.form().blocked is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 
@@ -18,7 +19,7 @@ class Findings:
     def __init__(self, rows: Sequence[FormRow]) -> None:
         self.settings: list[Check] = []
         self.first_error: Problem | None = None
-        self._passed: dict[str, int] = {}
+        self._passed: Counter[str] = Counter()
         self._of: dict[str, list[Check]] = {row.name: list(row.checks) for row in rows}
         for row in rows:
             for check in row.checks:
@@ -30,13 +31,11 @@ class Findings:
         return [n for n, checks in self._of.items() for c in checks if c.level == "warning"]
 
     def passed(self, name: str) -> None:
-        self._passed[name] = self._passed.get(name, 0) + 1
+        self._passed[name] += 1
 
-    def add(
-        self, error: MntrainError, fix: Fix | None = None, *, to_settings: bool = False
-    ) -> None:
+    def add(self, error: MntrainError, *, to_settings: bool = False) -> None:
         """An error of a launch, at the row it names."""
-        check = Check(level="error", problem=error.problem, fix=fix)
+        check = Check(level="error", problem=error.problem)
         self.put(None if to_settings else error.node, check)
 
     def put(self, name: str | None, check: Check) -> None:
@@ -55,7 +54,7 @@ class Findings:
 
     def _checks(self, row: FormRow) -> tuple[Check, ...]:
         found = self._of[row.name]
-        passed = self._passed.get(row.name, 0)
+        passed = self._passed[row.name]
         if row.takes_part and passed and not found:
             return (Check(level="passed", passed=passed),)
         return tuple(found)
