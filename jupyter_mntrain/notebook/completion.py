@@ -16,13 +16,12 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.tunables import all_tunables
+from jupyter_mntrain.notebook.display import PROGRAM
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.verbs.command import group_parser, top_parser, verb_parser
+from jupyter_mntrain.verbs.command import top_parser, verb_parser
 from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
-
-PROGRAM = "%mntrain"
 
 
 class Completer:
@@ -57,19 +56,17 @@ class Completer:
 
     def _parser(self, words: list[str]) -> tuple[Parser | None, list[str], Mapping[str, Verb]]:
         """The parser for the next word, the words it has parsed, and the verbs it offers."""
-        parser, choices, program = top_parser(PROGRAM), TABLE, PROGRAM
+        choices: Mapping[str, Verb] = TABLE
+        parser, program = top_parser(PROGRAM), PROGRAM
         while True:
             at = _first_positional(parser, words)
-            if at >= len(words):
+            if at >= len(words) or not choices:
                 return parser, words, choices
             verb = choices.get(words[at])
             if verb is None:
                 return None, [], {}
-            words = words[at + 1 :]
-            if not verb.actions:
-                return verb_parser(verb, program), words, {}
-            program = f"{program} {verb.name}"
-            parser, choices = group_parser(verb, program), dict(verb.actions)
+            words, choices = words[at + 1 :], verb.actions
+            parser, program = verb_parser(verb, program), f"{program} {verb.name}"
 
     def _matching(self, kind: Completion | None, begun: str) -> list[str]:
         if kind is None:

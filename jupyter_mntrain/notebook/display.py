@@ -11,6 +11,9 @@ from rich.console import Console, RenderableType
 
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 
+PROGRAM = "%mntrain"
+"""What a person types in a notebook."""
+
 TEXT_WIDTH = 100
 """Columns that a 1400 pixel wide JupyterLab shows without a horizontal scroll bar."""
 
@@ -24,17 +27,14 @@ Bundle = dict[str, Any]
 
 def text_bundle(renderable: RenderableType) -> Bundle:
     """Renderable as HTML, in the page's colors, and as plain text."""
-    console = _recorder()
-    console.print(renderable, soft_wrap=True)
+    console = _printed(renderable)
     html = console.export_html(inline_styles=True, code_format=HTML, clear=False)
     return {"text/html": html, "text/plain": console.export_text().rstrip()}
 
 
 def plain_text(renderable: RenderableType) -> str:
     """Renderable as plain text."""
-    console = _recorder()
-    console.print(renderable, soft_wrap=True)
-    return console.export_text().rstrip()
+    return _printed(renderable).export_text().rstrip()
 
 
 def picture_bundle(png: bytes, text: str) -> Bundle:
@@ -53,9 +53,9 @@ def picture_metadata(width_px: int) -> dict[str, Any]:
     return {"image/png": {"width": width_px}}
 
 
-def _recorder() -> Console:
+def _printed(renderable: RenderableType) -> Console:
     # Neither a terminal nor rich's own Jupyter mode: it only records.
-    return Console(
+    console = Console(
         record=True,
         width=TEXT_WIDTH,
         file=io.StringIO(),
@@ -66,3 +66,5 @@ def _recorder() -> Console:
         markup=False,
         emoji=False,
     )
+    console.print(renderable, soft_wrap=True)
+    return console

@@ -18,8 +18,8 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.completion import Completer
-from jupyter_mntrain.notebook.display import text_bundle
-from jupyter_mntrain.notebook.magics import PROGRAM, MntrainMagics
+from jupyter_mntrain.notebook.display import PROGRAM, text_bundle
+from jupyter_mntrain.notebook.magics import MntrainMagics
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.screen import Screen

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.display import (
+    PROGRAM,
     Bundle,
     job_bundle,
     picture_metadata,
@@ -26,8 +27,6 @@ from jupyter_mntrain.show.tables.job import status_view
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, JobHistory
     from jupyter_mntrain.show.picture import Picture
-
-PROGRAM = "%mntrain"
 
 LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.notebook.display import picture_bundle, picture_metadata, text_bundle
+from jupyter_mntrain.notebook.display import PROGRAM, picture_bundle, picture_metadata, text_bundle
 from jupyter_mntrain.verbs.command import Command, parse, split_line
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
     from jupyter_mntrain.show.screen import Screen
 
-PROGRAM = "%mntrain"
 WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
 
 

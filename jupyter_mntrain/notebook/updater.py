@@ -6,8 +6,8 @@ import contextvars
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Protocol
 
 from jupyter_mntrain.model import tunables
 
@@ -23,19 +23,16 @@ LOOK_EVERY_S = 0.5
 CLOSE_S = tunables.seconds("notebook.close_timeout_s")
 
 
-class View(ABC):
+class View(Protocol):
     """Redrawn until :meth:`frame` returns ``True``."""
 
     @property
     def interval_s(self) -> float:
         """Least time between two frames."""
-        return INTERVAL_S
 
     def is_urgent(self) -> bool:
         """Whether to draw now: the job has ended. Cheap; must not raise."""
-        return False
 
-    @abstractmethod
     def frame(self) -> bool:
         """Draw one frame; ``True`` if it was the last. Must not raise."""
 

@@ -68,8 +68,8 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     if verb.terminal_only and program.startswith("%"):
         raise SpecError(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
     while verb.actions:
+        verb_parser(verb, program).parse(args.rest, args)
         program = f"{program} {verb.name}"
-        group_parser(verb, program).parse(args.rest, args)
         verb = verb.actions[check_choice(args.choice, verb.actions, program, "action")]
     args.words = tuple(args.rest)
     del args.choice, args.rest
@@ -92,24 +92,15 @@ def top_parser(program: str) -> Parser:
     return parser
 
 
-def group_parser(verb: Verb, program: str) -> Parser:
-    """The parser of a verb with actions: which one; the rest is the action's own."""
-    listed = {name: action.help for name, action in verb.actions.items()}
-    return _with_common_options(menu_parser(program, _sentence(verb.help), listed, "action"), verb)
-
-
 def verb_parser(verb: Verb, program: str) -> Parser:
-    """A verb's own parser; it takes the common options, too."""
-    parser = Parser(f"{program} {verb.name}", description=_sentence(verb.help))
-    verb.add_arguments(parser)
-    return _with_common_options(parser, verb)
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _with_common_options(parser: Parser, verb: Verb) -> Parser:
+    """A verb's own parser, or that of its action; it takes the common options, too."""
+    name, sentence = f"{program} {verb.name}", f"{verb.help[0].upper()}{verb.help[1:]}."
+    if verb.actions:
+        listed = {name: action.help for name, action in verb.actions.items()}
+        parser = menu_parser(name, sentence, listed, "action")
+    else:
+        parser = Parser(name, sentence)
+        verb.add_arguments(parser)
     if verb.uses_cluster:
         _cluster_options(parser, is_first=False)
     output_options(parser, is_first=False)

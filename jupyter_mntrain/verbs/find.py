@@ -29,6 +29,16 @@ def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
         return cluster.settled_nodes(progress=progress)
 
 
+def named_job(context: Context, args: Namespace) -> Job:
+    """The job whose id, or the start of it, was given.
+
+    Raises:
+        JobNotFoundError: no reachable node knows it.
+    """
+    with context.screen.progress() as progress:
+        return context.cluster(args).job(args.job, progress=progress)
+
+
 def job_argument(parser: Parser) -> None:
     parser.argument(
         "job",
@@ -45,10 +55,9 @@ def find_job(context: Context, args: Namespace) -> Job:
     Raises:
         JobNotFoundError: no reachable node knows it.
     """
-    cluster = context.cluster(args)
     if args.job:
-        with context.screen.progress() as progress:
-            return cluster.job(args.job, progress=progress)
+        return named_job(context, args)
+    cluster = context.cluster(args)
     # Of whoever answers first the newest job need not be the newest.
     reachable_nodes(context, cluster)
     jobs = cluster.jobs()

@@ -61,7 +61,8 @@ class GenerateVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        _refuse(args)
+        if not args.prompt.strip():
+            raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
         job = find_job(context, args)
         spec = generating_spec(job.id, job.view(), args)
         cluster = context.cluster(args)
@@ -104,11 +105,6 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
         environment=spec.environment,
         mixed_versions=spec.mixed_versions,
     )
-
-
-def _refuse(args: Namespace) -> None:
-    if not args.prompt.strip():
-        raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
 
 
 def _nothing(context: Context, job: Job, view: JobView) -> Outcome:

@@ -43,48 +43,43 @@ class JoinAsDriver(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        return _join(context, args)
+        from jupyter_mntrain.cluster.loop import LoopThread
+        from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
+        from jupyter_mntrain.trust.joining.candidate import Candidate
 
-
-def _join(context: Context, args: Namespace) -> Outcome:
-    from jupyter_mntrain.cluster.loop import LoopThread
-    from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
-    from jupyter_mntrain.trust.joining.candidate import Candidate
-
-    token = _token(args.token, context)
-    name = args.name or own_driver_name()
-    if not is_member_name(name):
-        raise SpecError(
-            f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
+        token = _token(args.token, context)
+        name = args.name or own_driver_name()
+        if not is_member_name(name):
+            raise SpecError(
+                f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
+            )
+        candidate = Candidate(token, Subject(role="driver", name=name), name)
+        context.screen.say(
+            Text(
+                f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",
+                style="dim",
+            )
         )
-    candidate = Candidate(token, Subject(role="driver", name=name), name)
-    context.screen.say(
-        Text(
-            f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",
-            style="dim",
+        thread = LoopThread("mntrain-join")
+        try:
+            admission = thread.run(_seek(candidate, args.port, context))
+        finally:
+            thread.close()
+        cluster = args.cluster or admission.cluster
+        Credentials.write(
+            room_for(cluster),
+            candidate.key,
+            certificate=admission.certificate,
+            authority=admission.authority,
+            revocations=admission.revocations,
         )
-    )
-    thread = LoopThread("mntrain-join")
-    try:
-        admission = thread.run(_seek(candidate, args.port, context))
-    finally:
-        thread.close()
-    cluster = args.cluster or admission.cluster
-    directory = room_for(cluster)
-    Credentials.write(
-        directory,
-        candidate.key,
-        certificate=admission.certificate,
-        authority=admission.authority,
-        revocations=admission.revocations,
-    )
-    text = Text.assemble(
-        ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
-    )
-    option = "" if cluster == "default" else f" --cluster {cluster}"
-    text.append(f"{context.program} nodes{option}")
-    text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
-    return Outcome(text, {"driver": name, "cluster": cluster})
+        text = Text.assemble(
+            ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
+        )
+        option = "" if cluster == "default" else f" --cluster {cluster}"
+        text.append(f"{context.program} nodes{option}")
+        text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
+        return Outcome(text, {"driver": name, "cluster": cluster})
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:

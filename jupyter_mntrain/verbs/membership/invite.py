@@ -56,12 +56,8 @@ class InviteVerb(Verb):
         cluster = context.cluster(args)
         text = cluster.membership.invite(self.role, uses=args.uses, expires_in_s=args.expires)
         token = read_token(text)
-        data = {
-            "token": text,
-            "role": self.role,
-            "uses": args.uses,
-            "expires_s": token.expires_s,
-        }
+        expires_s = token.expires_s
+        data = {"token": text, "role": self.role, "uses": args.uses, "expires_s": expires_s}
         stays = not (context.screen.in_background or args.json or args.no_wait)
         explained = self._explained(text, args, stays=stays)
         if not stays:

@@ -81,7 +81,7 @@ def make_form(
         now_s: Unix time.
         port: what the head said of the chosen port, once it was asked.
     """
-    usable = [fresh(view) for view in nodes if view.info and is_usable(view)]
+    usable = [info for view in nodes if is_usable(view) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
     rows += gone_rows(choices, {row.name for row in rows})
     findings = Findings(rows)

@@ -54,12 +54,10 @@ class FormRow(Record, frozen=True):
         return self.is_used and self.can_be_used
 
 
-def fresh(view: NodeView) -> NodeInfo:
+def fresh(view: NodeView) -> NodeInfo | None:
     """What the node said of itself, with its GPUs as of the last beat."""
     info = view.info
-    if info is None:
-        raise ValueError(f"{view.address} has not answered yet")
-    if not view.beat or not view.beat.gpus:
+    if info is None or not view.beat or not view.beat.gpus:
         return info
     inventory = msgspec.structs.replace(info.inventory, gpus=view.beat.gpus)
     return msgspec.structs.replace(info, inventory=inventory)
@@ -70,7 +68,7 @@ def is_usable(view: NodeView) -> bool:
 
 
 def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> FormRow:
-    info = fresh(view) if view.info else None
+    info = fresh(view)
     name = reference(info, usable) if info and is_usable(view) else view.name
     choice = choices.node(name)
     can_be_used = info is not None and is_usable(view)
