@@ -82,9 +82,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise SpecError(message.removeprefix("argument "), fix=self._see_help())
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        raise SpecError(message or f"{self.prog} ended with {status}", fix=self._see_help())
-
     def _see_help(self) -> str:
         return f"see {self.prog} --help"
 

@@ -29,14 +29,14 @@ def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
         return cluster.settled_nodes(progress=progress)
 
 
-def named_job(context: Context, args: Namespace) -> Job:
-    """The job whose id, or the start of it, was given.
+def named_job(context: Context, args: Namespace, text: str) -> Job:
+    """The job with this id or start of it.
 
     Raises:
         JobNotFoundError: no reachable node knows it.
     """
     with context.screen.progress() as progress:
-        return context.cluster(args).job(args.job, progress=progress)
+        return context.cluster(args).job(text, progress=progress)
 
 
 def job_argument(parser: Parser) -> None:
@@ -56,7 +56,7 @@ def find_job(context: Context, args: Namespace) -> Job:
         JobNotFoundError: no reachable node knows it.
     """
     if args.job:
-        return named_job(context, args)
+        return named_job(context, args, args.job)
     cluster = context.cluster(args)
     # Of whoever answers first the newest job need not be the newest.
     reachable_nodes(context, cluster)

@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.verbs.panel.checks.check import Check
-from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
+from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 Change = Callable[[Callable[[Choices], Choices]], None]
@@ -85,13 +85,7 @@ class NodeRow:
             put_lines(self.checks, [check_line(check, self._change) for check in row.checks])
 
     def _choose(self, **fields: Any) -> None:
-        def changed(choices: Choices) -> Choices:
-            before = choices.node(self._name)
-            after: NodeChoice = msgspec.structs.replace(before, **fields)
-            nodes = choices.nodes | {self._name: after}
-            return msgspec.structs.replace(choices, nodes=nodes)
-
-        self._change(changed)
+        self._change(lambda choices: choices.with_node(self._name, **fields))
 
     def _make_head(self, value: str | None) -> None:
         if value is not None:

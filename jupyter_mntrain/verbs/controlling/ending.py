@@ -34,7 +34,7 @@ def running_job_argument(parser: Parser) -> None:
 
 def running_job(context: Context, args: Namespace, verb: str) -> Job:
     if args.job:
-        return named_job(context, args)
+        return named_job(context, args, args.job)
     cluster = context.cluster(args)
     # Never guess what to end.
     reachable_nodes(context, cluster)

@@ -103,11 +103,10 @@ def started_line(job: Job, workload: Workload) -> Text:
     return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
 
 
-def started_data(job: Job, notes: Sequence[Problem] = ()) -> dict[str, object]:
+def started_data(job: Job, notes: Sequence[Problem]) -> dict[str, object]:
     view = job.view()
     nodes = [placement.node for placement in view.attempt.placements]
-    data: dict[str, object] = {"job_id": job.id, "state": view.state, "nodes": nodes}
-    data["name"] = view.spec.name
+    data = {"job_id": job.id, "state": view.state, "nodes": nodes, "name": view.spec.name}
     return data | ({"warnings": msgspec.to_builtins(notes)} if notes else {})
 
 

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:
@@ -93,10 +94,8 @@ def _from_file(path: Path) -> StoredJob | None:
 
 
 def _from_job(context: Context, args: Namespace) -> StoredJob:
-    cluster = context.cluster(args)
     try:
-        with context.screen.progress() as progress:
-            job = cluster.job(args.target, progress=progress)
+        job = named_job(context, args, args.target)
     except JobNotFoundError:
         raise JobNotFoundError(
             f"{args.target}: neither a file here nor a job that a reachable node knows",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -72,10 +72,10 @@ class Choices(Record, frozen=True):
         chosen = self.node(name).is_used
         return self.others_take_part if chosen is None else chosen
 
-    def without(self, name: str) -> Choices:
-        """The same, and this node does not take part."""
-        left = msgspec.structs.replace(self.node(name), is_used=False)
-        return msgspec.structs.replace(self, nodes=self.nodes | {name: left})
+    def with_node(self, name: str, **fields: Any) -> Choices:
+        """The same, with other fields of one node's choice."""
+        choice = msgspec.structs.replace(self.node(name), **fields)
+        return msgspec.structs.replace(self, nodes=self.nodes | {name: choice})
 
 
 def member_text(name: str, choice: NodeChoice) -> str:

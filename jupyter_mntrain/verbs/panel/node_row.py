@@ -113,7 +113,11 @@ def _silent(
         problem = Problem(kind=Kind.SILENT, cause=f"silent for {silent}")
     if not problem.fix:
         problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
-    fix = Fix(label="Leave it out", choices=choices.without(name)) if is_used else None
+    fix = (
+        Fix(label="Leave it out", choices=choices.with_node(name, is_used=False))
+        if is_used
+        else None
+    )
     return (Check(level="error" if is_used else "warning", problem=problem, fix=fix),)
 
 
@@ -142,7 +146,7 @@ def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
                         cause="took part last time and is not found now",
                         fix="start its agent, or leave it out",
                     ),
-                    fix=Fix(label="Leave it out", choices=choices.without(name)),
+                    fix=Fix(label="Leave it out", choices=choices.with_node(name, is_used=False)),
                 ),
             ),
         )

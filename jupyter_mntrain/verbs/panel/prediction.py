@@ -81,19 +81,17 @@ def _links(
     traffic: dict[tuple[str, str], float] = {}
     for part in _traffic(recipe, config, nodes):
         traffic |= {pair: traffic.get(pair, 0.0) + size for pair, size in part.items()}
-    loads = []
-    for (sender, receiver), count in traffic.items():
-        capacity = capacities.between(sender, receiver)
-        loads.append(
-            LinkLoad(
-                sender=sender,
-                receiver=receiver,
-                bytes_per_step=count,
-                capacity=capacity,
-                seconds=count / capacity.bytes_per_s if capacity else None,
-            )
+    return tuple(
+        LinkLoad(
+            sender=sender,
+            receiver=receiver,
+            bytes_per_step=count,
+            capacity=capacity,
+            seconds=count / capacity.bytes_per_s if capacity else None,
         )
-    return tuple(loads)
+        for (sender, receiver), count in traffic.items()
+        for capacity in [capacities.between(sender, receiver)]
+    )
 
 
 def _traffic(

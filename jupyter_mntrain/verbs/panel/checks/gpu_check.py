@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan import choose_participants, parse_member
@@ -43,8 +41,6 @@ def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | 
     if not info or not info.inventory.gpus:
         return None
     if not idle:
-        return Fix(label="Leave it out", choices=choices.without(row.name))
-    choice = msgspec.structs.replace(choices.node(row.name), gpus="")
-    nodes = choices.nodes | {row.name: choice}
+        return Fix(label="Leave it out", choices=choices.with_node(row.name, is_used=False))
     label = f"Use {formats.plural(idle, 'idle GPU')}"
-    return Fix(label=label, choices=msgspec.structs.replace(choices, nodes=nodes))
+    return Fix(label=label, choices=choices.with_node(row.name, gpus=""))

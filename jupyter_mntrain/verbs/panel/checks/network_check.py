@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
@@ -44,11 +42,8 @@ def check_network(
     for row, _ in members:
         findings.passed(row.name)  # its interface is up and reaches the others
     if note := slow_link_note(usable, placements):
-        freed = {row.name: choices.node(row.name) for row, _ in members}
-        freed = {n: msgspec.structs.replace(one, interface=None) for n, one in freed.items()}
-        fix = Fix(
-            label="Choose it",
-            choices=msgspec.structs.replace(choices, nodes={**choices.nodes, **freed}),
-        )
+        for row, _ in members:
+            choices = choices.with_node(row.name, interface=None)
+        fix = Fix(label="Choose it", choices=choices)
         findings.put(None, Check(level="warning", problem=note, fix=fix))
     return participants, placements
