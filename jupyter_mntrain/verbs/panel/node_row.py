@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import idle_gpus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Check, leave_out
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.interface_options import interface_options
 
@@ -113,11 +113,7 @@ def _silent(
         problem = Problem(kind=Kind.SILENT, cause=f"silent for {silent}")
     if not problem.fix:
         problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
-    fix = (
-        Fix(label="Leave it out", choices=choices.with_node(name, is_used=False))
-        if is_used
-        else None
-    )
+    fix = leave_out(choices, name) if is_used else None
     return (Check(level="error" if is_used else "warning", problem=problem, fix=fix),)
 
 
@@ -146,7 +142,7 @@ def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
                         cause="took part last time and is not found now",
                         fix="start its agent, or leave it out",
                     ),
-                    fix=Fix(label="Leave it out", choices=choices.with_node(name, is_used=False)),
+                    fix=leave_out(choices, name),
                 ),
             ),
         )

@@ -19,6 +19,10 @@ class Fix(Record, frozen=True):
     choices: Choices
 
 
+def leave_out(choices: Choices, name: str) -> Fix:
+    return Fix(label="Leave it out", choices=choices.with_node(name, is_used=False))
+
+
 class Check(Record, frozen=True):
     """One line below a row. An error keeps the job from being launched.
 

@@ -10,7 +10,7 @@ from jupyter_mntrain.plan import choose_participants, parse_member
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import idle_gpus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, member_text
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -41,6 +41,6 @@ def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | 
     if not info or not info.inventory.gpus:
         return None
     if not idle:
-        return Fix(label="Leave it out", choices=choices.with_node(row.name, is_used=False))
+        return leave_out(choices, row.name)
     label = f"Use {formats.plural(idle, 'idle GPU')}"
     return Fix(label=label, choices=choices.with_node(row.name, gpus=""))
