@@ -235,10 +235,9 @@ def _unknown(where: str, key: str, known: Mapping[str, Tunable]) -> _Invalid:
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
-    from jupyter_mntrain.model.spelling import closest  # difflib, for this message only
+    from jupyter_mntrain.model.spelling import did_you_mean  # difflib, for this message only
 
-    near = closest(name, known)
-    return f"did you mean {' or '.join(near)}" if near else "see all of them: mntrain config"
+    return did_you_mean(name, known, "see all of them: mntrain config")
 
 
 def _checked(key: str, value: Any, default: Any) -> Value:
