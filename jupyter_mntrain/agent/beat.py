@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 
-from jupyter_mntrain.agent.jobs.book import JobBook
-from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
-from jupyter_mntrain.model.records.node import Beat, Gpu, InterfaceRate, LinkMeasurement
+from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurement
 
 
 class BeatSampler:
-    """Takes counter differences; call :meth:`sample` every beat.
+    """Takes counter differences; call :meth:`sample` every beat."""
 
-    Args:
-        read_gpus: all GPUs now; read only when somebody listens.
-    """
-
-    def __init__(
-        self,
-        *,
-        hub: Listeners,
-        jobs: JobBook,
-        links: LinkBook,
-        read_gpus: Callable[[], tuple[Gpu, ...]],
-    ) -> None:
-        self._hub = hub
-        self._jobs = jobs
-        self._links = links
+    def __init__(self, node: LocalNode) -> None:
+        self._node = node
         self._told: dict[tuple[JobId, int], tuple[LinkMeasurement, ...]] = {}
         """What the journal of each attempt says of its links."""
-        self._read_gpus = read_gpus
         self._previous = psutil.net_io_counters(pernic=True)
         self._previous_s = time.monotonic()
         psutil.cpu_percent()
@@ -56,18 +40,18 @@ class BeatSampler:
             if name in previous
         }
         self._sample_links(moved, interval_s)
-        if self._hub.has_listeners:
-            self._hub.publish(self._beat(moved, counters, interval_s))
+        if self._node.hub.has_listeners:
+            self._node.hub.publish(self._beat(moved, counters, interval_s))
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
         told = {}
-        for job in self._jobs.active():
+        for job in self._node.jobs.active():
             name = job.placement.interface
             if name not in moved:
                 continue
             sent, received = moved[name]
             attempt = job.record.job_id, job.record.attempt.number
-            links = told[attempt] = self._links.measured(name)
+            links = told[attempt] = self._node.links.measured(name)
             job.add_link_sample(
                 LinkSample(
                     time_s=job.now_s(),
@@ -75,7 +59,7 @@ class BeatSampler:
                     interval_s=interval_s,
                     sent_bytes=sent,
                     received_bytes=received,
-                    given=self._links.given(name),
+                    given=self._node.links.given(name),
                     links=None if self._told.get(attempt) == links else links,
                 )
             )
@@ -99,7 +83,7 @@ class BeatSampler:
                 )
                 for name, (sent, received) in moved.items()
             ),
-            gpus=self._read_gpus(),
+            gpus=self._node.inventory.gpus.read(),
             cpu_share=psutil.cpu_percent() / 100,
             memory_available_bytes=psutil.virtual_memory().available,
         )

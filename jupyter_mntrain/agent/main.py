@@ -204,14 +204,8 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     server.add_sockets(sockets)
     _greet(node)
 
-    sampler = BeatSampler(
-        hub=node.hub,
-        jobs=node.jobs,
-        links=node.links,
-        read_gpus=node.inventory.gpus.read,
-    )
     tasks = [
-        asyncio.ensure_future(_every(BEAT_INTERVAL_S, sampler.sample)),
+        asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
@@ -246,7 +240,7 @@ def _node(options: Options) -> LocalNode:
         links=links,
         leases=leases,
         jobs=JobBook(
-            options.state / "jobs",
+            directory=options.state / "jobs",
             node_id=node_id,
             node=told.name,
             python=told.python,

@@ -19,7 +19,6 @@ from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directo
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.trust.joining.token import Token, read_token
@@ -111,7 +110,8 @@ def _state(name: str | None) -> Path:
 def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> Settings:
     """What is told now, or else was when this node joined, or else is usual."""
     membership = find(state)
-    kept = membership.settings if membership else _usual(name)
+    usual = Settings(name=name or _own_name(), python=sys.executable)
+    kept = membership.settings if membership else usual
 
     def told(option: str, before: T) -> T:
         value = getattr(arguments, option, None)
@@ -129,17 +129,6 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
         port=port,
         link_capacities=tuple(told("link_capacity", kept.link_capacities)),
         python=told("python", kept.python),
-    )
-
-
-def _usual(name: str | None) -> Settings:
-    return Settings(
-        name=name or _own_name(),
-        listen=(),
-        advertised=(),
-        port=DEFAULT_PORT,
-        link_capacities=(),
-        python=sys.executable,
     )
 
 

@@ -117,7 +117,7 @@ class Cluster:
         """
 
         def found() -> bool:
-            usable = [view.info for view in self._usable() if view.info]
+            usable = self._usable()
             known = {name for info in usable for name in info.names}
             missing = [name for name in names if name not in known]
             progress.report(
@@ -153,8 +153,7 @@ class Cluster:
         for view in self.nodes():
             if view.name in {member.node for member in wanted}:
                 refuse_unusable(view)
-        nodes = [view.info for view in self._usable() if view.info]
-        return choose_participants(wanted, nodes, even_busy=even_busy)
+        return choose_participants(wanted, self._usable(), even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         """Ask ``node`` whether ``port`` is free for a head; leases nothing.
@@ -259,7 +258,7 @@ class Cluster:
         chosen = participants
         if chosen is None:
             self.settled_nodes(progress=progress)
-            chosen = [Participant(node=view.info.node_id) for view in self._usable() if view.info]
+            chosen = [Participant(node=info.node_id) for info in self._usable()]
         return self._driver.loop.run(self._measure(chosen, progress))
 
     async def _measure(
@@ -270,11 +269,11 @@ class Cluster:
         clients = [self._driver.live.client_of(placement) for placement in placements]
         return await measure_pairs(placements, clients, progress=progress)
 
-    def _usable(self) -> list[NodeView]:
+    def _usable(self) -> list[NodeInfo]:
         return [
-            view
+            view.info
             for view in self.nodes()
-            if view.liveness in ("up", "suspect") and not view.is_conflict
+            if view.info and view.liveness in ("up", "suspect") and not view.is_conflict
         ]
 
     def _matches(self, text: str) -> list[JobId]:

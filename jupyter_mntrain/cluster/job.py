@@ -14,6 +14,7 @@ from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
@@ -161,7 +162,7 @@ class Job:
         self,
         *,
         reason: str = "stopped by user",
-        grace_s: float = 2.0,
+        grace_s: float = STOP_GRACE_S,
         progress: Progress = SILENT,
     ) -> JobView:
         """End the job on every node. Returns once every node that answers has taken it on.

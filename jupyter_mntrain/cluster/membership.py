@@ -56,7 +56,7 @@ class ClusterMembership:
             TrustError: another driver made the cluster; or keys can be read by others.
         """
         if self.identity is None:
-            DriverMembership.find_or_make(self._session.live.cluster)
+            DriverMembership.make(self._session.live.cluster)
             self._session.loop.run(self._look())
         identity = self.identity
         if identity is None:

@@ -14,7 +14,6 @@ from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
-from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node import NodeInfo
@@ -57,10 +56,7 @@ class DriverSession:
         Raises:
             JobNotFoundError: no node that was ever reached knows it.
         """
-        view = self.live.jobs.get(job_id)
-        if view is None:
-            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
-        return view
+        return self.live.job(job_id)
 
     def follower(self, job_id: JobId) -> JournalFollower:
         """The job's journals, followed from now on."""

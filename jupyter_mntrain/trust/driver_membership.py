@@ -82,15 +82,6 @@ class DriverMembership:
         return cls(directory, clock=clock) if Credentials.exist(directory) else None
 
     @classmethod
-    def find_or_make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
-        """Return this user's membership, making a new cluster if there is none.
-
-        Raises:
-            TrustError: a file is damaged, or readable by other users.
-        """
-        return cls.find(cluster, clock=clock) or cls.make(cluster, clock=clock)
-
-    @classmethod
     def make(cls, cluster: str, *, clock: Clock = time.time) -> DriverMembership:
         """Make a new cluster with its own authority; this driver is its first member."""
         directory = clusters_directory() / cluster

@@ -6,6 +6,7 @@ Only that driver has the authority's key and the register of invitations and mem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -35,6 +36,7 @@ Clock = Callable[[], float]
 """Unix time."""
 
 
+@dataclass
 class Registrar:
     """Signs certificates of one cluster.
 
@@ -46,22 +48,13 @@ class Registrar:
         lifetime: of certificates that it signs.
     """
 
-    def __init__(
-        self,
-        authority: Authority,
-        credentials: Credentials,
-        file: KeptFile[Register],
-        *,
-        clock: Clock,
-        lifetime: timedelta,
-    ) -> None:
-        self._authority = authority
-        self._credentials = credentials
-        self._file = file
-        self._clock = clock
-        self._lifetime = lifetime
-        self._expiries: tuple[int, Mapping[str, float]] | None = None
-        """Cached result of :meth:`expiries`, with the register's modification time."""
+    authority: Authority
+    credentials: Credentials
+    file: KeptFile[Register]
+    clock: Clock
+    lifetime: timedelta
+    _expiries: tuple[int, Mapping[str, float]] | None = None
+    """Cached result of :meth:`expiries`, with the register's modification time."""
 
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
@@ -75,26 +68,26 @@ class Registrar:
             raise SpecError(f"{uses} uses", fix=f"choose 1 to {MOST_USES} uses")
         if expires_in_s < 1:
             raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
-        now_s = self._clock()
-        token = new_token(role, fingerprint(self._authority.certificate), now_s + expires_in_s)
-        with self._file.locked():
-            register = self._file.read()
+        now_s = self.clock()
+        token = new_token(role, fingerprint(self.authority.certificate), now_s + expires_in_s)
+        with self.file.locked():
+            register = self.file.read()
             open_ones = tuple(i for i in register.invites if now_s < i.token.expires_s)
             invites = (*open_ones, IssuedInvitation(token=token, uses=uses))
-            self._file.write(msgspec.structs.replace(register, invites=invites))
+            self.file.write(msgspec.structs.replace(register, invites=invites))
         return token
 
     def invites(self) -> Sequence[IssuedInvitation]:
-        return self._file.read().invites
+        return self.file.read().invites
 
     def open_invites(self) -> Sequence[IssuedInvitation]:
         """Invitations that can still be used."""
-        now_s = self._clock()
+        now_s = self.clock()
         return [i for i in self.invites() if now_s < i.token.expires_s and len(i.joined) < i.uses]
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
         """Find an invitation that has not expired by its token's id."""
-        now_s = self._clock()
+        now_s = self.clock()
         found = next((i for i in self.invites() if i.token.id == token_id), None)
         return found if found and now_s < found.token.expires_s else None
 
@@ -104,15 +97,15 @@ class Registrar:
         It has joined once it has received the certificate: see :meth:`note_joined`.
         """
         subject = application.subject
-        with self._file.locked():
-            register = self._file.read()
+        with self.file.locked():
+            register = self.file.read()
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
-                return Admission(cluster=self._credentials.cluster_name, **refusal)
+                return Admission(cluster=self.credentials.cluster_name, **refusal)
             certificate = pem_of(
-                self._authority.issue(
-                    application.request, subject, now=self._now(), lifetime=self._lifetime
+                self.authority.issue(
+                    application.request, subject, now=self._now(), lifetime=self.lifetime
                 )
             )
             taken = dict.fromkeys([*known.taken, subject.uri])
@@ -122,11 +115,11 @@ class Registrar:
                 name=subject.name,
                 title=application.name,
                 certificate=certificate,
-                joined_s=self._clock(),
+                joined_s=self.clock(),
                 earlier=before.serials if (before := register.member(subject)) else (),
             )
             others = tuple(m for m in register.members if m.subject != subject or m.is_revoked)
-            self._file.write(
+            self.file.write(
                 msgspec.structs.replace(
                     register,
                     invites=(*invites, msgspec.structs.replace(known, taken=tuple(taken))),
@@ -134,27 +127,27 @@ class Registrar:
                 )
             )
         return Admission(
-            cluster=self._credentials.cluster_name,
+            cluster=self.credentials.cluster_name,
             certificate=certificate,
-            authority=pem_of(self._authority.certificate),
-            revocations=self._credentials.revocations_pem(),
+            authority=pem_of(self.authority.certificate),
+            revocations=self.credentials.revocations_pem(),
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
         """Record that a subject has received the certificate that :meth:`admit` signed."""
-        with self._file.locked():
-            register = self._file.read()
+        with self.file.locked():
+            register = self.file.read()
             invites = tuple(
                 msgspec.structs.replace(i, joined=tuple(dict.fromkeys([*i.joined, subject.uri])))
                 if i.token == invite.token
                 else i
                 for i in register.invites
             )
-            self._file.write(msgspec.structs.replace(register, invites=invites))
+            self.file.write(msgspec.structs.replace(register, invites=invites))
 
     def members(self) -> Sequence[RegisteredMember]:
         """All members, including revoked ones."""
-        return self._file.read().members
+        return self.file.read().members
 
     def revoke(self, name: str) -> RegisteredMember:
         """Revoke a member's certificates; others reject them once they have the new list.
@@ -165,25 +158,25 @@ class Registrar:
         Raises:
             SpecError: no member or several have this name, or it is this driver.
         """
-        with self._file.locked():
-            register = self._file.read()
+        with self.file.locked():
+            register = self.file.read()
             member = _find(register, name)
-            if member.subject == self._credentials.subject:
+            if member.subject == self.credentials.subject:
                 raise SpecError(
                     f"{name} is this driver, which holds the cluster's authority",
                     fix="to give the whole cluster up, see docs/security.md, Rotating",
                 )
             revoked = (*register.revoked, *member.serials)
             number = register.number + 1
-            gone = msgspec.structs.replace(member, revoked_s=self._clock())
+            gone = msgspec.structs.replace(member, revoked_s=self.clock())
             members = tuple(gone if one is member else one for one in register.members)
-            self._file.write(
+            self.file.write(
                 msgspec.structs.replace(register, members=members, revoked=revoked, number=number)
             )
             serials = [int(one, 16) for one in revoked]
-            before = load_revocations(self._credentials.revocations_pem())
-            newer = self._authority.revocations(serials, number, self._now(), after=before)
-            self._credentials.take_revocations(pem_of(newer))
+            before = load_revocations(self.credentials.revocations_pem())
+            newer = self.authority.revocations(serials, number, self._now(), after=before)
+            self.credentials.take_revocations(pem_of(newer))
         return gone
 
     def renew(self) -> bool:
@@ -194,25 +187,25 @@ class Registrar:
             certificate = load_certificate(member.certificate)
             if member.is_revoked or not due_for_renewal(certificate, now):
                 return member
-            newer = self._authority.renew(certificate, now=now, lifetime=self._lifetime)
+            newer = self.authority.renew(certificate, now=now, lifetime=self.lifetime)
             return msgspec.structs.replace(
                 member, certificate=pem_of(newer), earlier=member.serials
             )
 
-        with self._file.locked():
-            register = self._file.read()
+        with self.file.locked():
+            register = self.file.read()
             members = tuple(map(renewed, register.members))
             if members == register.members:
                 return False
-            self._file.write(msgspec.structs.replace(register, members=members))
-        own = msgspec.structs.replace(register, members=members).member(self._credentials.subject)
+            self.file.write(msgspec.structs.replace(register, members=members))
+        own = msgspec.structs.replace(register, members=members).member(self.credentials.subject)
         if own is not None:
-            self._credentials.take_certificate(own.certificate)
+            self.credentials.take_certificate(own.certificate)
         return True
 
     def expiries(self) -> Mapping[str, float]:
         """Unix times at which the members' newest certificates expire, by name."""
-        changed = self._file.path.stat().st_mtime_ns
+        changed = self.file.path.stat().st_mtime_ns
         if self._expiries is None or self._expiries[0] != changed:
             self._expiries = (
                 changed,
@@ -228,7 +221,7 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
-        if not invite.admits(subject, self._clock()):
+        if not invite.admits(subject, self.clock()):
             return {
                 "refusal": "the invitation has expired, was used up, or is for another role",
                 "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
@@ -242,7 +235,7 @@ class Registrar:
         return None
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
+        return datetime.fromtimestamp(self.clock(), UTC)
 
 
 def _find(register: Register, name: str) -> RegisteredMember:

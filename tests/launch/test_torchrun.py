@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
+from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Participant, Placement
@@ -143,10 +143,6 @@ def test_rendering_touches_nothing_and_says_the_same_again() -> None:
     before = dict(os.environ)
     assert render(spec(), placement()) == render(spec(), placement())
     assert dict(os.environ) == before
-
-
-def test_a_launcher_promises_four_things() -> None:
-    assert Launcher.__abstractmethods__ == {"render", "launch", "status", "stop"}
 
 
 SCRIPT = """

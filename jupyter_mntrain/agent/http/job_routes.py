@@ -60,13 +60,11 @@ class _SharedJob(AgentHandler):
         return known
 
 
-class JobHandler(_SharedJob):
+class QueueHandler(_SharedJob):
+    """``PUT``: a driver leaves a job here."""
+
     def get(self, job_id: str) -> None:
         self.answer(self.node.jobs.get(self.shared(job_id)).record)
-
-
-class QueueHandler(JobHandler):
-    """``PUT``: a driver leaves a job here; ``GET`` as of any other."""
 
     def put(self, job_id: str) -> None:
         if self.caller.role != "driver":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 from tornado.iostream import StreamClosedError
 
@@ -16,17 +18,14 @@ class NodeHandler(AgentHandler):
 
 class NodeStreamHandler(AgentHandler):
     async def get(self) -> None:
-        with self.streaming():
-            await self._stream()
-
-    async def _stream(self) -> None:
-        self.set_header("Content-Type", "application/x-ndjson")
-        jobs = tuple(job.record for job in self.node.jobs.all())
-        with self.node.hub.listen() as messages:
+        with (
+            self.streaming(),
+            self.node.hub.listen() as messages,
+            suppress(StreamClosedError),
+        ):
+            self.set_header("Content-Type", "application/x-ndjson")
+            jobs = tuple(job.record for job in self.node.jobs.all())
             hello = Hello(node=self.node.info(), jobs=jobs)
-            try:
-                await self.send_block(msgspec.json.encode(hello) + b"\n")
-                while (message := await messages.get()) is not None:
-                    await self.send_block(msgspec.json.encode(message) + b"\n")
-            except StreamClosedError:
-                return
+            await self.send_block(msgspec.json.encode(hello) + b"\n")
+            while (message := await messages.get()) is not None:
+                await self.send_block(msgspec.json.encode(message) + b"\n")

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ log = logging.getLogger("mntrain.agent")
 KEPT_JOBS = tunables.count("agent.jobs_kept")
 
 
+@dataclass(kw_only=True)
 class JobBook:
     """Starts, stops and follows jobs; keeps them under ``directory``.
 
@@ -41,33 +43,24 @@ class JobBook:
         gpus: asked, at the end of an attempt, whether their memory is free again.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        node_id: NodeId,
-        node: str,
-        python: str,
-        leases: LeaseBook,
-        hub: Listeners,
-        gpus: GpuReader,
-    ) -> None:
-        self.directory = directory
-        self._node_id = node_id
-        self._node = node
-        self._python = python
-        self._leases = leases
-        self._hub = hub
-        self._gpus = gpus
-        self._jobs: dict[JobId, LocalJob] = {}
-        self._early_stops = EarlyStops(leases.clock)
-        directory.mkdir(parents=True, exist_ok=True)
+    directory: Path
+    node_id: NodeId
+    node: str
+    python: str
+    leases: LeaseBook
+    hub: Listeners
+    gpus: GpuReader
+    _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._early_stops = EarlyStops(self.leases.clock)
+        self.directory.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> None:
         """Take up what an earlier agent kept: running attempts are adopted, ended ones read."""
         for path in sorted(self.directory.glob("j-*")):
             try:
-                job = LocalJob.load(path, self._gpus)
+                job = LocalJob.load(path, self.gpus)
                 is_started = job.is_active and not job.record.is_queued
                 lease = _lease_of(job) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
@@ -76,7 +69,7 @@ class JobBook:
             self._jobs[job.record.job_id] = job
             if lease is not None:
                 log.info("adopting job %s", job.record.job_id)
-                self._leases.restore(lease)
+                self.leases.restore(lease)
 
     def all(self) -> Collection[LocalJob]:
         return self._jobs.values()
@@ -91,7 +84,7 @@ class JobBook:
             raise JobNotFoundError(
                 f"job {job_id} is not known here",
                 fix="see 'jobs' for the known ones",
-                node=self._node,
+                node=self.node,
             ) from None
 
     def start(self, request: StartRequest) -> LocalJob:
@@ -108,20 +101,20 @@ class JobBook:
             return known
         self._refuse_out_of_turn(request, known)
         placement = self._own_placement(request)
-        lease = self._leases.find(job_id, number)
+        lease = self.leases.find(job_id, number)
         if lease is None:
             raise RefusedError(
                 f"job {job_id} has no lease here",
                 kind=Kind.NO_LEASE,
                 fix="launch it again",
-                node=self._node,
+                node=self.node,
             )
         self._refuse_unleased(request, placement, lease)
-        self._leases.start(job_id, number)
+        self.leases.start(job_id, number)
         try:
             return self._spawn(request, placement, known)
         except BaseException:
-            self._leases.release(job_id, number)
+            self.leases.release(job_id, number)
             raise
 
     def deposit(self, request: StartRequest) -> LocalJob:
@@ -136,13 +129,13 @@ class JobBook:
             return known
         self._refuse_out_of_turn(request, known)
         record = self._record(request, self._own_placement(request))
-        is_head = record.attempt.head.node_id == self._node_id
+        is_head = record.attempt.head.node_id == self.node_id
         if is_head:
             plan = first_start(record.attempt.submitted_s)
             record = msgspec.structs.replace(record, restart=plan)
         directory = self.directory / request.job_id
         directory.mkdir(parents=True, exist_ok=True)
-        job = LocalJob(directory, record, self._gpus)
+        job = LocalJob(directory, record, self.gpus)
         job.save()
         self._jobs[request.job_id] = job
         self._tell(job)
@@ -163,7 +156,7 @@ class JobBook:
         if job is None or is_early or (is_whole and not job.is_active):
             # Overtaken: the start this stop is meant for must not succeed later.
             self._early_stops.remember(job_id, attempt)
-            self._leases.release_unstarted(job_id, attempt)
+            self.leases.release_unstarted(job_id, attempt)
         job = self.get(job_id)
         if attempt is None or job.record.attempt.number == attempt:
             job.stop(reason, grace_s)
@@ -187,9 +180,9 @@ class JobBook:
 
     def _tell(self, job: LocalJob) -> None:
         record = job.record
-        if not job.is_active and self._leases.release(record.job_id, record.attempt.number):
+        if not job.is_active and self.leases.release(record.job_id, record.attempt.number):
             log.info("job %s %s", record.job_id, record.part.state)
-        self._hub.publish(JobChanged(record=record))
+        self.hub.publish(JobChanged(record=record))
 
     def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
         job_id, number = request.job_id, request.attempt.number
@@ -197,25 +190,25 @@ class JobBook:
             newest = known.record.attempt.number
             why = f"{newest} is newer" if newest > number else "another attempt has this number"
             cause = f"attempt {number} of job {job_id} is over, {why}"
-            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self._node)
+            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self.node)
         if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
                 f"attempt {known.record.attempt.number} of job {job_id} is still running here",
                 kind=Kind.OUT_OF_TURN,
                 fix=f"stop it first: stop {job_id}",
-                node=self._node,
+                node=self.node,
             )
         if self._early_stops.includes(job_id, number):
             cause = f"job {job_id} was stopped before it started"
-            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self._node)
+            raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self.node)
 
     def _own_placement(self, request: StartRequest) -> Placement:
-        own = [p for p in request.attempt.placements if p.node_id == self._node_id]
+        own = [p for p in request.attempt.placements if p.node_id == self.node_id]
         if len(own) != 1 or own[0].nproc < 1:
             raise SpecError(
                 f"the attempt has {len(own)} places here, or one without processes",
                 fix="list every participant exactly once, with at least one process",
-                node=self._node,
+                node=self.node,
             )
         return own[0]
 
@@ -229,7 +222,7 @@ class JobBook:
             f"job {request.job_id} starts with GPUs or a port that were not leased to it",
             kind=Kind.NO_LEASE,
             fix="launch it again",
-            node=self._node,
+            node=self.node,
         )
 
     def _spawn(
@@ -238,13 +231,13 @@ class JobBook:
         record = self._record(request, placement, previous)
         directory = self.directory / request.job_id
         journal = previous.journal if previous else None
-        job = LocalJob(directory, record, self._gpus, journal=journal)
+        job = LocalJob(directory, record, self.gpus, journal=journal)
         command = torchrun_command(
             request.spec,
             request.attempt,
             placement,
             job_id=request.job_id,
-            python=self._python,
+            python=self.python,
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
         )
@@ -273,9 +266,11 @@ class JobBook:
             job_id=request.job_id,
             spec=request.spec,
             attempt=request.attempt,
-            part=new_part(self._node_id, self._node, placement.ranks),
+            part=new_part(self.node_id, self.node, placement.ranks),
             submitted_by=request.submitted_by,
-            members=previous.record.members if previous else _members(request),
+            members=previous.record.members
+            if previous
+            else tuple(place.node_id for place in request.attempt.placements),
             was_queued=previous.record.was_queued if previous else request.attempt.number == 0,
         )
 
@@ -295,10 +290,6 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
         other.placements,
         other.master_port,
     )
-
-
-def _members(request: StartRequest) -> tuple[NodeId, ...]:
-    return tuple(place.node_id for place in request.attempt.placements)
 
 
 def _lease_of(job: LocalJob) -> Lease:

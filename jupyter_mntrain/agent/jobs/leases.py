@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
@@ -128,7 +128,7 @@ class LeaseBook:
             taken = set(request.gpus) & set(lease.gpus)
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
                 raise RefusedError(
-                    f"GPU {_numbers(taken)} is leased to job {lease.job_id}",
+                    f"GPU {', '.join(map(str, sorted(taken)))} is leased to job {lease.job_id}",
                     kind=Kind.GPU_TAKEN,
                     fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
                     node=node,
@@ -173,7 +173,3 @@ def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
     else:
         same_port = request.hold_port in (0, lease.port)
     return (lease.gpus, lease.address) == (request.gpus, address) and same_port
-
-
-def _numbers(indices: Iterable[int]) -> str:
-    return ", ".join(str(index) for index in sorted(indices))

@@ -11,6 +11,7 @@ import msgspec
 import platformdirs
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
@@ -31,11 +32,11 @@ class Settings(Record, frozen=True):
     """
 
     name: str
-    listen: tuple[str, ...]
-    advertised: tuple[str, ...]
-    port: int
-    link_capacities: tuple[str, ...]
     python: str
+    listen: tuple[str, ...] = ()
+    advertised: tuple[str, ...] = ()
+    port: int = DEFAULT_PORT
+    link_capacities: tuple[str, ...] = ()
 
 
 class Membership(Record, frozen=True):

@@ -22,10 +22,11 @@ from jupyter_mntrain.trust.joining.messages import (
     Application,
     Greeting,
     Sealed,
+    read,
     seal,
-    unseal_application,
+    unseal,
 )
-from jupyter_mntrain.trust.joining.proof import new_nonce
+from jupyter_mntrain.trust.joining.proof import Conversation, new_nonce
 from jupyter_mntrain.trust.member_register import IssuedInvitation
 from jupyter_mntrain.trust.registrar import Registrar
 
@@ -44,11 +45,12 @@ async def admit(
     async with open_http(blind_context()) as http:
         body = msgspec.json.encode(Greeting(nonce=nonce))
         response = await _send(http, address, "POST", body)
-        seen = hashlib.sha256(shown_certificate(response)).digest()
-        invite, application = _recognize(_decoded(response, address), invites, seen, nonce)
+        sealed = _decoded(response, address)
+        shown = hashlib.sha256(shown_certificate(response)).digest()
+        seen = Conversation(shown, nonce, read(sealed, Application).nonce)
+        invite, application = _recognize(sealed, invites, seen)
         admission = registrar.admit(invite, application)
-        nonces = (nonce, application.nonce)
-        sealed = seal(admission, invite.token, certificate_hash=seen, nonces=nonces)
+        sealed = seal(admission, invite.token, seen)
         await _send(http, address, "PUT", msgspec.json.encode(sealed))
     if admission.refusal is not None:
         raise TrustError(f"{application.name}: {admission.refusal}", fix=admission.fix)
@@ -57,14 +59,12 @@ async def admit(
 
 
 def _recognize(
-    sealed: Sealed, invites: Sequence[IssuedInvitation], seen: bytes, nonce: bytes
+    sealed: Sealed, invites: Sequence[IssuedInvitation], seen: Conversation
 ) -> tuple[IssuedInvitation, Application]:
     problem = TrustError("there are no open invitations", fix="invite: mntrain invite")
     for invite in invites:
         try:
-            return invite, unseal_application(
-                sealed, invite.token, certificate_hash=seen, nonce=nonce
-            )
+            return invite, unseal(sealed, Application, invite.token, seen)
         except TrustError as error:
             problem = error
     raise problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.admission.admit import admit
 from jupyter_mntrain.cluster.admission.trust_relay import Trustee
@@ -26,6 +27,7 @@ ADMIT_PAUSES_S = tunables.pauses("trust.admit_pauses_s")
 MOST_ANNOUNCED = tunables.count("trust.candidates")
 
 
+@dataclass
 class AdmissionDesk:
     """Closed until this user is a driver of the cluster: who makes or joins it, in any process.
 
@@ -36,28 +38,20 @@ class AdmissionDesk:
         on_open: called when this user has become a driver.
     """
 
-    def __init__(
-        self,
-        cluster: str,
-        *,
-        now: Callable[[], float],
-        on_member: Callable[[FoundAgent], None],
-        on_open: Callable[[], None],
-    ) -> None:
-        self.cluster = cluster
-        self.strangers: dict[str, FoundAgent] = {}
-        """Announced here, by instance, and of other clusters: never asked."""
-        self.problem: MntrainError | None = None
-        """Why this user's keys cannot be used, if they are there."""
-        self._now = now
-        self._on_member = on_member
-        self._on_open = on_open
-        self._dialler: Dialler | None = None
-        self._trustee: Trustee | None = None
-        self._early: list[FoundAgent] = []
-        """Found before the desk was open."""
-        self._admissions: dict[str, asyncio.Task[None]] = {}
-        """By instance."""
+    cluster: str
+    now: Callable[[], float]
+    on_member: Callable[[FoundAgent], None]
+    on_open: Callable[[], None]
+    strangers: dict[str, FoundAgent] = field(default_factory=dict)
+    """Announced here, by instance, and of other clusters: never asked."""
+    problem: MntrainError | None = None
+    """Why this user's keys cannot be used, if they are there."""
+    _dialler: Dialler | None = None
+    _trustee: Trustee | None = None
+    _early: list[FoundAgent] = field(default_factory=list)
+    """Found before the desk was open."""
+    _admissions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    """By instance."""
 
     @property
     def identity(self) -> DriverMembership | None:
@@ -70,7 +64,7 @@ class AdmissionDesk:
             self._dialler.identity.refresh()
             return
         try:
-            identity = DriverMembership.find(self.cluster, clock=self._now)
+            identity = DriverMembership.find(self.cluster, clock=self.now)
         except MntrainError as error:
             self.problem = error
             return
@@ -78,7 +72,7 @@ class AdmissionDesk:
         if identity is None:
             return
         self._dialler, self._trustee = Dialler(identity), Trustee(identity)
-        self._on_open()
+        self.on_open()
         early, self._early = self._early, []
         for found in early:
             self.take(found)
@@ -113,7 +107,7 @@ class AdmissionDesk:
             if is_new and registrar and registrar.invitation(found.joining):
                 self._admissions[found.instance] = asyncio.create_task(self._admit(found))
         elif found.authority in (None, identity.credentials.authority_id):
-            self._on_member(found)
+            self.on_member(found)
         elif len(self.strangers) < MOST_ANNOUNCED or found.instance in self.strangers:
             # What it is called does not matter: its nodes believe another authority.
             self.strangers[found.instance] = found
@@ -147,7 +141,7 @@ class AdmissionDesk:
         """Renew certificates that are due, and exchange revocations with every node."""
         if self._trustee is None:
             return
-        self._trustee.renew(self._now())
+        self._trustee.renew(self.now())
         for view in nodes:
             if view.info is not None and view.liveness == "up":
                 client = self.client(view.address, view.info.node_id, view.name)
@@ -165,6 +159,6 @@ class AdmissionDesk:
                         return
                     continue
                 if subject.role == "node":
-                    self._on_member(found)
+                    self.on_member(found)
                 return
             await asyncio.sleep(pause_s)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from jupyter_mntrain.cluster.agents.connector import Dialler, tls_name
+from jupyter_mntrain.cluster.agents.connector import Dialler
 from jupyter_mntrain.cluster.agents.distrust import revoked
 from jupyter_mntrain.cluster.agents.transport import (
     ANSWER_TIMEOUT_S,
@@ -29,6 +29,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.trust.certificates import Subject
 
 T = TypeVar("T")
 
@@ -147,7 +148,7 @@ class AgentClient(AgentCalls):
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
                     # A connection that is open goes on whatever happens to certificates.
-                    if self._dialler.is_revoked(shown):
+                    if self._dialler.identity.credentials.is_revoked(shown):
                         raise revoked(self.node)
                     yield line
         except TROUBLE as error:
@@ -165,7 +166,7 @@ class AgentClient(AgentCalls):
         """TLS name that the certificate must have, whatever the address."""
         if self.node_id is None:
             self.node_id = await self._dialler.identify(self.address)
-        return {"sni_hostname": tls_name(self.node_id)}
+        return {"sni_hostname": Subject(role="node", name=self.node_id).dns_name}
 
     async def _explained(self, error: Exception) -> NodeError:
         # Who hangs up on our certificate says why, but what we have sent meanwhile may drown it.

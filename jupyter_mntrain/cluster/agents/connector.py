@@ -10,7 +10,7 @@ from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.trust.certificates import Subject, subject_of
+from jupyter_mntrain.trust.certificates import subject_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 
@@ -25,10 +25,6 @@ class Dialler:
     async def close(self) -> None:
         await self.http.aclose()
         await self._unnamed.aclose()
-
-    def is_revoked(self, serial: int) -> bool:
-        """Whether the certificate with this serial number was revoked."""
-        return self.identity.credentials.is_revoked(serial)
 
     async def identify(self, address: str) -> NodeId:
         """Which node of the cluster answers at an address.
@@ -48,7 +44,3 @@ class Dialler:
     async def explain(self, address: str, node_id: NodeId | None, node: str) -> NodeError | None:
         """Explain a failed handshake; ``None`` if both certificates are fine."""
         return await explain(address, self.identity.credentials, node_id=node_id, node=node)
-
-
-def tls_name(node_id: NodeId) -> str:
-    return Subject(role="node", name=node_id).dns_name

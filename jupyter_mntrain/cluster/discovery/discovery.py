@@ -193,11 +193,5 @@ def read_announcement(info: ServiceInfo) -> FoundAgent | None:
         return None
     return FoundAgent(
         addresses=tuple(f"{host}:{info.port}" for host in hosts),
-        cluster=record.cluster,
-        node_id=NodeId(record.node_id),
-        name=record.name,
-        authority=record.authority,
-        joining=record.joining,
-        instance=record.instance,
-        protocol=record.protocol,
+        **msgspec.structs.asdict(record),
     )

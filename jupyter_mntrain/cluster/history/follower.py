@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
@@ -19,6 +20,7 @@ FIRST_RETRY_S = tunables.seconds("cluster.journal_first_retry_s")
 LAST_RETRY_S = tunables.seconds("cluster.journal_last_retry_s")
 
 
+@dataclass
 class JournalFollower:
     """Reads one job's journals into one history, each node by a task of its own.
 
@@ -28,27 +30,19 @@ class JournalFollower:
         on_change: called when lines have come or a journal is read to its end.
     """
 
-    def __init__(
-        self,
-        job_id: JobId,
-        *,
-        view: Callable[[], JobView],
-        client: Callable[[Placement], AgentClient],
-        on_change: Callable[[], None],
-    ) -> None:
-        self._job_id = job_id
-        self._view = view
-        self._client = client
-        self._on_change = on_change
-        self._builder = HistoryBuilder()
-        self._tasks: dict[NodeId, asyncio.Task[None]] = {}
-        self._complete: dict[NodeId, int] = {}
-        """Attempt up to which a node's journal has been read to its end."""
-        self._followed = 0
+    job_id: JobId
+    view: Callable[[], JobView]
+    client: Callable[[Placement], AgentClient]
+    on_change: Callable[[], None]
+    _builder: HistoryBuilder = field(default_factory=HistoryBuilder)
+    _tasks: dict[NodeId, asyncio.Task[None]] = field(default_factory=dict)
+    _complete: dict[NodeId, int] = field(default_factory=dict)
+    """Attempt up to which a node's journal has been read to its end."""
+    _followed: int = 0
 
     def follow(self) -> None:
         """Follow every participant that is not followed yet; call again after a new attempt."""
-        attempt = self._view().attempt
+        attempt = self.view().attempt
         self._followed = attempt.number
         for placement in attempt.placements:
             task = self._tasks.get(placement.node_id)
@@ -63,11 +57,11 @@ class JournalFollower:
     @property
     def is_behind(self) -> bool:
         """Whether an attempt has begun that is not followed yet; safe from any thread."""
-        return self._view().attempt.number > self._followed
+        return self.view().attempt.number > self._followed
 
     def snapshot(self) -> JobHistory:
         """What has been read so far; safe from any thread."""
-        view = self._view()
+        view = self.view()
         is_complete = view.state in TERMINAL and all(
             self._complete.get(placement.node_id, 0) >= view.attempt.number
             for placement in view.attempt.placements
@@ -86,7 +80,7 @@ class JournalFollower:
                 ended = False  # the live view says why the node is silent
             if ended:
                 self._complete[placement.node_id] = attempt
-                self._on_change()
+                self.on_change()
                 return
             has_progressed = self._builder.last_seq(placement.node_id) > before
             retry_s = FIRST_RETRY_S if has_progressed else min(2 * retry_s, LAST_RETRY_S)
@@ -98,15 +92,15 @@ class JournalFollower:
         since = self._builder.last_seq(node_id)
         has_ended = False
         async with aclosing(
-            self._client(placement).journal(self._job_id, since=since, follow=True)
+            self.client(placement).journal(self.job_id, since=since, follow=True)
         ) as lines:
             async for line in lines:
                 self._builder.add(node_id, placement.node, line)
                 has_ended = _is_end(line, attempt) or has_ended
-                self._on_change()
+                self.on_change()
         # The end may have been read before the connection broke, or never have been written.
         return has_ended or any(
-            part.node_id == node_id and part.state in TERMINAL for part in self._view().parts
+            part.node_id == node_id and part.state in TERMINAL for part in self.view().parts
         )
 
 

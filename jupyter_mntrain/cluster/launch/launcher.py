@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.launch import Launcher, NodeCommand, torchrun_command
+from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
@@ -19,7 +20,7 @@ from jupyter_mntrain.model.api import (
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -38,8 +39,9 @@ from jupyter_mntrain.plan import arrange, check_spec, find_participants, refuse_
 FIRST_ATTEMPT = 1
 
 
-class AgentLauncher(Launcher):
-    """Launches over the agents of a live view.
+@dataclass
+class AgentLauncher:
+    """Starts and ends jobs over the agents of a live view.
 
     Args:
         live: where nodes are looked up.
@@ -48,18 +50,10 @@ class AgentLauncher(Launcher):
         pauses_s: before each repetition of a request that got no answer.
     """
 
-    def __init__(
-        self,
-        live: ClusterView,
-        *,
-        clock: Clock,
-        submitted_by: str = "",
-        pauses_s: tuple[float, ...] = PAUSES_S,
-    ) -> None:
-        self._pauses_s = pauses_s
-        self._live = live
-        self._clock = clock
-        self._submitted_by = submitted_by
+    live: ClusterView
+    clock: Clock
+    submitted_by: str = ""
+    pauses_s: tuple[float, ...] = PAUSES_S
 
     async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
         """Render each node's command, exact but for what is only known at launch.
@@ -86,15 +80,19 @@ class AgentLauncher(Launcher):
         )
 
     async def launch(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
-        if job_id in self._live.jobs:
-            return await self.status(job_id)
+        """Start on every participant, or on none.
+
+        After an error nothing runs and nothing is leased, unless the error names what is left.
+        """
+        if job_id in self.live.jobs:
+            return self.live.jobs[job_id]
         placements = await self._place(spec, progress)
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             return self._request(spec, job_id, self._attempt(placements, grants[0].port or 0))
 
         gang = self._gang(spec, job_id, FIRST_ATTEMPT, placements, progress)
-        return self._take(await _told(gang, gang.start(request, now=self._clock.time)))
+        return self._take(await _told(gang, gang.start(request, now=self.clock.time)))
 
     async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
         """Leave the job with all of its participants; its head starts it when all are free."""
@@ -111,7 +109,7 @@ class AgentLauncher(Launcher):
         placements: tuple[Placement, ...],
         progress: Progress,
     ) -> GangStart[AgentClient]:
-        clients = [self._live.client_of(placement) for placement in placements]
+        clients = [self.live.client_of(placement) for placement in placements]
         return GangStart(
             job_id, number, spec, placements, clients, progress=progress, pauses_s=self._pauses_s
         )
@@ -123,8 +121,8 @@ class AgentLauncher(Launcher):
 
     def _take(self, records: Sequence[JobRecord]) -> JobView:
         for record in records:
-            self._live.take_record(record)
-        return self._live.jobs[records[0].job_id]
+            self.live.take_record(record)
+        return self.live.jobs[records[0].job_id]
 
     async def _place(self, spec: JobSpec, progress: Progress) -> tuple[Placement, ...]:
         """Check the spec, ask the nodes, and place the ranks."""
@@ -138,41 +136,45 @@ class AgentLauncher(Launcher):
             refuse_mixed(infos)
         return infos
 
-    async def status(self, job_id: JobId) -> JobView:
-        placements = self._placements(job_id)
-        clients = [self._live.client_of(placement) for placement in placements]
-        await _each(clients, lambda client: client.job(job_id), self._live.take_record)
-        return self._live.jobs[job_id]
-
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT
     ) -> JobView:
-        clients = [self._live.client_of(placement) for placement in self._placements(job_id)]
-        request = StopRequest(reason=reason, grace_s=grace_s)
+        """End the job everywhere. Return once every reachable participant has accepted the stop.
 
+        ``grace_s=0`` kills at once. The parts' ``leftovers`` name processes that did not die.
+
+        Raises:
+            JobNotFoundError: no reachable node knows it.
+        """
+        placements = self.live.job(job_id).attempt.placements
+        clients = [self.live.client_of(placement) for placement in placements]
+        request = StopRequest(reason=reason, grace_s=grace_s)
         told = Count(progress, "telling the nodes to stop", len(clients))
 
         async def stop(client: AgentClient) -> JobRecord:
-            record = await persist(lambda: client.stop(job_id, request), pauses_s=self._pauses_s)
+            record = await persist(lambda: client.stop(job_id, request), pauses_s=self.pauses_s)
             told.one()
             return record
 
-        errors = await _each(clients, stop, self._live.take_record)
-        if len(errors) == len(clients):
-            raise errors[0]
-        return self._live.jobs[job_id]
+        answers = await asyncio.gather(*map(stop, clients), return_exceptions=True)
+        silent = [answer for answer in answers if isinstance(answer, MntrainError)]
+        if len(silent) == len(clients):
+            raise silent[0]
+        for record in all_or_error([one for one in answers if one not in silent]):
+            self.live.take_record(record)
+        return self.live.jobs[job_id]
 
     async def save(self, job_id: JobId, *, is_last: bool, reason: str) -> JobView:
         """Ask the head to have all ranks save; it alone passes it on, for all at the same step."""
-        view = self._live.jobs[job_id]
-        client = self._live.client_of(view.attempt.head)
+        view = self.live.jobs[job_id]
+        client = self.live.client_of(view.attempt.head)
         request = SaveRequest(
             key=secrets.token_hex(8), attempt=view.attempt.number, is_last=is_last, reason=reason
         )
-        self._live.take_record(
-            await persist(lambda: client.save(job_id, request), pauses_s=self._pauses_s)
+        self.live.take_record(
+            await persist(lambda: client.save(job_id, request), pauses_s=self.pauses_s)
         )
-        return self._live.jobs[job_id]
+        return self.live.jobs[job_id]
 
     async def ask_participants(
         self, participants: Sequence[Participant], progress: Progress = SILENT
@@ -183,12 +185,12 @@ class AgentLauncher(Launcher):
             SpecError: a node is unknown or takes part twice.
             NodeError: a node does not answer, or its id is claimed by two machines.
         """
-        views = [view for view in self._live.nodes if view.info]
+        views = [view for view in self.live.nodes if view.info]
         chosen = find_participants(participants, [view.info for view in views if view.info])
         by_id = {view.info.node_id: view for view in views if view.info}
         for node in chosen:
             refuse_unusable(by_id[node.node_id])
-        clients = [self._live.client(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
+        clients = [self.live.client(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
         asked = Count(progress, "asking the nodes", len(clients))
 
         async def ask(client: AgentClient) -> NodeInfo:
@@ -207,14 +209,8 @@ class AgentLauncher(Launcher):
             placements=placements,
             master_address=placements[0].address,
             master_port=port,
-            submitted_s=self._clock.time(),
+            submitted_s=self.clock.time(),
         )
-
-    def _placements(self, job_id: JobId) -> tuple[Placement, ...]:
-        view = self._live.jobs.get(job_id)
-        if view is None:
-            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
-        return view.attempt.placements
 
 
 def refuse_unusable(view: NodeView) -> None:
@@ -233,21 +229,3 @@ async def _told(gang: GangStart[AgentClient], work: Awaitable[list[JobRecord]]) 
         if gang.left:
             error.leave_behind(gang.left)
         raise
-
-
-async def _each(
-    clients: Sequence[AgentClient],
-    ask: Callable[[AgentClient], Awaitable[JobRecord]],
-    take: Callable[[JobRecord], None],
-) -> list[MntrainError]:
-    """Ask all participants at once; returns the errors of those that do not answer."""
-    answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
-    errors = []
-    for answer in answers:
-        if isinstance(answer, MntrainError):
-            errors.append(answer)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            take(answer)
-    return errors

@@ -19,7 +19,6 @@ async def measure_pairs(
     placements: Sequence[Placement],
     clients: Sequence[AgentClient],
     *,
-    seconds: float = PROBE_S,
     progress: Progress = SILENT,
 ) -> tuple[LinkMeasurement, ...]:
     """Measure every ordered pair, one after the other: two at once would share a link.
@@ -27,7 +26,6 @@ async def measure_pairs(
     Args:
         placements: the participants with their chosen interfaces.
         clients: their agents, in the same order.
-        seconds: length of one probe.
         progress: hears of each pair.
 
     Raises:
@@ -38,12 +36,12 @@ async def measure_pairs(
     measured = []
     for done, (source, sink) in enumerate(pairs):
         progress.report(f"measuring {source[0].node} → {sink[0].node}", done, len(pairs))
-        measured.append(await _measure(*source, *sink, seconds))
+        measured.append(await _measure(*source, *sink))
     return tuple(measured)
 
 
 async def _measure(
-    source: Placement, sender: AgentClient, sink: Placement, receiver: AgentClient, seconds: float
+    source: Placement, sender: AgentClient, sink: Placement, receiver: AgentClient
 ) -> LinkMeasurement:
     ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
     return await sender.probe_send(
@@ -54,6 +52,6 @@ async def _measure(
             port=ticket.port,
             token=ticket.token,
             peer=sink.node,
-            seconds=seconds,
+            seconds=PROBE_S,
         )
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -38,6 +39,7 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class AgentWatch:
     """Follows one agent for as long as :meth:`run` runs.
 
@@ -52,39 +54,28 @@ class AgentWatch:
         on_change: called when :attr:`view` has changed.
     """
 
-    def __init__(
-        self,
-        addresses: tuple[str, ...],
-        found_by: FoundBy,
-        *,
-        node_id: NodeId | None = None,
-        info: NodeInfo | None = None,
-        called: str = "",
-        client: Callable[[str, NodeId | None], AgentClient],
-        clock: Clock,
-        on_message: Callable[[NodeId, StreamMessage], None],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.addresses = addresses
-        self.found_by: FoundBy = found_by
-        self.node_id = node_id
-        self._client = client
-        self._called = called
-        self._clock = clock
-        self._on_message = on_message
-        self._on_change = on_change
-        self._address = addresses[0]
-        self._info = info
-        self._beat: Beat | None = None
-        self._liveness: Liveness = "connecting"
-        self._last_word = clock.monotonic()
-        self._last_seen_s: float | None = None
-        self._error: MntrainError | None = None
-        self._goodbye: str | None = None
-        self._retry_s = FIRST_RETRY_S
-        self._try_now = asyncio.Event()
-        self._probe: asyncio.Task[None] | None = None
-        self._probed_at: float | None = None
+    addresses: tuple[str, ...]
+    found_by: FoundBy
+    client: Callable[[str, NodeId | None], AgentClient]
+    clock: Clock
+    on_message: Callable[[NodeId, StreamMessage], None]
+    on_change: Callable[[], None]
+    node_id: NodeId | None = None
+    info: NodeInfo | None = None
+    called: str = ""
+    _beat: Beat | None = None
+    _liveness: Liveness = "connecting"
+    _last_seen_s: float | None = None
+    _error: MntrainError | None = None
+    _goodbye: str | None = None
+    _retry_s: float = FIRST_RETRY_S
+    _try_now: asyncio.Event = field(default_factory=asyncio.Event)
+    _probe: asyncio.Task[None] | None = None
+    _probed_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._address = self.addresses[0]
+        self._last_word = self.clock.monotonic()
 
     @property
     def _was_heard(self) -> bool:
@@ -96,11 +87,11 @@ class AgentWatch:
             address=self._address,
             found_by=self.found_by,
             liveness=self._liveness,
-            info=self._info,
+            info=self.info,
             beat=self._beat,
             last_seen_s=self._last_seen_s,
             problem=self._problem(),
-            called=self._called,
+            called=self.called,
         )
 
     async def run(self) -> None:
@@ -108,7 +99,7 @@ class AgentWatch:
         try:
             while True:
                 await self._read_stream()
-                self._on_change()
+                self.on_change()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._try_now.wait(), self._retry_s)
                 self._try_now.clear()
@@ -121,7 +112,7 @@ class AgentWatch:
     def tick(self) -> None:
         """Judge liveness again; probe a silent node before it is called lost. Call often."""
         self._judge()
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         since_probe = None if self._probed_at is None else now - self._probed_at
         is_probing = self._probe is not None and not self._probe.done()
         if self._was_heard and not is_probing and wants_probe(now - self._last_word, since_probe):
@@ -129,7 +120,7 @@ class AgentWatch:
 
     def forgive(self, seconds: float) -> None:
         """Discount a silence during which this process did not listen."""
-        self._last_word = min(self._clock.monotonic(), self._last_word + seconds)
+        self._last_word = min(self.clock.monotonic(), self._last_word + seconds)
 
     def expect(self, found: FoundAgent) -> None:
         """Take note of an announcement: try at once, also its new addresses."""
@@ -147,7 +138,7 @@ class AgentWatch:
 
     async def _read_stream(self) -> None:
         try:
-            client = self._client(self._address, self._expected_id())
+            client = self.client(self._address, self._expected_id())
             async with aclosing(client.stream()) as messages:
                 async for message in messages:
                     self._take(client, message)
@@ -161,22 +152,22 @@ class AgentWatch:
         match message:
             case Hello(node=info):
                 client.check(info)
-                self._info, self._retry_s = info, FIRST_RETRY_S
+                self.info, self._retry_s = info, FIRST_RETRY_S
                 self._try_now.clear()
             case NodeChanged(node=info):
-                self._info = info
+                self.info = info
             case Goodbye(reason=reason):
                 self._goodbye = reason
             case Beat() as beat:
                 self._beat = beat
-        if self._info is not None:
-            self._on_message(self._info.node_id, message)
+        if self.info is not None:
+            self.on_message(self.info.node_id, message)
         self._heard(is_goodbye=isinstance(message, Goodbye))
-        self._on_change()
+        self.on_change()
 
     def _heard(self, *, is_goodbye: bool = False) -> None:
-        self._last_word = self._clock.monotonic()
-        self._last_seen_s = self._clock.time()
+        self._last_word = self.clock.monotonic()
+        self._last_seen_s = self.clock.time()
         self._error = self._probed_at = None
         if not is_goodbye:
             self._goodbye = None
@@ -185,20 +176,18 @@ class AgentWatch:
     def _judge(self) -> None:
         before = self._liveness
         self._liveness = judge(
-            self._clock.monotonic() - self._last_word,
+            self.clock.monotonic() - self._last_word,
             was_heard=self._was_heard,
-            is_unanswered=self._error is not None and (not self._was_heard or self._was_probed()),
+            is_unanswered=self._error is not None
+            and (not self._was_heard or self._probed_at is not None),
             said_goodbye=self._goodbye is not None,
         )
         if self._liveness != before:
-            self._on_change()
-
-    def _was_probed(self) -> bool:
-        return self._probed_at is not None
+            self.on_change()
 
     async def _ask_directly(self) -> None:
         try:
-            client = self._client(self._address, self._expected_id())
+            client = self.client(self._address, self._expected_id())
             # A connection is tried more than once; that must not put off what has to be said.
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 info = await client.node_info()
@@ -206,15 +195,15 @@ class AgentWatch:
             self._error = NodeError(
                 f"no answer from {self._address} in {PROBE_TIMEOUT_S:g} s",
                 fix="check that the machine is on and no firewall drops the port",
-                node=self._called or self._address,
+                node=self.called or self._address,
                 kind=Kind.NO_ANSWER,
             )
-            self._probed_at = self._clock.monotonic()
+            self._probed_at = self.clock.monotonic()
         except MntrainError as error:
             self._error = error
-            self._probed_at = self._clock.monotonic()
+            self._probed_at = self.clock.monotonic()
         else:
-            self._info = info
+            self.info = info
             self._heard()
             self.try_now()
 
@@ -225,7 +214,7 @@ class AgentWatch:
     def _expected_id(self) -> NodeId | None:
         """Node id that must answer; at a typed address, the one that answered last."""
         is_another = self._error is not None and self._error.kind is Kind.WRONG_NODE
-        known = None if self._info is None or is_another else self._info.node_id
+        known = None if self.info is None or is_another else self.info.node_id
         return self.node_id or known
 
     def _problem(self) -> Problem | None:

@@ -21,6 +21,7 @@ from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
+from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -41,7 +42,7 @@ class ClusterView:
 
     Args:
         cluster: what this user calls it.
-        discovery: how agents are found; ``None`` = only those told.
+        discovery: how agents are found.
         clock: where times come from.
         on_seen: called with every node that answers as a member.
     """
@@ -50,7 +51,7 @@ class ClusterView:
         self,
         cluster: str,
         *,
-        discovery: Discovery | None,
+        discovery: Discovery,
         clock: Clock,
         on_seen: Callable[[NodeInfo], None] = lambda _: None,
     ) -> None:
@@ -95,8 +96,7 @@ class ClusterView:
     async def close(self) -> None:
         await end_tasks([*self._tasks, *self._watches.values()])
         self._watches.clear()
-        if self._discovery is not None:
-            await self._discovery.close()
+        await self._discovery.close()
         await self.desk.close()
 
     def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
@@ -150,6 +150,15 @@ class ClusterView:
             if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
                 return self.client(view.address, placement.node_id, placement.node)
         return self.client(placement.agent[0], placement.node_id, placement.node)
+
+    def job(self, job_id: JobId) -> JobView:
+        """Raises:
+        JobNotFoundError: no node that was ever reached knows it.
+        """
+        view = self.jobs.get(job_id)
+        if view is None:
+            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
+        return view
 
     def take_record(self, record: JobRecord) -> None:
         """Take a record from a reply, unless a stream brought a newer one."""
@@ -220,8 +229,6 @@ class ClusterView:
                 watch.tick()
 
     async def _discover(self) -> None:
-        if self._discovery is None:
-            return
         try:
             await self._discovery.start(self.desk.take)
         except OSError as error:
@@ -239,8 +246,7 @@ class ClusterView:
     async def check_discovery(self) -> None:
         """Test whether multicast is received; takes a second if it is not."""
         before = self.discovery_problem
-        if self._discovery is not None:
-            self.discovery_problem = await self._discovery.trouble()
+        self.discovery_problem = await self._discovery.trouble()
         if self.discovery_problem != before:
             self.changes.notify()
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from datetime import UTC, datetime
-
-from cryptography.hazmat.primitives import serialization
 
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.authority import self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
+    fingerprint,
     load_certificate,
     new_key,
     request,
@@ -25,7 +23,7 @@ from jupyter_mntrain.trust.joining.messages import (
     seal,
     unseal,
 )
-from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, new_nonce
+from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, Conversation, new_nonce
 from jupyter_mntrain.trust.joining.token import Token
 
 MOST_GREETINGS = 32
@@ -45,11 +43,11 @@ class Candidate:
         self.name = name
         self.key = new_key()
         self.certificate = self_signed(self.key, subject, datetime.now(UTC))
-        self._hash = _hash_of(self.certificate)
+        self._hash = fingerprint(load_certificate(self.certificate))
         self._application = Application(
             nonce=new_nonce(), subject=subject, name=name, request=request(self.key, subject)
         )
-        self._greetings: deque[bytes] = deque(maxlen=MOST_GREETINGS)
+        self._conversations: deque[Conversation] = deque(maxlen=MOST_GREETINGS)
 
     def apply(self, greeting: Greeting) -> Sealed:
         """Answer a driver's greeting with a sealed application.
@@ -59,9 +57,9 @@ class Candidate:
         """
         if len(greeting.nonce) != NONCE_BYTES:
             raise TrustError("malformed greeting")
-        self._greetings.append(greeting.nonce)
-        nonces = (greeting.nonce, self._application.nonce)
-        return seal(self._application, self.token, certificate_hash=self._hash, nonces=nonces)
+        seen = Conversation(self._hash, greeting.nonce, self._application.nonce)
+        self._conversations.append(seen)
+        return seal(self._application, self.token, seen)
 
     def admitted(self, sealed: Sealed) -> Admission:
         """Unseal and check an admission.
@@ -70,20 +68,12 @@ class Candidate:
             TrustError: it is not from a driver of the token's cluster, or that driver refuses.
         """
         problem = TrustError("unexpected admission: no greeting was received")
-        for nonce in self._greetings:
-            nonces = (nonce, self._application.nonce)
+        for seen in self._conversations:
             try:
-                admission = unseal(
-                    sealed, Admission, self.token, certificate_hash=self._hash, nonces=nonces
-                )
+                admission = unseal(sealed, Admission, self.token, seen)
             except TrustError as error:
                 problem = error
                 continue
             check_admission(admission, self.token, self._application)
             return admission
         raise problem
-
-
-def _hash_of(certificate_pem: str) -> bytes:
-    der = load_certificate(certificate_pem).public_bytes(serialization.Encoding.DER)
-    return hashlib.sha256(der).digest()

@@ -16,6 +16,7 @@ saw: see :mod:`jupyter_mntrain.trust.joining.proof`.
 
 from __future__ import annotations
 
+import hmac
 from typing import TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from jupyter_mntrain.trust.certificates import (
     revoked_serials,
     subject_of,
 )
-from jupyter_mntrain.trust.joining.proof import Side, is_proved, prove
+from jupyter_mntrain.trust.joining.proof import Conversation, Side, prove
 from jupyter_mntrain.trust.joining.token import Token
 
 
@@ -91,70 +92,27 @@ class Sealed(Record, frozen=True):
 Message = TypeVar("Message", Application, Admission)
 
 
-def seal(
-    message: Application | Admission,
-    token: Token,
-    *,
-    certificate_hash: bytes,
-    nonces: tuple[bytes, bytes],
-) -> Sealed:
-    """Seal a message with a proof.
-
-    Args:
-        certificate_hash: of the joining side's certificate, as seen by this side.
-        nonces: the inviting side's, the joining side's.
-    """
+def seal(message: Application | Admission, token: Token, seen: Conversation) -> Sealed:
+    """Seal a message with a proof."""
     text = msgspec.json.encode(message)
-    proof = prove(
-        token.secret,
-        _side(type(message)),
-        certificate_hash=certificate_hash,
-        nonces=nonces,
-        content=text,
-    )
+    proof = prove(token.secret, _side(type(message)), seen, text)
     return Sealed(text=text.decode(), proof=proof)
 
 
-def unseal(
-    sealed: Sealed,
-    kind: type[Message],
-    token: Token,
-    *,
-    certificate_hash: bytes,
-    nonces: tuple[bytes, bytes],
-) -> Message:
+def unseal(sealed: Sealed, kind: type[Message], token: Token, seen: Conversation) -> Message:
     """Check the proof and decode the message.
 
     Raises:
         TrustError: the sender does not hold the token, the connection was intercepted, or the
             message is malformed.
     """
-    proved = is_proved(
-        sealed.proof,
-        token.secret,
-        _side(kind),
-        certificate_hash=certificate_hash,
-        nonces=nonces,
-        content=sealed.text.encode(),
-    )
-    if not proved:
+    own = prove(token.secret, _side(kind), seen, sealed.text.encode())
+    if not hmac.compare_digest(sealed.proof, own):
         raise TrustError(
             "the proof of the invitation is wrong: another token, or an intercepted connection",
             fix="create a new invitation, and check that you trust this network",
         )
-    return _read(sealed, kind)
-
-
-def unseal_application(
-    sealed: Sealed, token: Token, *, certificate_hash: bytes, nonce: bytes
-) -> Application:
-    """Unseal an application, which contains the joining side's nonce.
-
-    Raises:
-        TrustError: as in :func:`unseal`.
-    """
-    nonces = (nonce, _read(sealed, Application).nonce)
-    return unseal(sealed, Application, token, certificate_hash=certificate_hash, nonces=nonces)
+    return read(sealed, kind)
 
 
 def check_admission(admission: Admission, token: Token, application: Application) -> None:
@@ -178,7 +136,12 @@ def check_admission(admission: Admission, token: Token, application: Application
     revoked_serials(load_revocations(admission.revocations), authority)
 
 
-def _read(sealed: Sealed, kind: type[Message]) -> Message:
+def read(sealed: Sealed, kind: type[Message]) -> Message:
+    """Decode a message without checking its proof.
+
+    Raises:
+        TrustError: it is malformed.
+    """
     try:
         return msgspec.json.decode(sealed.text, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

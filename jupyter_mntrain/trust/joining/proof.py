@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import Literal
+from typing import Literal, NamedTuple
 
 NONCE_BYTES = 32
 
@@ -21,37 +21,28 @@ def new_nonce() -> bytes:
     return secrets.token_bytes(NONCE_BYTES)
 
 
-def prove(
-    secret: bytes,
-    side: Side,
-    *,
-    certificate_hash: bytes,
-    nonces: tuple[bytes, bytes],
-    content: bytes,
-) -> bytes:
+class Conversation(NamedTuple):
+    """What both sides of one joining must have seen alike.
+
+    Args:
+        certificate_hash: SHA-256 of the joining side's certificate, as seen here.
+        greeted: nonce of the inviting side.
+        applied: nonce of the joining side.
+    """
+
+    certificate_hash: bytes
+    greeted: bytes
+    applied: bytes
+
+
+def prove(secret: bytes, side: Side, seen: Conversation, content: bytes) -> bytes:
     """Compute a proof: 32 bytes.
 
     Args:
         side: that proves, so that one side's proof cannot be reflected as the other's.
-        certificate_hash: SHA-256 of the joining side's certificate, as seen here.
-        nonces: the inviting side's, the joining side's; they bind it to one conversation.
         content: the message that it authenticates.
     """
-    parts = (side.encode(), certificate_hash, *nonces, content)
+    parts = (side.encode(), *seen, content)
     # Length-prefixed, so that different parts cannot yield the same message.
     message = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return hmac.new(secret, b"mntrain join 1" + message, hashlib.sha256).digest()
-
-
-def is_proved(
-    proof: bytes,
-    secret: bytes,
-    side: Side,
-    *,
-    certificate_hash: bytes,
-    nonces: tuple[bytes, bytes],
-    content: bytes,
-) -> bool:
-    """Check the other side's proof, in constant time."""
-    own = prove(secret, side, certificate_hash=certificate_hash, nonces=nonces, content=content)
-    return hmac.compare_digest(proof, own)

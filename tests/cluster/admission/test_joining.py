@@ -49,7 +49,7 @@ def test_one_command_joins_and_afterwards_run_needs_no_argument(agent) -> None:
 
 
 def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates(agent) -> None:
-    token = write_token(DriverMembership.find_or_make("home").authorized().invite())
+    token = write_token(DriverMembership.make("home").authorized().invite())
     waiting = agent("join", token)
     waiting.says("waiting for admission")
     blind = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
 from jupyter_mntrain.cluster.history import follower as journal_module
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
@@ -66,7 +67,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def running(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Running]:
     agents = [await agent_here(name, beat_every_s=0.3) for name in ("node1", "node2")]
-    live = ClusterView("default", discovery=None, clock=time)
+    live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed") for agent in agents])
     await until(lambda: [view.liveness for view in live.nodes] == ["up", "up"])
     participants = (Participant(node="node1"), Participant(node="node2"))

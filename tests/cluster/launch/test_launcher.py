@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster.agents import transport as transport_module
+from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import gang_start
-from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -33,7 +34,7 @@ class Lab:
 
     def __init__(self, agents: list[FakeAgent]) -> None:
         self.agents = agents
-        self.live = ClusterView("default", discovery=None, clock=time)
+        self.live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
         self.launcher = AgentLauncher(
             self.live, clock=time, submitted_by="test", pauses_s=(0.01, 0.02, 0.03)
         )
@@ -319,14 +320,6 @@ async def test_stopping_with_nobody_there_is_an_error(lab: Lab) -> None:
         await agent.die()
     with pytest.raises(NodeError):
         await lab.launcher.stop(JOB, reason="enough", grace_s=0.0)
-
-
-async def test_status_asks_the_participants_themselves(lab: Lab) -> None:
-    await lab.launcher.launch(lab.spec(), JOB)
-    assert (await lab.launcher.status(JOB)).state == "running"
-    assert [agent.count("job") for agent in lab.agents] == [1, 1, 1]
-    with pytest.raises(JobNotFoundError):
-        await lab.launcher.status(JobId("j-ffffffff"))
 
 
 async def test_a_launch_adds_next_to_nothing(lab: Lab) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, is_proved, new_nonce, prove
+from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, Conversation, new_nonce, prove
 from jupyter_mntrain.trust.joining.token import PREFIX, Token, new_token, read_token, write_token
 
 FINGERPRINT = bytes(range(32))
@@ -63,30 +63,26 @@ def test_two_tokens_have_nothing_in_common_but_the_cluster() -> None:
 
 
 def test_a_proof_is_good_for_one_side_one_certificate_and_one_conversation() -> None:
-    secret, nonces = b"s" * 16, (new_nonce(), new_nonce())
-    said = {"certificate_hash": b"h" * 32, "nonces": nonces, "content": b"csr"}
-    proof = prove(secret, "joining", **said)
-    assert is_proved(proof, secret, "joining", **said)
-    assert not is_proved(proof, b"t" * 16, "joining", **said)
-    assert not is_proved(proof, secret, "inviting", **said)
-    for name, value in {
-        # Somebody in between has a certificate of his own.
-        "certificate_hash": b"i" * 32,
-        "nonces": (nonces[1], nonces[0]),
-        "content": b"another csr",
-    }.items():
-        assert not is_proved(proof, secret, "joining", **(said | {name: value}))
+    secret = b"s" * 16
+    seen = Conversation(b"h" * 32, new_nonce(), new_nonce())
+    proof = prove(secret, "joining", seen, b"csr")
+    assert proof == prove(secret, "joining", seen, b"csr")
+    assert proof != prove(b"t" * 16, "joining", seen, b"csr")
+    assert proof != prove(secret, "inviting", seen, b"csr")
+    # Somebody in between has a certificate of his own.
+    assert proof != prove(secret, "joining", seen._replace(certificate_hash=b"i" * 32), b"csr")
+    turned = Conversation(b"h" * 32, seen.applied, seen.greeted)
+    assert proof != prove(secret, "joining", turned, b"csr")
+    assert proof != prove(secret, "joining", seen, b"another csr")
 
 
 @given(st.lists(st.binary(max_size=4), min_size=2, max_size=2))
 def test_parts_cannot_be_shifted_into_each_other(parts: list[bytes]) -> None:
     first, second = parts
-    nonces = (bytes(NONCE_BYTES), bytes(NONCE_BYTES))
+    nonce = bytes(NONCE_BYTES)
 
     def proof(certificate_hash: bytes, content: bytes) -> bytes:
-        return prove(
-            b"s", "joining", certificate_hash=certificate_hash, nonces=nonces, content=content
-        )
+        return prove(b"s", "joining", Conversation(certificate_hash, nonce, nonce), content)
 
     if first:
         assert proof(first, second) != proof(first[:-1], first[-1:] + second)
