@@ -48,7 +48,7 @@ from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
-from jupyter_mntrain.trust.joining.join_server import AwaitedAdmission, seek_admission
+from jupyter_mntrain.trust.joining.join_server import seek_admission
 from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
@@ -99,8 +99,8 @@ def perform(options: Options) -> Done:
         if options.action == "leave":
             cluster = membership.leave(options.state)
             return Done(f"left the cluster {cluster}", {"left": cluster})
-        if options.token is None and membership.find(options.state) is None:
-            raise _not_joined()
+        if options.token is None:
+            _joined(options)
         _set_up_log()
         asyncio.run(_serve(options))
         found = membership.find(options.state)
@@ -119,17 +119,20 @@ def _set_up_log() -> None:
 def _change_service(options: Options) -> list[str]:
     if options.action == "remove-service":
         return service.remove()
+    return service.install(_joined(options), options.state)
+
+
+def _joined(options: Options) -> membership.Membership:
+    """Raises:
+    TrustError: this node has not joined a cluster.
+    """
     found = membership.find(options.state)
     if found is None:
-        raise _not_joined()
-    return service.install(found, options.state)
-
-
-def _not_joined() -> TrustError:
-    return TrustError(
-        "this node is not a member of a cluster yet",
-        fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
-    )
+        raise TrustError(
+            "this node is not a member of a cluster yet",
+            fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
+        )
+    return found
 
 
 async def _serve(options: Options) -> None:
@@ -154,14 +157,15 @@ async def _join(
     addresses = options.reach.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name)
-    where = AwaitedAdmission(
+    admission = await seek_admission(
+        candidate,
+        announcer,
         sockets=sockets,
         addresses=addresses,
         sources=options.reach.announced_from(interfaces),
         directory=options.state,
         hint=lambda: _hint(addresses),
     )
-    admission = await seek_admission(candidate, announcer, where)
     Credentials.write(
         options.state,
         candidate.key,
@@ -223,7 +227,6 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
 
 def _node(options: Options) -> LocalNode:
     hub, leases = Listeners(), LeaseBook(clock=time.monotonic)
-    found = membership.find(options.state)
     credentials = Credentials(options.state)
     node_id = _own_id(options, credentials)
     links = LinkBook(options.state / "links.json", options.capacities)
@@ -232,7 +235,7 @@ def _node(options: Options) -> LocalNode:
     return LocalNode(
         node_id=node_id,
         name=told.name,
-        cluster=found.cluster if found else "",
+        cluster=_joined(options).cluster,
         reach=options.reach,
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -54,45 +55,37 @@ M = TypeVar("M", bound=GangMember)
 Seat = tuple[Placement, M]
 
 
+@dataclass
 class GangStart(Generic[M]):
     """One try to start an attempt.
 
     Args:
         number: the attempt's; 0 for a job that is only left with its nodes.
-        placements: of all participants, in node-rank order.
-        members: their agents, in the same order.
+        seats: all participants with their agents, in node-rank order.
         progress: hears how many nodes have answered.
         pauses_s: before each repetition of a request that got no answer.
         is_repeated: the caller tries again anyway, so leases and releases are asked for once.
     """
 
-    def __init__(
-        self,
-        job_id: JobId,
-        number: int,
-        spec: JobSpec,
-        placements: Sequence[Placement],
-        members: Sequence[M],
-        *,
-        progress: Progress = SILENT,
-        pauses_s: tuple[float, ...] = PAUSES_S,
-        is_repeated: bool = False,
-    ) -> None:
-        self.silent: set[NodeId] = set()
-        """Nodes that did not answer when they were to lease."""
-        self.asked: list[Placement] = []
-        """Nodes that may hold something of the attempt."""
-        self.is_begun = False
-        """Whether a node may have started its part."""
-        self.left: list[str] = []
-        """What could not be undone after a failure, in words."""
-        self._job_id = job_id
-        self._number = number
-        self._spec = spec
-        self._seats: list[Seat[M]] = list(zip(placements, members, strict=True))
-        self._progress = progress
-        self._pauses_s = pauses_s
-        self._lease_pauses_s = () if is_repeated else pauses_s
+    job_id: JobId
+    number: int
+    spec: JobSpec
+    seats: Sequence[Seat[M]]
+    progress: Progress = SILENT
+    pauses_s: tuple[float, ...] = PAUSES_S
+    is_repeated: bool = False
+    silent: set[NodeId] = field(default_factory=set)
+    """Nodes that did not answer when they were to lease."""
+    asked: list[Placement] = field(default_factory=list)
+    """Nodes that may hold something of the attempt."""
+    is_begun: bool = False
+    """Whether a node may have started its part."""
+    left: list[str] = field(default_factory=list)
+    """What could not be undone after a failure, in words."""
+
+    @property
+    def _lease_pauses_s(self) -> tuple[float, ...]:
+        return () if self.is_repeated else self.pauses_s
 
     async def start(
         self,
@@ -143,10 +136,10 @@ class GangStart(Generic[M]):
         """
         clock = asyncio.get_running_loop().time
         begun_s = clock()
-        count = Count(self._progress, "leasing GPUs and ports", len(self._seats))
+        count = Count(self.progress, "leasing GPUs and ports", len(self.seats))
         silence: NodeError | None = None
         grants: dict[NodeId, LeaseGrant] = {}
-        for seat in sorted(self._seats, key=lambda seat: seat[0].node_id):
+        for seat in sorted(self.seats, key=lambda seat: seat[0].node_id):
             place = seat[0]
             self.asked.append(place)
             try:
@@ -159,18 +152,18 @@ class GangStart(Generic[M]):
         if silence is not None:
             raise silence
         if clock() - begun_s > RENEW_AFTER_S:
-            await self._on_all("renewing the leases", self._seats, self._lease)
-        return [grants[place.node_id] for place, _ in self._seats]
+            await self._on_all("renewing the leases", self.seats, self._lease)
+        return [grants[place.node_id] for place, _ in self.seats]
 
     async def _lease(self, place: Placement, member: M) -> LeaseGrant:
         is_head = place.node_rank == 0
         request = LeaseRequest(
-            job_id=self._job_id,
-            attempt=self._number,
+            job_id=self.job_id,
+            attempt=self.number,
             ranks=place.nproc,
             gpus=place.gpus,
             interface=place.interface,
-            hold_port=(self._spec.port or 0) if is_head else None,
+            hold_port=(self.spec.port or 0) if is_head else None,
         )
         grant = await persist(lambda: member.lease(request), pauses_s=self._lease_pauses_s)
         if is_head and grant.port is None:
@@ -185,12 +178,12 @@ class GangStart(Generic[M]):
         self, what: str, ask: Callable[[M], Awaitable[JobRecord]], *, head_last: bool
     ) -> list[JobRecord]:
         self.is_begun = True
-        self.asked = [place for place, _ in self._seats]
-        head, others = self._seats[:1], self._seats[1:]
+        self.asked = [place for place, _ in self.seats]
+        head, others = self.seats[:1], self.seats[1:]
         records = []
-        for seats in (others, head) if head_last else (self._seats,):
+        for seats in (others, head) if head_last else (self.seats,):
             records += await self._on_all(
-                what, seats, lambda _, m: persist(lambda: ask(m), pauses_s=self._pauses_s)
+                what, seats, lambda _, m: persist(lambda: ask(m), pauses_s=self.pauses_s)
             )
         return records
 
@@ -198,7 +191,7 @@ class GangStart(Generic[M]):
         self, what: str, seats: Sequence[Seat[M]], ask: Callable[[Placement, M], Awaitable[T]]
     ) -> list[T]:
         """Ask all at once and each to its end; every answer, or the error that tells most."""
-        count = Count(self._progress, what, len(seats))
+        count = Count(self.progress, what, len(seats))
 
         async def one(place: Placement, member: M) -> T:
             answer = await ask(place, member)
@@ -210,16 +203,16 @@ class GangStart(Generic[M]):
 
     async def _undo(self) -> list[str]:
         """Stop what was started and give back what was leased; what could not be, in words."""
-        seats = [seat for seat in self._seats if seat[0] in self.asked]
+        seats = [seat for seat in self.seats if seat[0] in self.asked]
         left = await self._on_all("releasing the leases", seats, self._undo_one)
         return [one for one in left if one]
 
     async def _undo_one(self, place: Placement, member: M) -> str | None:
-        job_id = self._job_id
+        job_id = self.job_id
         try:
             if self.is_begun and not await self._end(member):
                 return f"{place.node} is still stopping its part; see: mntrain status {job_id}"
-            await self._insist(lambda: member.release(job_id, self._number))
+            await self._insist(lambda: member.release(job_id, self.number))
         except NodeError:
             return (
                 f"{place.node} does not answer: its leases expire in {LEASE_EXPIRY_S:g} s, "
@@ -232,16 +225,16 @@ class GangStart(Generic[M]):
     async def _end(self, member: M) -> bool:
         """End a part, also one whose start is still on its way; whether it is over."""
         # Of a job that waits all of it is stopped: its head may be at the first attempt already.
-        number = self._number or None
+        number = self.number or None
         request = StopRequest(reason="not every node could start", grace_s=0.0, attempt=number)
         try:
-            record = await self._insist(lambda: member.stop(self._job_id, request))
+            record = await self._insist(lambda: member.stop(self.job_id, request))
             for _ in range(int(ROLLBACK_S / ROLLBACK_POLL_S)):
                 # Before its start came, the node is at an earlier attempt.
-                if record.part.state in TERMINAL or record.attempt.number < self._number:
+                if record.part.state in TERMINAL or record.attempt.number < self.number:
                     return True
                 await asyncio.sleep(ROLLBACK_POLL_S)
-                record = await member.job(self._job_id)
+                record = await member.job(self.job_id)
         except JobNotFoundError:
             return True
         return False

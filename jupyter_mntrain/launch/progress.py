@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 
@@ -25,6 +26,7 @@ class _Silent:
 SILENT: Final[Progress] = _Silent()
 
 
+@dataclass
 class Count:
     """One piece of work, counted.
 
@@ -32,14 +34,15 @@ class Count:
         progress: told at once that nothing is done yet.
     """
 
-    def __init__(self, progress: Progress, what: str, total: int) -> None:
-        self._progress = progress
-        self._what = what
-        self._total = total
-        self._done = 0
-        progress.report(what, 0, total)
+    progress: Progress
+    what: str
+    total: int
+    _done: int = 0
+
+    def __post_init__(self) -> None:
+        self.progress.report(self.what, 0, self.total)
 
     def one(self) -> None:
         """One more is done."""
         self._done += 1
-        self._progress.report(self._what, self._done, self._total)
+        self.progress.report(self.what, self._done, self.total)

@@ -68,7 +68,7 @@ class Agent:
 def gang(agents: Sequence[Agent]) -> GangStart[Agent]:
     """In node-rank order; node ids are the agents' names."""
     spec = JobSpec(entry=SPEC.entry, participants=SPEC.participants, port=29500)
-    return GangStart(JOB, 1, spec, [place(n, a) for n, a in enumerate(agents)], agents, pauses_s=())
+    return GangStart(JOB, 1, spec, [(place(n, a), a) for n, a in enumerate(agents)], pauses_s=())
 
 
 def place(rank: int, agent: Agent) -> Placement:

@@ -18,7 +18,6 @@ from jupyter_mntrain.agent.gang.peer_client import Peers, silence
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.gang_start import GangMember, GangStart
-from jupyter_mntrain.launch.retry import PAUSES_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, StartRequest
 from jupyter_mntrain.model.errors import MntrainError
@@ -140,19 +139,11 @@ class Restarter:
         """Try to start the attempt on all nodes; the record says what it waits for."""
         job_id, own = job.record.job_id, self._node.node_id
         places = self._places(job, silent_since_s)
-        members = [
-            OwnNode(self._node, job) if place.node_id == own else self._peers(place)
+        seats = [
+            (place, OwnNode(self._node, job) if place.node_id == own else self._peers(place))
             for place in places
         ]
-        gang = GangStart[GangMember](
-            job_id,
-            plan.number,
-            job.record.spec,
-            places,
-            members,
-            pauses_s=PAUSES_S,
-            is_repeated=True,
-        )
+        gang = GangStart[GangMember](job_id, plan.number, job.record.spec, seats, is_repeated=True)
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             refuse_if_stopped(job)

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -37,6 +38,7 @@ LINKS_PATIENCE_S = tunables.seconds("failure.links_patience_s")
 GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 
 
+@dataclass
 class GangWatch:
     """Watches the other participants of one attempt from this node.
 
@@ -44,29 +46,26 @@ class GangWatch:
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self, job: LocalJob, peers: Peers, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._job = job
-        self._clock = clock
-        self._peers = peers
-        self._symptom_since_s: float | None = None
-        self._parts: tuple[PartStatus, ...] = ()
-        self._stalled_since_s: float | None = None
-        self._trying: asyncio.Task[None] | None = None
+    job: LocalJob
+    peers: Peers
+    clock: Callable[[], float] = time.monotonic
+    _symptom_since_s: float | None = None
+    _parts: tuple[PartStatus, ...] = ()
+    _stalled_since_s: float | None = None
+    _trying: asyncio.Task[None] | None = None
 
     async def run(self) -> tuple[PartStatus, ...]:
         """Watch until every part known has ended; returns the parts."""
-        own = self._job.placement
-        places = self._job.record.attempt.placements
+        own = self.job.placement
+        places = self.job.record.attempt.placements
         before = [p for p in places if p.node_rank < own.node_rank]
         after = [p for p in places if p.node_rank > own.node_rank]
         ended_s: float | None = None
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
-            if not self._job.is_active:
-                ended_s = ended_s or self._clock()
-                if self._clock() - ended_s > GIVE_UP_AFTER_S:
+            if not self.job.is_active:
+                ended_s = ended_s or self.clock()
+                if self.clock() - ended_s > GIVE_UP_AFTER_S:
                     break
             self._try_links()
             if await self._look(before, after):
@@ -75,13 +74,13 @@ class GangWatch:
 
     def _try_links(self) -> None:
         """Try the links once for each stall, in a task of its own."""
-        stall = self._job.record.part.stall
+        stall = self.job.record.part.stall
         if stall is None or stall.links is not None or self._trying is not None:
             return
 
         async def work() -> None:
             try:
-                self._job.change(LinksTried(links=await try_links(self._job, self._peers)))
+                self.job.change(LinksTried(links=await try_links(self.job, self.peers)))
             finally:
                 self._trying = None
 
@@ -93,15 +92,15 @@ class GangWatch:
             head = await self._ask(placement)
             if head is not None:
                 # It watches the others. It knows already that our part failed.
-                number = self._job.record.attempt.number
+                number = self.job.record.attempt.number
                 if head.attempt.number > number:
                     self._end_ours(f"attempt {number} is over")
                 elif not self.waits_for_a_cause([head.part]):
                     self._end_ours(reason_to_end([head.part]))
-                return not self._job.is_active
+                return not self.job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
         peers = [record.part for record in answers if record is not None]
-        parts = [self._job.record.part, *peers]
+        parts = [self.job.record.part, *peers]
         self._parts = tuple(parts)
         silent = [p for p, record in zip(after, answers, strict=True) if record is None]
         self._give_up_on_a_stall([*parts, *map(unknown_part, [*before, *silent])])
@@ -117,14 +116,14 @@ class GangWatch:
         guilty = part_to_blame(parts)
         if guilty is None or guilty.problem is None or not guilty.problem.is_symptom:
             return False
-        self._symptom_since_s = self._symptom_since_s or self._clock()
-        return self._clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
+        self._symptom_since_s = self._symptom_since_s or self.clock()
+        return self.clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
         """An attempt without progress has failed, if its job says so: of any that hangs, or of
         one that can go on without a node that is silent.
         """
-        spec = self._job.record.spec
+        spec = self.job.record.spec
         is_silent = any(part.state == "unknown" for part in parts)
         if spec.on_stall != "abort" and not (is_silent and spec.min_nodes and spec.max_restarts):
             return
@@ -132,31 +131,31 @@ class GangWatch:
         if found is None:
             self._stalled_since_s = None
             return
-        self._stalled_since_s = self._stalled_since_s or self._clock()
+        self._stalled_since_s = self._stalled_since_s or self.clock()
         is_tried = all(part.stall is None or part.stall.links is not None for part in parts)
-        if not is_tried and self._clock() - self._stalled_since_s < LINKS_PATIENCE_S:
+        if not is_tried and self.clock() - self._stalled_since_s < LINKS_PATIENCE_S:
             return
-        if self._job.record.part.state == "running":
-            log.info("job %s: giving up: %s", self._job.record.job_id, found)
-            self._job.abort(msgspec.structs.replace(found, time_s=self._job.now_s()))
+        if self.job.record.part.state == "running":
+            log.info("job %s: giving up: %s", self.job.record.job_id, found)
+            self.job.abort(msgspec.structs.replace(found, time_s=self.job.now_s()))
 
     def _end_ours(self, reason: str | None) -> None:
-        if reason is not None and self._job.is_active and self._job.record.part.state != "stopping":
-            log.info("job %s: ending our part: %s", self._job.record.job_id, reason)
-            self._job.stop(reason, StopRequest(reason=reason).grace_s)
+        if reason is not None and self.job.is_active and self.job.record.part.state != "stopping":
+            log.info("job %s: ending our part: %s", self.job.record.job_id, reason)
+            self.job.stop(reason, StopRequest(reason=reason).grace_s)
 
     async def _ask(self, placement: Placement) -> JobRecord | None:
         """A participant's record of this attempt or of a later one."""
         try:
-            record = await self._peers(placement).job(self._job.record.job_id)
+            record = await self.peers(placement).job(self.job.record.job_id)
         except MntrainError:
             return None
-        return record if record.attempt.number >= self._job.record.attempt.number else None
+        return record if record.attempt.number >= self.job.record.attempt.number else None
 
     async def _stop(self, placement: Placement, reason: str) -> None:
-        request = StopRequest(reason=reason, attempt=self._job.record.attempt.number)
+        request = StopRequest(reason=reason, attempt=self.job.record.attempt.number)
         with suppress(MntrainError):
-            await self._peers(placement).stop(self._job.record.job_id, request)
+            await self.peers(placement).stop(self.job.record.job_id, request)
 
 
 def reason_to_end(parts: Sequence[PartStatus]) -> str | None:

@@ -111,17 +111,13 @@ class JobJournalHandler(AgentHandler):
     """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
 
     async def get(self, job_id: str) -> None:
-        with self.streaming():
-            await self._read(job_id)
-
-    async def _read(self, job_id: str) -> None:
-        since = self.number("since", 0)
-        follow = self.get_query_argument("follow", "0") == "1"
-        job = self.node.jobs.get(self.job_id(job_id))
-        journal = job.journal
-        position = journal.position_after(since)
-        self.set_header("Content-Type", "application/x-ndjson")
-        with suppress(StreamClosedError):
+        with self.streaming(), suppress(StreamClosedError):
+            since = self.number("since", 0)
+            follow = self.get_query_argument("follow", "0") == "1"
+            job = self.node.jobs.get(self.job_id(job_id))
+            journal = job.journal
+            position = journal.position_after(since)
+            self.set_header("Content-Type", "application/x-ndjson")
             while not self.has_hung_up:
                 # Taken before reading: a line that comes meanwhile wakes the wait below.
                 # Asked anew: a job that waited may have begun since, and its journal goes on.

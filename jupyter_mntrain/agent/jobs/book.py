@@ -15,6 +15,7 @@ from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
@@ -26,7 +27,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecErr
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import first_start
-from jupyter_mntrain.model.lifecycle.state import new_part
+from jupyter_mntrain.model.lifecycle.state import Launched, new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
 
 log = logging.getLogger("mntrain.agent")
@@ -60,7 +61,7 @@ class JobBook:
         """Take up what an earlier agent kept: running attempts are adopted, ended ones read."""
         for path in sorted(self.directory.glob("j-*")):
             try:
-                job = LocalJob.load(path, self.gpus)
+                job = LocalJob(path, read_record(path), self.gpus)
                 is_started = job.is_active and not job.record.is_queued
                 lease = _lease_of(job) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
@@ -252,7 +253,7 @@ class JobBook:
             if previous is not None:
                 previous.save()
             raise
-        job.launched()
+        job.change(Launched(time_s=job.now_s()))
         self._jobs[request.job_id] = job
         self._tell(job)
         self._forget_oldest()

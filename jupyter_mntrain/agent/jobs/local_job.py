@@ -17,7 +17,7 @@ from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.journal import Journal
-from jupyter_mntrain.agent.jobs.record_file import RecordFile, read_record
+from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
@@ -26,7 +26,6 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.state import (
     EndWished,
     Exited,
-    Launched,
     PartEvent,
     RankDone,
     RankStepped,
@@ -85,10 +84,6 @@ class LocalJob:
         self._next_scan_s = 0.0
         self._watchdog = Watchdog(self.ask_ranks, self.now_s)
 
-    @classmethod
-    def load(cls, directory: Path, gpus: GpuReader) -> LocalJob:
-        return cls(directory, read_record(directory), gpus)
-
     @cached_property
     def journal(self) -> Journal:
         """Opened when first needed: a hundred ended jobs are not read at every start."""
@@ -144,9 +139,6 @@ class LocalJob:
         with self._on_full_disk():
             self._file.write_changes()
             self._journal(PartChange(time_s=self.now_s(), part=new))
-
-    def launched(self) -> None:
-        self.change(Launched(time_s=self.now_s()))
 
     def stop(self, reason: str, grace_s: float) -> None:
         """End this part. What has ended by itself meanwhile keeps its own end."""

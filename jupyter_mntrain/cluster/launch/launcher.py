@@ -109,14 +109,12 @@ class AgentLauncher:
         placements: tuple[Placement, ...],
         progress: Progress,
     ) -> GangStart[AgentClient]:
-        clients = [self.live.client_of(placement) for placement in placements]
-        return GangStart(
-            job_id, number, spec, placements, clients, progress=progress, pauses_s=self._pauses_s
-        )
+        seats = [(placement, self.live.client_of(placement)) for placement in placements]
+        return GangStart(job_id, number, spec, seats, progress, self.pauses_s)
 
     def _request(self, spec: JobSpec, job_id: JobId, attempt: Attempt) -> StartRequest:
         return StartRequest(
-            job_id=job_id, spec=spec, attempt=attempt, submitted_by=self._submitted_by
+            job_id=job_id, spec=spec, attempt=attempt, submitted_by=self.submitted_by
         )
 
     def _take(self, records: Sequence[JobRecord]) -> JobView:

@@ -175,11 +175,11 @@ class AgentWatch:
 
     def _judge(self) -> None:
         before = self._liveness
+        was_probed = self._probed_at is not None
         self._liveness = judge(
             self.clock.monotonic() - self._last_word,
             was_heard=self._was_heard,
-            is_unanswered=self._error is not None
-            and (not self._was_heard or self._probed_at is not None),
+            is_unanswered=self._error is not None and (not self._was_heard or was_probed),
             said_goodbye=self._goodbye is not None,
         )
         if self._liveness != before:

@@ -13,7 +13,6 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from tornado.httpserver import HTTPServer
@@ -49,12 +48,15 @@ class JoinServer:
     """Serves the joining handshake, and nothing else.
 
     Args:
+        sockets: bound already; it listens on duplicates, for the agent uses them itself.
         directory: private; holds the key while the server starts.
     """
 
-    def __init__(self, candidate: Candidate, directory: Path) -> None:
-        self._candidate = candidate
-        self._outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, candidate: Candidate, sockets: Sequence[socket.socket], directory: Path
+    ) -> None:
+        self.candidate = candidate
+        self.outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
         self._server = HTTPServer(
             WebApplication([(Route.JOIN, _Join, {"server": self})], default_handler_class=_Nothing),
             ssl_options=_context(candidate, directory),
@@ -63,26 +65,11 @@ class JoinServer:
             idle_connection_timeout=IDLE_S,
             body_timeout=IDLE_S,
         )
-
-    def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Listen on duplicates; the agent will use the sockets themselves."""
         self._server.add_sockets([one.dup() for one in sockets])
-
-    async def admission(self, timeout_s: float) -> Admission:
-        """Wait to be admitted.
-
-        Raises:
-            TrustError: the driver refuses.
-            TimeoutError: no driver connected in time.
-        """
-        return await asyncio.wait_for(asyncio.shield(self._outcome), timeout_s)
 
     async def close(self) -> None:
         self._server.stop()
         await self._server.close_all_connections()
-
-    def apply(self, greeting: Greeting) -> Sealed:
-        return self._candidate.apply(greeting)
 
     def take(self, sealed: Sealed) -> None:
         """Accept an admission.
@@ -90,17 +77,25 @@ class JoinServer:
         Raises:
             TrustError: its sender does not hold the token.
         """
-        if self._outcome.done():
+        if self.outcome.done():
             return
         try:
-            self._outcome.set_result(self._candidate.admitted(sealed))
+            self.outcome.set_result(self.candidate.admitted(sealed))
         except JoinRefusedError as error:
-            self._outcome.set_exception(error)
+            self.outcome.set_exception(error)
 
 
-@dataclass(frozen=True)
-class AwaitedAdmission:
-    """Where a candidate listens, and how it is announced.
+async def seek_admission(
+    candidate: Candidate,
+    announcer: Announcer,
+    *,
+    sockets: Sequence[socket.socket],
+    addresses: tuple[str, ...],
+    sources: tuple[str, ...],
+    directory: Path,
+    hint: Callable[[], object],
+) -> Admission:
+    """Announce the candidate, and wait until a driver admits it.
 
     Args:
         sockets: bound already; the server listens on duplicates.
@@ -108,19 +103,6 @@ class AwaitedAdmission:
         sources: this machine's addresses to announce from.
         directory: private; holds the key while the server starts.
         hint: called once if it takes long.
-    """
-
-    sockets: Sequence[socket.socket]
-    addresses: tuple[str, ...]
-    sources: tuple[str, ...]
-    directory: Path
-    hint: Callable[[], object]
-
-
-async def seek_admission(
-    candidate: Candidate, announcer: Announcer, where: AwaitedAdmission
-) -> Admission:
-    """Announce the candidate, and wait until a driver admits it.
 
     Raises:
         TrustError: the invitation has expired, or the driver refuses.
@@ -129,8 +111,7 @@ async def seek_admission(
     left_s = candidate.token.expires_s - time.time()
     if left_s <= 0:
         raise TrustError("the invitation has expired", fix=fix)
-    server = JoinServer(candidate, where.directory)
-    server.listen(where.sockets)
+    server = JoinServer(candidate, sockets, directory)
     record = ServiceRecord(
         node_id=candidate.subject.name,
         name=candidate.name,
@@ -138,14 +119,14 @@ async def seek_admission(
         joining=candidate.token.id,
         instance=secrets.token_hex(8),
     )
-    telling = asyncio.ensure_future(announcer.announce(record, where.addresses, where.sources))
-    hint = asyncio.get_running_loop().call_later(HINT_AFTER_S, where.hint)
+    telling = asyncio.ensure_future(announcer.announce(record, addresses, sources))
+    hinting = asyncio.get_running_loop().call_later(HINT_AFTER_S, hint)
     try:
-        return await server.admission(left_s)
+        return await asyncio.wait_for(server.outcome, left_s)
     except TimeoutError:
         raise TrustError("the invitation expired before a driver connected", fix=fix) from None
     finally:
-        hint.cancel()
+        hinting.cancel()
         telling.cancel()
         with suppress(asyncio.CancelledError):
             await telling
@@ -174,7 +155,7 @@ class _Join(_Handler):
         self.server = server
 
     def post(self) -> None:
-        self.answer(self.server.apply(self.body_as(Greeting)))
+        self.answer(self.server.candidate.apply(self.body_as(Greeting)))
 
     def put(self) -> None:
         self.server.take(self.body_as(Sealed))

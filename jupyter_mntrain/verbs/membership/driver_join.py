@@ -85,7 +85,7 @@ class JoinAsDriver(Verb):
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
     from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
     from jupyter_mntrain.trust.joining.announcer import Announcer
-    from jupyter_mntrain.trust.joining.join_server import AwaitedAdmission, seek_admission
+    from jupyter_mntrain.trust.joining.join_server import seek_admission
 
     sources = browsing_addresses()
     hosts = tuple(source for source in sources if source != LOOPBACK) or (LOOPBACK,)
@@ -103,15 +103,16 @@ async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
 
     announcer = Announcer()
     with tempfile.TemporaryDirectory() as directory, _listening(port) as listening:
-        where = AwaitedAdmission(
-            sockets=[listening],
-            addresses=addresses,
-            sources=hosts,
-            directory=Path(directory),
-            hint=hint,
-        )
         try:
-            return await seek_admission(candidate, announcer, where)
+            return await seek_admission(
+                candidate,
+                announcer,
+                sockets=[listening],
+                addresses=addresses,
+                sources=hosts,
+                directory=Path(directory),
+                hint=hint,
+            )
         finally:
             await announcer.close()
 
