@@ -166,13 +166,7 @@ async def _join(
         directory=options.state,
         hint=lambda: _hint(addresses),
     )
-    Credentials.write(
-        options.state,
-        candidate.key,
-        certificate=admission.certificate,
-        authority=admission.authority,
-        revocations=admission.revocations,
-    )
+    candidate.keep(options.state, admission)
     membership.keep(options.state, admission.cluster, options.settings)
     log.info("node %s has joined cluster %s", name, admission.cluster)
 

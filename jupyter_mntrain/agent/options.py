@@ -67,16 +67,7 @@ def parse_options(argv: Sequence[str]) -> Options:
     parser = Parser(f"{PROGRAM} {action}", ACTIONS[action])
     add_arguments(action, parser)
     output_options(parser)
-    return options_of(action, parser.parse(args.rest, args))
-
-
-def options_of(action: Action, args: argparse.Namespace) -> Options:
-    """The options of an action, checked.
-
-    Raises:
-        SpecError: something cannot work.
-        TrustError: what was given as a token is none.
-    """
+    args = parser.parse(args.rest, args)
     name = args.name and checked_name("node name", args.name, NODE_NAME_LIMIT)
     state = (args.state_dir or _state(name)).absolute()
     settings = _settings(args, name, state)

@@ -292,7 +292,7 @@ class Cluster:
         One of them knows them all, with their addresses: no need to wait for each to be found.
         """
         live = self._driver.live
-        placements = self._driver.view(job_id).attempt.placements
+        placements = self._driver.live.job(job_id).attempt.placements
 
         async def expect() -> None:
             for placement in placements:

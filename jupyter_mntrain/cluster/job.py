@@ -54,7 +54,7 @@ class Job:
         Raises:
             JobNotFoundError: every node has forgotten it.
         """
-        return self._driver.view(self.id)
+        return self._driver.live.job(self.id)
 
     def watch(self) -> None:
         """Begin to read what the ranks write; once is enough. Returns at once."""

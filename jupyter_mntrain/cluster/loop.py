@@ -52,7 +52,9 @@ class LoopThread:
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_running = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(),), name=name, daemon=True
+        )
         self._thread.start()
         self._is_running.wait()
 
@@ -86,9 +88,6 @@ class LoopThread:
         if loop is not None:
             loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(CLOSE_S)
-
-    def _run(self) -> None:
-        asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -55,12 +55,8 @@ class ClusterMembership:
             SpecError: no uses, or no time.
             TrustError: another driver made the cluster; or keys can be read by others.
         """
-        if self.identity is None:
-            DriverMembership.make(self._session.live.cluster)
-            self._session.loop.run(self._look())
-        identity = self.identity
-        if identity is None:
-            raise RuntimeError("the cluster that was made cannot be found")
+        identity = self.identity or DriverMembership.make(self._session.live.cluster)
+        self._session.loop.run(self._look())
         return write_token(identity.authorized().invite(role, uses=uses, expires_in_s=expires_in_s))
 
     def members(self) -> Sequence[RegisteredMember]:

@@ -15,7 +15,6 @@ from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
 
@@ -50,14 +49,6 @@ class DriverSession:
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
 
-    def view(self, job_id: JobId) -> JobView:
-        """The job from the live view.
-
-        Raises:
-            JobNotFoundError: no node that was ever reached knows it.
-        """
-        return self.live.job(job_id)
-
     def follower(self, job_id: JobId) -> JournalFollower:
         """The job's journals, followed from now on."""
         return self.loop.run(self._follow(job_id))
@@ -87,7 +78,7 @@ class DriverSession:
         if follower is None:
             follower = JournalFollower(
                 job_id,
-                view=lambda: self.view(job_id),
+                view=lambda: self.live.job(job_id),
                 client=self.live.client_of,
                 on_change=self.live.changes.notify,
             )

@@ -93,9 +93,6 @@ class Credentials:
         """Id of the authority in announcements: 16 hexadecimal digits of its fingerprint."""
         return authority_id(self.authority)
 
-    def is_revoked(self, serial: int) -> bool:
-        return serial in self.revoked
-
     def refresh(self) -> bool:
         """Reload files that another process has changed; return whether any were."""
         if self._stamps() == self._seen:

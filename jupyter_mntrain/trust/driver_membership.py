@@ -92,11 +92,6 @@ class DriverMembership:
                 _make(directory, file, cluster, clock())
         return cls(directory, clock=clock)
 
-    @property
-    def name(self) -> str:
-        """The driver's name."""
-        return self.credentials.subject.name
-
     def authorized(self) -> Registrar:
         """Return the registrar.
 
@@ -110,10 +105,6 @@ class DriverMembership:
                 fix="do it on the machine where the cluster was made",
             )
         return self.registrar
-
-    def refresh(self) -> bool:
-        """Reload files that another process has changed; return whether any were."""
-        return self.credentials.refresh()
 
     def news_for(self, node_id: str) -> TrustNews:
         """Return revocations, and renewed certificates of a node and of all drivers."""

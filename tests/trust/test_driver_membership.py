@@ -179,7 +179,7 @@ def test_nobody_of_that_name_is_said_so(identity: DriverMembership, name: str) -
 
 def test_the_authority_itself_is_not_revoked(identity: DriverMembership) -> None:
     with pytest.raises(SpecError, match=wording("holds the cluster's authority")):
-        identity.authorized().revoke(identity.name)
+        identity.authorized().revoke(identity.credentials.subject.name)
 
 
 def test_two_processes_that_make_a_cluster_make_one(clock: Clock) -> None:
@@ -199,7 +199,7 @@ def test_another_process_s_invitations_and_revocations_are_seen(
     join(identity, token, Subject(role="driver", name="kim"))
     other.authorized().revoke("kim")
     assert identity.credentials.revocations == 1
-    assert identity.refresh()
+    assert identity.credentials.refresh()
     assert identity.credentials.revocations == 2
 
 

@@ -66,7 +66,7 @@ class TrustKeeper:
         if certificate is None:
             raise NotAllowedError("no certificate was shown", fix="join the cluster")
         shown = x509.load_der_x509_certificate(certificate)
-        if self.credentials.is_revoked(shown.serial_number):
+        if shown.serial_number in self.credentials.revoked:
             raise NotAllowedError(
                 "the certificate was revoked",
                 fix="ask the cluster's owner for an invitation, and join again",

@@ -59,22 +59,20 @@ ROUTES = tuple((route.format(**_PARTS), handler) for route, handler in _HANDLERS
 class AgentApplication(Application):
     """Sends a request whose body is too long to the one handler that does not keep it."""
 
-    def __init__(self, routes: list[URLSpec], own: dict[str, Any]) -> None:
-        super().__init__(
-            routes,
-            default_handler_class=NotFound,
-            default_handler_args=own,
-        )
-        self._own = own
-
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         length = request.headers.get("Content-Length", "0")
         if length.isdigit() and int(length) > MAX_BODY_BYTES:
-            return self.get_handler_delegate(request, TooLarge, self._own)
+            return self.get_handler_delegate(
+                request, TooLarge, self.settings["default_handler_args"]
+            )
         return super().find_handler(request, **kwargs)
 
 
 def application(node: LocalNode, watches: Watches) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watches": watches}
-    return AgentApplication([URLSpec(path, handler, own) for path, handler in ROUTES], own)
+    return AgentApplication(
+        [URLSpec(path, handler, own) for path, handler in ROUTES],
+        default_handler_class=NotFound,
+        default_handler_args=own,
+    )

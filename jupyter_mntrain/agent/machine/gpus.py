@@ -27,7 +27,7 @@ class GpuReader:
             return
         try:
             pynvml.nvmlInit()
-            self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            self.driver = pynvml.nvmlSystemGetDriverVersion()
         except pynvml.NVMLError as error:
             self.note = f"no NVIDIA GPU: {error}"
             return
@@ -74,8 +74,8 @@ class GpuReader:
         processes = self._optional(partial(self._processes, index)) or []
         return Gpu(
             index=index,
-            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-            name=_text(nvml.nvmlDeviceGetName(handle)),
+            uuid=nvml.nvmlDeviceGetUUID(handle),
+            name=nvml.nvmlDeviceGetName(handle),
             memory_total_bytes=total,
             memory_used_bytes=used,
             utilization=rates,
@@ -121,7 +121,3 @@ def _holds(process: Any, index: int) -> Leftover:
     except psutil.Error:
         state = "gone"
     return Leftover(pid=process.pid, command=f"still holds {memory} of GPU {index}", status=state)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -61,7 +61,7 @@ class AdmissionDesk:
     def look(self) -> None:
         """Open as soon as there is an identity; notice what other processes have changed in it."""
         if self._dialler is not None:
-            self._dialler.identity.refresh()
+            self._dialler.identity.credentials.refresh()
             return
         try:
             identity = DriverMembership.find(self.cluster, clock=self.now)

@@ -148,7 +148,7 @@ class AgentClient(AgentCalls):
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
                     # A connection that is open goes on whatever happens to certificates.
-                    if self._dialler.identity.credentials.is_revoked(shown):
+                    if shown in self._dialler.identity.credentials.revoked:
                         raise revoked(self.node)
                     yield line
         except TROUBLE as error:

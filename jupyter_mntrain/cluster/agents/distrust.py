@@ -82,7 +82,7 @@ def judge(
     """Judge an agent's certificate; ``None`` if it is fine. Pure."""
     if not is_issued_by(shown, credentials.authority):
         return _of_others(shown, credentials)
-    if credentials.is_revoked(shown.serial_number):
+    if shown.serial_number in credentials.revoked:
         return REVOKED
     since, until = shown.not_valid_before_utc, shown.not_valid_after_utc
     if until < now:

@@ -7,7 +7,8 @@ Everything here runs on one event loop, but :attr:`ClusterView.nodes` and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.agents.client import AgentClient
@@ -37,6 +38,7 @@ CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
 TRUST_EVERY_S = tunables.seconds("cluster.trust_interval_s")
 
 
+@dataclass(eq=False)
 class ClusterView:
     """Watches every agent it is told of or that discovery finds.
 
@@ -47,33 +49,27 @@ class ClusterView:
         on_seen: called with every node that answers as a member.
     """
 
-    def __init__(
-        self,
-        cluster: str,
-        *,
-        discovery: Discovery,
-        clock: Clock,
-        on_seen: Callable[[NodeInfo], None] = lambda _: None,
-    ) -> None:
-        self.cluster = cluster
-        self.changes = Changes()
-        """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
-        self.nodes: tuple[NodeView, ...] = ()
-        self.jobs: dict[JobId, JobView] = {}
-        """By id, newest first."""
-        self.discovery_problem: Problem | None = None
-        """Why discovery does not work on this machine; typed addresses do."""
-        self.missed_s = 0.0
-        """For how long this process was too busy, or asleep, to listen."""
-        self._discovery = discovery
-        self._clock = clock
+    cluster: str
+    discovery: Discovery
+    clock: Clock
+    on_seen: Callable[[NodeInfo], None] = lambda _: None
+    changes: Changes = field(default_factory=Changes)
+    """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
+    nodes: tuple[NodeView, ...] = ()
+    jobs: dict[JobId, JobView] = field(default_factory=dict)
+    """By id, newest first."""
+    discovery_problem: Problem | None = None
+    """Why discovery does not work on this machine; typed addresses do."""
+    missed_s: float = 0.0
+    """For how long this process was too busy, or asleep, to listen."""
+    _watches: dict[AgentWatch, asyncio.Task[None]] = field(default_factory=dict)
+    _ledger: JobLedger = field(default_factory=JobLedger)
+    _tasks: Sequence[asyncio.Task[None]] = ()
+
+    def __post_init__(self) -> None:
         self.desk = AdmissionDesk(
-            cluster, now=clock.time, on_member=self._on_member, on_open=self._on_open
+            self.cluster, now=self.clock.time, on_member=self._on_member, on_open=self._on_open
         )
-        self._on_seen = on_seen
-        self._watches: dict[AgentWatch, asyncio.Task[None]] = {}
-        self._ledger = JobLedger()
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(
         self, addresses: Iterable[tuple[str, FoundBy]], seen: Iterable[SeenNode] = ()
@@ -96,7 +92,7 @@ class ClusterView:
     async def close(self) -> None:
         await end_tasks([*self._tasks, *self._watches.values()])
         self._watches.clear()
-        await self._discovery.close()
+        await self.discovery.close()
         await self.desk.close()
 
     def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
@@ -182,7 +178,7 @@ class ClusterView:
             info=info,
             called=called,
             client=self.client,
-            clock=self._clock,
+            clock=self.clock,
             on_message=self._take,
             on_change=self._publish,
         )
@@ -192,7 +188,7 @@ class ClusterView:
     def _take(self, node_id: NodeId, message: StreamMessage) -> None:
         match message:
             case Hello(node=info) | NodeChanged(node=info):
-                self._on_seen(info)
+                self.on_seen(info)
         match message:
             case Hello(jobs=records):
                 self._ledger.replace(node_id, records)
@@ -216,10 +212,10 @@ class ClusterView:
         self.jobs = {view.job_id: view for view in self._ledger.views()}
 
     async def _tick(self) -> None:
-        last = self._clock.monotonic()
+        last = self.clock.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             excuse = forgiven(now - last, TICK_S)
             last = now
             self.missed_s += excuse
@@ -230,7 +226,7 @@ class ClusterView:
 
     async def _discover(self) -> None:
         try:
-            await self._discovery.start(self.desk.take)
+            await self.discovery.start(self.desk.take)
         except OSError as error:
             self.discovery_problem = Problem(
                 kind=Kind.NO_MULTICAST,
@@ -246,7 +242,7 @@ class ClusterView:
     async def check_discovery(self) -> None:
         """Test whether multicast is received; takes a second if it is not."""
         before = self.discovery_problem
-        self.discovery_problem = await self._discovery.trouble()
+        self.discovery_problem = await self.discovery.trouble()
         if self.discovery_problem != before:
             self.changes.notify()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime
+from pathlib import Path
 
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.authority import self_signed
@@ -14,6 +15,7 @@ from jupyter_mntrain.trust.certificates import (
     new_key,
     request,
 )
+from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.messages import (
     Admission,
     Application,
@@ -77,3 +79,13 @@ class Candidate:
             check_admission(admission, self.token, self._application)
             return admission
         raise problem
+
+    def keep(self, directory: Path, admission: Admission) -> None:
+        """Store the credentials of the new member."""
+        Credentials.write(
+            directory,
+            self.key,
+            certificate=admission.certificate,
+            authority=admission.authority,
+            revocations=admission.revocations,
+        )

@@ -14,7 +14,6 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.trust.certificates import Subject, is_member_name
-from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.token import Token, read_token
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -66,13 +65,7 @@ class JoinAsDriver(Verb):
         finally:
             thread.close()
         cluster = args.cluster or admission.cluster
-        Credentials.write(
-            room_for(cluster),
-            candidate.key,
-            certificate=admission.certificate,
-            authority=admission.authority,
-            revocations=admission.revocations,
-        )
+        candidate.keep(room_for(cluster), admission)
         text = Text.assemble(
             ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
         )

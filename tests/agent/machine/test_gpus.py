@@ -82,7 +82,7 @@ class Cards:
             "nvmlDeviceGetCount": 1,
             "nvmlDeviceGetHandleByIndex": "handle",
             "nvmlDeviceGetUUID": "GPU-1",
-            "nvmlDeviceGetName": b"RTX",
+            "nvmlDeviceGetName": "RTX",
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
             "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=50),
             "nvmlDeviceGetPowerUsage": 100_000,
