@@ -78,7 +78,7 @@ class Job:
 
     def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
         """The history once it is complete, or what there is after ``timeout_s`` seconds."""
-        self._driver.wait_until(lambda: self.history().is_complete, timeout_s)
+        self._driver.live.changes.wait_until(lambda: self.history().is_complete, timeout_s)
         return self.history()
 
     def summary(self) -> JobSummary:
@@ -108,7 +108,7 @@ class Job:
             progress.report("waiting for the end", ended, len(view.parts))
             return view.state in TERMINAL
 
-        self._driver.wait_until(has_ended, timeout_s)
+        self._driver.live.changes.wait_until(has_ended, timeout_s)
         return self.view()
 
     def wait_for_save(
@@ -128,7 +128,7 @@ class Job:
             step = self.view().saved_step
             return step if step is not None and step > (after or 0) else None
 
-        self._driver.wait_until(lambda: newest() or self.state in TERMINAL, timeout_s)
+        self._driver.live.changes.wait_until(lambda: newest() or self.state in TERMINAL, timeout_s)
         progress.report("waiting for the checkpoint", 1, 1)
         return newest()
 

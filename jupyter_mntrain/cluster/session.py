@@ -57,13 +57,6 @@ class DriverSession:
         """Forget what was read of a job's journals; following again reads it again."""
         self.loop.run(self._unfollow(job_id))
 
-    def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
-        """Wait for a condition on the live view; ``False`` after the timeout.
-
-        Ctrl-C ends the waiting and nothing else.
-        """
-        return self.live.changes.wait_until(is_true, timeout_s)
-
     def close(self) -> None:
         """Stop watching and end the thread. May be called twice."""
         try:

@@ -57,15 +57,16 @@ def give_back(path: Path, begin: int, end: int) -> bool:
         OSError: it cannot be opened.
     """
     first, last = -(-begin // _BLOCK) * _BLOCK, end // _BLOCK * _BLOCK
-    return last > first and _punch(path, first, last - first)
-
-
-def _punch(path: Path, begin: int, length: int) -> bool:
+    if last <= first:
+        return False
     descriptor = os.open(path, os.O_WRONLY)
     try:
         mode = ctypes.c_int(_KEEP_SIZE | _PUNCH_HOLE)
         done = _libc.fallocate(
-            ctypes.c_int(descriptor), mode, ctypes.c_longlong(begin), ctypes.c_longlong(length)
+            ctypes.c_int(descriptor),
+            mode,
+            ctypes.c_longlong(first),
+            ctypes.c_longlong(last - first),
         )
         return bool(done == 0)
     finally:

@@ -95,7 +95,7 @@ class ClusterDiscovery:
                 (view for view in self._session.live.nodes if _is_up_as(view, info, where)), None
             )
 
-        self._session.wait_until(found, ADD_S)
+        self._session.live.changes.wait_until(found, ADD_S)
         return found() or NodeView(
             address=where, found_by="typed", liveness="connecting", info=info
         )

@@ -34,18 +34,10 @@ async def measure_pairs(
     """
     pairs = list(itertools.permutations(zip(placements, clients, strict=True), 2))
     measured = []
-    for done, (source, sink) in enumerate(pairs):
-        progress.report(f"measuring {source[0].node} → {sink[0].node}", done, len(pairs))
-        measured.append(await _measure(*source, *sink))
-    return tuple(measured)
-
-
-async def _measure(
-    source: Placement, sender: AgentClient, sink: Placement, receiver: AgentClient
-) -> LinkMeasurement:
-    ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
-    return await sender.probe_send(
-        ProbeSend(
+    for done, ((source, sender), (sink, receiver)) in enumerate(pairs):
+        progress.report(f"measuring {source.node} → {sink.node}", done, len(pairs))
+        ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
+        request = ProbeSend(
             interface=source.interface,
             source_address=source.address,
             address=sink.address,
@@ -54,4 +46,5 @@ async def _measure(
             peer=sink.node,
             seconds=PROBE_S,
         )
-    )
+        measured.append(await sender.probe_send(request))
+    return tuple(measured)

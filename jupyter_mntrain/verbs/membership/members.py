@@ -47,6 +47,7 @@ class MembersVerb(Verb):
                 }
             )
         if identity.registrar is None:
-            note = f"This driver is {identity.credentials.subject.name}. Who else belongs to {cluster.name} is known "
+            own = identity.credentials.subject.name
+            note = f"This driver is {own}. Who else belongs to {cluster.name} is known "
             return Outcome(Text(note + "to the driver that made it."), data)
         return Outcome(table, data)
