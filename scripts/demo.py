@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from rich.console import Console
 
-from jupyter_mntrain.agent.attempt.processes import end_all
+from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.cluster import Cluster, Job, JobSummary
 from jupyter_mntrain.show.tables.job import status_view
 
@@ -156,7 +157,7 @@ def stop_nodes(nodes: list[Node]) -> None:
             node.process.kill()
             node.process.wait()
         for attempt in node.state.glob("jobs/*/attempt-*"):
-            end_all(attempt, grace_s=1.0)
+            kill_all(partial(marked, attempt))
 
 
 def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -> int:

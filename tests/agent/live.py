@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from jupyter_mntrain.agent.attempt.processes import end_all
+from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
@@ -119,7 +120,7 @@ class LiveAgent:
             self.process.terminate()
             self.process.wait(PATIENCE_S)
         for attempt in self.state.glob("jobs/*/attempt-*"):
-            end_all(attempt, grace_s=0)
+            kill_all(partial(marked, attempt))
 
     @property
     def where(self) -> str:

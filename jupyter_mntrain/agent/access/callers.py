@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 from cryptography import x509
+from tornado.iostream import IOStream
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import TrustNews
@@ -36,12 +36,6 @@ class NotAllowedError(RefusedError):
     default = Kind.NOT_ALLOWED
 
 
-class Cut(Protocol):
-    """A connection, as far as this goes."""
-
-    def close(self) -> None: ...
-
-
 class TrustKeeper:
     """Knows every caller, and hangs up on those that are revoked.
 
@@ -55,7 +49,7 @@ class TrustKeeper:
         self._path = path
         self._drivers: dict[str, str] = self._read()
         """Newest certificates by URI, PEM."""
-        self._open: dict[int, set[Cut]] = defaultdict(set)
+        self._open: dict[int, set[IOStream]] = defaultdict(set)
 
     def caller(self, certificate: bytes | None) -> tuple[Subject, int]:
         """Who asks, and the serial number of the certificate shown.
@@ -74,7 +68,7 @@ class TrustKeeper:
         return subject_of(shown), shown.serial_number
 
     @contextmanager
-    def connected(self, serial: int, connection: Cut) -> Iterator[None]:
+    def connected(self, serial: int, connection: IOStream) -> Iterator[None]:
         """While an answer goes on that may take long: it ends when its reader is revoked."""
         self._open[serial].add(connection)
         try:

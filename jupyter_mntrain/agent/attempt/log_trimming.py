@@ -57,16 +57,15 @@ def give_back(path: Path, begin: int, end: int) -> bool:
         OSError: it cannot be opened.
     """
     first, last = -(-begin // _BLOCK) * _BLOCK, end // _BLOCK * _BLOCK
-    if last <= first:
-        return False
+    return last > first and _punch(path, first, last - first)
+
+
+def _punch(path: Path, begin: int, length: int) -> bool:
     descriptor = os.open(path, os.O_WRONLY)
     try:
         mode = ctypes.c_int(_KEEP_SIZE | _PUNCH_HOLE)
         done = _libc.fallocate(
-            ctypes.c_int(descriptor),
-            mode,
-            ctypes.c_longlong(first),
-            ctypes.c_longlong(last - first),
+            ctypes.c_int(descriptor), mode, ctypes.c_longlong(begin), ctypes.c_longlong(length)
         )
         return bool(done == 0)
     finally:

@@ -82,19 +82,6 @@ def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
             continue
 
 
-def end_all(directory: Path, grace_s: float) -> list[dict[str, object]]:
-    """End an attempt that has no keeper: SIGTERM, ``grace_s``, SIGKILL; what would not die."""
-
-    def find() -> Alive:
-        return marked(directory)
-
-    deadline = time.monotonic() + grace_s
-    signal_all(find(), signal.SIGTERM)
-    while time.monotonic() < deadline and find():
-        time.sleep(SCAN_INTERVAL_S)
-    return kill_all(find)
-
-
 def kill_all(
     find: Callable[[], Alive], pause: Callable[[], object] = lambda: time.sleep(SCAN_INTERVAL_S)
 ) -> list[dict[str, object]]:

@@ -7,12 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
-from jupyter_mntrain.agent.attempt.processes import end_all, processes_of, signal_all, start_time
+from jupyter_mntrain.agent.attempt.processes import (
+    kill_all,
+    marked,
+    processes_of,
+    signal_all,
+    start_time,
+)
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
@@ -50,7 +57,7 @@ def start(tmp_path):
 
     yield start
     for attempt in attempts:
-        end_all(attempt.path, grace_s=0)
+        kill_all(partial(marked, attempt.path))
         attempt.keeper.kill()
         attempt.keeper.wait()
 
@@ -172,7 +179,7 @@ def test_a_killed_keeper_is_noticed_and_its_processes_can_be_ended(start):
     until(lambda: not attempt.keeper_is_alive(), "the keeper's end")
     assert attempt.status() is None
     assert attempt.processes()
-    assert end_all(attempt.path, grace_s=0.5) == []
+    assert kill_all(partial(marked, attempt.path)) == []
     assert not attempt.processes()
 
 

@@ -8,13 +8,14 @@ import signal
 import ssl
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.attempt.processes import end_all
+from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.agent.gang.watch import WATCH_INTERVAL_S
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -77,7 +78,7 @@ def power_off(agent: LiveAgent) -> None:
     """As far as the others can tell."""
     agent.kill()
     for attempt in agent.state.glob("jobs/*/attempt-*"):
-        end_all(attempt, grace_s=0)
+        kill_all(partial(marked, attempt))
 
 
 @pytest.mark.slow
