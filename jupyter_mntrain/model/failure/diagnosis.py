@@ -6,15 +6,17 @@ nothing, as long as there is one that does not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
+
+import msgspec
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
-from jupyter_mntrain.model.records.job import LinkTry, PartStatus, RankStack, Stall
+from jupyter_mntrain.model.records.job import Doing, LinkTry, PartStatus, RankStack
 
-Seen = tuple[PartStatus, Stall, RankStack]
+Seen = tuple[PartStatus, RankStack]
 
 _WORST_FIRST = ("down", "stuck", "no connection", "refused")
 
@@ -25,7 +27,12 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
     stalls = [(part, part.stall) for part in running if part.stall is not None]
     if not stalls or any(part.stall is None and part.state != "unknown" for part in running):
         return None
+    problem = _problem(running, [(part, stack) for part, stall in stalls for stack in stall.stacks])
     since_s = min(stall.since_s for _, stall in stalls)
+    return problem and msgspec.structs.replace(problem, time_s=since_s)
+
+
+def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | None:
     silent = [part.node for part in running if part.state == "unknown"]
     if silent:
         others = f", nor does {_listed(silent[1:])}" if silent[1:] else ""
@@ -33,105 +40,96 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
             kind=Kind.NODE_LOST,
             cause=f"does not answer{others}, and the ranks on other nodes wait",
             fix="'nodes' shows why; the job continues once the node is back",
-            time_s=since_s,
             node=silent[0],
         )
-    seen = [(part, stall, stack) for part, stall in stalls for stack in stall.stacks]
     if not seen:  # all ranks have ended, and torchrun takes its time to notice
         return None
-    for tell in (_stopped, _in_the_kernel, _busy):
-        found = tell(seen, since_s)
-        if found is not None:
-            return found
-    return _all_wait(seen, since_s)
+    for doing, tell in _GUILTY.items():
+        guilty = [one for one in seen if one[1].doing == doing]
+        if guilty:
+            part, stack = guilty[0]
+            problem = tell(guilty, seen)
+            return msgspec.structs.replace(problem, node=part.node, rank=stack.rank)
+    return _all_wait(seen)
 
 
-def _stopped(seen: Sequence[Seen], since_s: float) -> Problem | None:
-    guilty = [one for one in seen if one[2].doing == "stopped"]
-    if not guilty:
-        return None
-    part, _, stack = guilty[0]
+def _stopped(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
+    part, stack = guilty[0]
     return Problem(
         kind=Kind.STOPPED,
         cause="stopped by a signal (SIGSTOP, or Ctrl-Z)",
         fix=f"on {part.node}: kill -CONT {stack.pid}",
-        time_s=since_s,
-        node=part.node,
-        rank=stack.rank,
     )
 
 
-def _in_the_kernel(seen: Sequence[Seen], since_s: float) -> Problem | None:
-    guilty = [one for one in seen if one[2].doing == "in the kernel"]
-    if not guilty:
-        return None
-    part, _, stack = guilty[0]
+def _in_the_kernel(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
+    part, stack = guilty[0]
     return Problem(
         kind=Kind.IN_KERNEL,
         cause=f"stuck in the kernel{_at(stack)}: a disk, a network file system or a driver "
         "does not answer",
         fix=f"check dmesg and the mounts of {part.node}",
-        time_s=since_s,
-        node=part.node,
-        rank=stack.rank,
     )
 
 
-def _busy(seen: Sequence[Seen], since_s: float) -> Problem | None:
-    busy = [one for one in seen if one[2].doing == "busy"]
-    if not busy:
-        return None
-    part, _, stack = busy[0]
-    which = f"busy{_at(stack) or ' in its own code'}"
+def _busy(busy: Sequence[Seen], seen: Sequence[Seen]) -> Problem:
+    which = f"busy{_at(busy[0][1]) or ' in its own code'}"
     if busy[1:]:
-        which += f" (so are: {_listed([f'rank {other.rank}' for *_, other in busy[1:]])})"
+        which += f" (so are: {_listed([f'rank {other.rank}' for _, other in busy[1:]])})"
     waiting = "the other ranks wait" if len(seen) > len(busy) else "no rank waits for another"
-    patient = next((one for one in seen if one[2].doing == "waiting for others"), None)
-    if patient is not None and patient[2].site is not None:
-        waiting += f": {doing_there(_waiting(patient[0], patient[2]))}"
+    patient = next((one for one in seen if one[1].doing == "waiting for others"), None)
+    if patient is not None and patient[1].site is not None:
+        waiting += f": {doing_there(_waiting(*patient))}"
     return Problem(
         kind=Kind.BUSY,
         cause=f"{which}, and {waiting}",
         fix="check that rank's stack: it is stuck there, or in an unusually long step",
-        time_s=since_s,
-        node=part.node,
-        rank=stack.rank,
     )
 
 
-def _all_wait(seen: Sequence[Seen], since_s: float) -> Problem:
-    broken = _broken_link(seen, since_s)
+_GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
+    "stopped": _stopped,
+    "in the kernel": _in_the_kernel,
+    "busy": _busy,
+}
+"""What explains a stall, by what a rank is doing: of those that do it, and of all ranks."""
+
+
+def _all_wait(seen: Sequence[Seen]) -> Problem:
+    tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}
+    broken = _broken_link(tried)
     if broken is not None:
         return broken
-    known = [one for one in seen if one[2].doing == "waiting for others"]
-    if len(known) < len(seen) or not known:
+    known = [one for one in seen if one[1].doing == "waiting for others"]
+    if len(known) < len(seen):
         return Problem(
             kind=Kind.NO_PROGRESS,
             cause="no rank makes progress, and not all of them say what they are doing",
             fix="read their logs; ranks that use a Recorder can be asked for their stacks",
-            time_s=since_s,
         )
-    waiting = [_waiting(part, stack) for part, _, stack in known]
+    waiting = [_waiting(part, stack) for part, stack in known]
     cause, fix = why_all_wait(waiting)
-    nodes = sorted({part.node for part, _, _ in known})
+    nodes = sorted({part.node for part, _ in known})
     agree = len({(one.site, one.where) for one in waiting}) == 1
     if agree and len(nodes) > 1:
-        tried = _tries(seen)
         if all(pair in tried for pair in permutations(nodes, 2)):
             cause += "; the links between them work"
         else:
             cause += f"; the links between {_listed(nodes)} may be broken"
             fix = f"measure the links; if they work, {fix}"
-    return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix, time_s=since_s)
+    return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix)
 
 
 def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
     return WaitingRank(stack.rank, part.node, stack.site or "exchange", stack.where)
 
 
-def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
-    """By what the nodes found out when they tried to reach each other."""
-    tried = _tries(seen)
+def _broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
+    """By what the nodes found out when they tried to reach each other.
+
+    Args:
+        tried: by the node that tried, and the one that it tried to reach.
+    """
     bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
     if not bad:
         return None
@@ -142,7 +140,6 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
             cause=f"{one.interface}, the interface the ranks use, is down",
             fix=f"check its cable and its switch port, or on {node}: "
             f"ip link set {one.interface} up",
-            time_s=since_s,
             node=node,
         )
     if one.trouble == "stuck":
@@ -151,13 +148,12 @@ def _broken_link(seen: Sequence[Seen], since_s: float) -> Problem | None:
             cause=f"connections to {one.peer} open, but large packets do not arrive over "
             f"{one.interface}: its MTU is larger than the network's",
             fix=f"on {node} and {one.peer}: ip link set {one.interface} mtu 1500",
-            time_s=since_s,
             node=node,
         )
-    return _blocked(node, one, tried.get((one.peer, node)), since_s)
+    return _blocked(node, one, tried.get((one.peer, node)))
 
 
-def _blocked(node: str, link: LinkTry, back: LinkTry | None, since_s: float) -> Problem:
+def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
     """A connection that does not open.
 
     Args:
@@ -177,12 +173,11 @@ def _blocked(node: str, link: LinkTry, back: LinkTry | None, since_s: float) -> 
             "a firewall on it, or between them"
         )
         fix = f"let {node} connect to {link.peer} on all high ports"
-    return Problem(kind=kind, cause=cause, fix=fix, time_s=since_s, node=link.peer)
+    return Problem(kind=kind, cause=cause, fix=fix, node=link.peer)
 
 
-def _tries(seen: Sequence[Seen]) -> dict[tuple[str, str], LinkTry]:
-    """By the node that tried, and the one that it tried to reach."""
-    return {(part.node, one.peer): one for part, stall, _ in seen for one in stall.links or ()}
+def _links(part: PartStatus) -> tuple[LinkTry, ...]:
+    return (part.stall.links or ()) if part.stall else ()
 
 
 def _at(stack: RankStack) -> str:

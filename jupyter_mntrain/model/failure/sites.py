@@ -42,16 +42,16 @@ class Meaning(NamedTuple):
 _ORDER = "every rank must make the same calls in the same order: look for an `if rank == …` around"
 
 MEANINGS: dict[Site, Meaning] = {
-    "rendezvous": Meaning(
-        "waits for the others to join (init_process_group)",
-        "have every rank call init_process_group, with the same backend, before anything else",
-        "check that no rank was started with another WORLD_SIZE or MASTER_ADDR",
-    ),
     "new group": Meaning(
         "creates a process group (new_group)",
         "have every rank call new_group for every group, in the same order, members or not; code "
         "that counts on the same number of GPUs on every node does this",
         "create all groups in the same order on every rank",
+    ),
+    "rendezvous": Meaning(
+        "waits for the others to join (init_process_group)",
+        "have every rank call init_process_group, with the same backend, before anything else",
+        "check that no rank was started with another WORLD_SIZE or MASTER_ADDR",
     ),
     "barrier": Meaning(
         "is in a barrier",
@@ -68,11 +68,6 @@ MEANINGS: dict[Site, Meaning] = {
         f"{_ORDER} it",
         "check that the call's shapes, dtypes and groups are the same on every rank",
     ),
-    "pipeline": Meaning(
-        "waits for what a neighboring stage sends",
-        "see the rank that is not in its schedule: the others wait for its stage",
-        "give every rank the same schedule, with the same number and size of microbatches",
-    ),
     "receive": Meaning(
         "waits to receive",
         "check that its peer sends with the same tag, and equally often",
@@ -88,6 +83,11 @@ MEANINGS: dict[Site, Meaning] = {
         "check that its peer has started the same exchange",
         "check that every send has a receive of the same size",
     ),
+    "pipeline": Meaning(
+        "waits for what a neighboring stage sends",
+        "see the rank that is not in its schedule: the others wait for its stage",
+        "give every rank the same schedule, with the same number and size of microbatches",
+    ),
     "gpu": Meaning(
         "waits for its GPU, which may wait for other ranks in NCCL",
         "check where the others are: NCCL waits on the GPU until all ranks reach the same call",
@@ -95,6 +95,7 @@ MEANINGS: dict[Site, Meaning] = {
         "NCCL_SOCKET_IFNAME on one node does this, too",
     ),
 }
+"""The first ones explain most, where ranks sit in different places."""
 
 _FUNCTIONS: tuple[tuple[str, Site], ...] = (
     ("init_process_group|_rendezvous.*|rendezvous", "rendezvous"),
@@ -168,24 +169,9 @@ def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
     # Of two different calls the rarer one is the one that should not be there.
     rare = min(ranks, key=lambda one: sum(_same(one, another) for another in ranks))
     common = next(one for one in ranks if not _same(one, rare))
-    odd = min((rare, common), key=lambda one: _BY_BLAME.index(one.site))
+    odd = min((rare, common), key=lambda one: list(MEANINGS).index(one.site))
     summary = f"{doing_there(rare)}, but {doing_there(common)}: they wait for each other forever"
     return summary, MEANINGS[odd.site].differ
-
-
-_BY_BLAME: tuple[Site, ...] = (
-    "new group",
-    "rendezvous",
-    "barrier",
-    "gather",
-    "collective",
-    "receive",
-    "send",
-    "exchange",
-    "pipeline",
-    "gpu",
-)
-"""Whose explanation says most, where ranks sit in different places."""
 
 
 def _same(one: WaitingRank, other: WaitingRank) -> bool:
