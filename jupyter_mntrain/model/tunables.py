@@ -33,7 +33,9 @@ LONGEST_S: Final = 1e9
 LARGEST: Final = 10**15
 
 _ASCENDING: Final = (
-    ("liveness.beat_interval_s", "liveness.suspect_after_s", "liveness.lost_after_s"),
+    "liveness.beat_interval_s",
+    "liveness.suspect_after_s",
+    "liveness.lost_after_s",
 )
 """Settings whose values must increase in this order."""
 
@@ -132,9 +134,8 @@ def load(environment: Mapping[str, str]) -> Tunables:
     try:
         for key, value, source in _changes(environment, found):
             found[key] = _changed(shipped[key], value, source)
-        for keys in _ASCENDING:
-            for lower, higher in itertools.pairwise(keys):
-                _check_order(found[lower], found[higher])
+        for lower, higher in itertools.pairwise(_ASCENDING):
+            _check_order(found[lower], found[higher])
     except _Invalid as invalid:
         return Tunables(shipped, SpecError(str(invalid), fix=invalid.fix))
     return Tunables(found, None)

@@ -9,39 +9,21 @@ from __future__ import annotations
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` of the architectures that tests prove equal to training in one process."""
 
-_SHAPES: dict[str, dict[str, int]] = {
-    "tiny": {
-        "num_hidden_layers": 4,
-        "hidden_size": 64,
-        "intermediate_size": 176,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-    },
-    "8m": {
-        "num_hidden_layers": 8,
-        "hidden_size": 256,
-        "intermediate_size": 704,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 8,
-    },
-    "160m": {
-        "num_hidden_layers": 12,
-        "hidden_size": 1024,
-        "intermediate_size": 2816,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-    },
-    "1b": {
-        "num_hidden_layers": 16,
-        "hidden_size": 2048,
-        "intermediate_size": 8192,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-    },
+_FIELDS = (
+    *("num_hidden_layers", "hidden_size", "intermediate_size"),
+    *("num_attention_heads", "num_key_value_heads"),
+)
+
+_SHAPES = {
+    "tiny": (4, 64, 176, 4, 2),
+    "8m": (8, 256, 704, 8, 8),
+    "160m": (12, 1024, 2816, 16, 8),
+    "1b": (16, 2048, 8192, 32, 8),
 }
+"""Values of :data:`_FIELDS`, by size."""
 
 PRESETS: dict[str, dict[str, int | str]] = {
-    f"{family}-{size}": {"model_type": family, **shape}
+    f"{family}-{size}": {"model_type": family, **dict(zip(_FIELDS, shape, strict=True))}
     for family in FAMILIES
     for size, shape in _SHAPES.items()
 }

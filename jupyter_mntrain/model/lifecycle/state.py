@@ -119,13 +119,7 @@ PartEvent = (
     | Exited
 )
 
-_ORDER: dict[JobState, int] = {
-    "unknown": 0,
-    "pending": 0,
-    "starting": 1,
-    "running": 2,
-    "stopping": 3,
-}
+_ORDER = ("unknown", "pending", "starting", "running", "stopping")
 
 
 def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
@@ -193,7 +187,7 @@ def _changed(part: PartStatus, **changes: object) -> PartStatus:
 
 def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:
     """Move to a later state; never back."""
-    if _ORDER[state] <= _ORDER[part.state]:
+    if _ORDER.index(state) <= _ORDER.index(part.state):
         return part
     return msgspec.structs.replace(part, state=state, **changes)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, assert_never
+from typing import Any, Self
 
 from jupyter_mntrain.model.environment import JOB_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
@@ -37,6 +38,13 @@ _LIBRARIES: dict[ReportKind, str] = {
     "wandb": "wandb",
     "trackio": "trackio",
     "prometheus": "prometheus_client",
+}
+
+_REPORTERS: dict[ReportKind, Callable[[Run], Reporter]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "trackio": Trackio,
+    "prometheus": Prometheus,
 }
 
 _Has = Callable[[str], bool]
@@ -133,7 +141,7 @@ def open_reports(
         return Reports()
     run = Run(recipe, environment.get(JOB_VARIABLE), directory, first_step)
     kinds = _kinds(recipe, directory, say, has)
-    reports = [Background(kind, _reporter(kind, run), say) for kind in kinds]
+    reports = [Background(kind, partial(_REPORTERS[kind], run), say) for kind in kinds]
     until = time.monotonic() + BEGIN_S
     for report in reports:
         report.wait(max(0.0, until - time.monotonic()))
@@ -156,18 +164,3 @@ def _kinds(
         say("report: no tensorboard: this run has no checkpoint.directory for its files")
         kinds.remove("tensorboard")
     return kinds
-
-
-def _reporter(kind: ReportKind, run: Run) -> Reporter:
-    match kind:
-        case "tensorboard":
-            assert run.directory is not None  # noqa: S101 - see _kinds
-            return TensorBoard(run, run.directory)
-        case "wandb":
-            return WandB(run)
-        case "trackio":
-            return Trackio(run)
-        case "prometheus":
-            return Prometheus(run)
-        case _:
-            assert_never(kind)

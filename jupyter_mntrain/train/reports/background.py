@@ -26,12 +26,15 @@ class Background:
 
     Args:
         name: the reporter's, for messages.
+        begin: makes the reporter, in the thread.
         say: prints a line to the job's log.
     """
 
-    def __init__(self, name: str, reporter: Reporter, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, begin: Callable[[], Reporter], say: Callable[[str], None]
+    ) -> None:
         self._name = name
-        self._reporter = reporter
+        self._begin = begin
         self._say = say
         self._queue: Queue[tuple[int, Mapping[str, float]] | None] = Queue(MOST_WAITING)
         self._is_ready = Event()
@@ -71,11 +74,11 @@ class Background:
 
     def _run(self) -> None:
         try:
-            self._reporter.begin()
+            reporter = self._begin()
             self._is_ready.set()
             while (told := self._queue.get()) is not None:
-                self._reporter.log(*told)
-            self._reporter.close()
+                reporter.log(*told)
+            reporter.close()
         except BaseException as error:  # noqa: BLE001 - a library's code may even call sys.exit
             if self._is_left:
                 return

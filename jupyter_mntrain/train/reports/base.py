@@ -28,10 +28,10 @@ NUMBERS = {
 
 
 class Reporter(Protocol):
-    """Writes numbers somewhere. Called from a single thread of its own; may raise anything."""
+    """Writes numbers somewhere. Made in, and called from, a single thread of its own.
 
-    def begin(self) -> None:
-        """Get ready. Called first; may take a while."""
+    May raise anything, and take a while to be made.
+    """
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Write values, keyed as in :data:`NUMBERS`; ``step`` never decreases."""

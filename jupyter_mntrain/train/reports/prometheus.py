@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from threading import Thread
-from typing import TYPE_CHECKING
-from wsgiref.simple_server import WSGIServer
 
 from jupyter_mntrain.train.reports.base import NUMBERS, Run
-
-if TYPE_CHECKING:
-    from prometheus_client import Gauge
 
 _UNITS = {"train/step_s": "train/step_seconds", "train/tokens_per_s": "train/tokens_per_second"}
 """Prometheus' convention is to spell out units."""
@@ -20,32 +14,20 @@ class Prometheus:
     """Serves ``/metrics`` on a port of this node while the job runs."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._gauges: dict[str, Gauge] = {}
-        self._server: WSGIServer
-        self._thread: Thread
-
-    def begin(self) -> None:
         from prometheus_client import CollectorRegistry, Gauge, Info, start_http_server
 
         registry = CollectorRegistry()
         known = NUMBERS | {"train/step": "Optimizer steps finished"}
-        labels = {"run": self._run.name or "", "project": self._run.project}
+        self._labels = labels = {"run": run.name or "", "project": run.project}
 
         def gauge(name: str, help_text: str) -> Gauge:
             theirs = f"mntrain_{_UNITS.get(name, name)}".replace("/", "_")
             return Gauge(theirs, help_text, list(labels), registry=registry)
 
-        self._labels = labels
         self._gauges = {name: gauge(name, help_text) for name, help_text in known.items()}
         recipe = Info("mntrain_recipe", "The recipe", registry=registry)
-        recipe.info(
-            {
-                name.replace(".", "_"): str(value)
-                for name, value in self._run.hyperparameters.items()
-            }
-        )
-        section = self._run.recipe.report
+        recipe.info({k.replace(".", "_"): str(value) for k, value in run.hyperparameters.items()})
+        section = run.recipe.report
         self._server, self._thread = start_http_server(
             section.prometheus_port, addr=section.prometheus_address, registry=registry
         )

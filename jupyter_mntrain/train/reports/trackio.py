@@ -12,14 +12,9 @@ class Trackio:
     """One run per job; later attempts of the job continue it."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        self._theirs: Any = None
-
-    def begin(self) -> None:
         import trackio
 
-        run = self._run
-        self._theirs = trackio.init(
+        self._theirs: Any = trackio.init(
             project=run.project,
             name=run.name,
             config=run.hyperparameters,

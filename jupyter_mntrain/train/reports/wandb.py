@@ -13,18 +13,12 @@ from jupyter_mntrain.train.reports.base import Run
 class WandB:
     """One run per job; later attempts of the job continue it."""
 
-    def __init__(self, run: Run, environment: Mapping[str, str] = os.environ) -> None:
-        self._run = run
-        self._environment = environment
-        self._theirs: Any = None
-
-    def begin(self) -> None:
+    def __init__(self, run: Run) -> None:
         import wandb
 
-        run = self._run
         # Beside the checkpoints: the working directory is deleted with the attempt.
-        has_place = run.directory is None or "WANDB_DIR" in self._environment
-        self._theirs = wandb.init(
+        has_place = run.directory is None or "WANDB_DIR" in os.environ
+        self._theirs: Any = wandb.init(
             project=run.project,
             name=run.name,
             id=run.job,

@@ -37,8 +37,6 @@ class Kept:
         self.told: list[tuple[int, Mapping[str, float]]] = []
         self._may, self._fails_at = may, fails_at
 
-    def begin(self) -> None: ...
-
     def log(self, step: int, values: Mapping[str, float]) -> None:
         if self._may is not None:
             self._may.wait()
@@ -59,7 +57,7 @@ def gate() -> Iterator[threading.Event]:
 def test_an_error_is_said_once_and_ends_only_that_report(said: list[str]) -> None:
     broken, sound = Kept(fails_at=2), Kept()
     with Reports(
-        [Background("x", broken, said.append), Background("y", sound, said.append)]
+        [Background("x", lambda: broken, said.append), Background("y", lambda: sound, said.append)]
     ) as reports:
         for step in range(1, 5):
             reports.step(step, STEP, learning_rate=1e-3, step_s=0.5)
@@ -79,7 +77,7 @@ def test_an_error_is_said_once_and_ends_only_that_report(said: list[str]) -> Non
 def test_a_report_that_hangs_neither_stops_a_step_nor_the_end(
     said: list[str], gate: threading.Event
 ) -> None:
-    report = Background("x", Kept(may=gate, fails_at=0), said.append)
+    report = Background("x", lambda: Kept(may=gate, fails_at=0), said.append)
     begun = time.monotonic()
     for step in range(MOST_WAITING + 10):
         report.log(step, {"train/loss": 1.0})

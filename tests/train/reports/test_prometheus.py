@@ -30,7 +30,6 @@ def scraped(port: int) -> str:
 def test_prometheus_gets_the_newest_numbers_on_loopback() -> None:
     port = free_port()
     server = Prometheus(run_of(prometheus_port=port))
-    server.begin()
     server.log(3, {"train/loss": 2.5, "train/step_s": 0.25})
     server.log(3, {"evaluation/loss": 3.5})
     page = scraped(port)

@@ -55,8 +55,7 @@ def test_tensorboard_has_the_recipe_as_text_and_as_hyperparameters(tmp_path: Pat
     from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
     run = run_of(tmp_path, run_name="first")
-    writer = TensorBoard(run, tmp_path)
-    writer.begin()
+    writer = TensorBoard(run)
     writer.close()
     events = read(tmp_path / "tensorboard")
     [recipe] = events.Tensors("recipe/text_summary")
@@ -88,8 +87,7 @@ def test_a_run_that_goes_on_replaces_the_steps_it_makes_again(text: Path, tmp_pa
 
 
 def test_what_was_told_is_on_disk_although_the_rank_is_killed(tmp_path: Path) -> None:
-    writer = TensorBoard(run_of(tmp_path), tmp_path)
-    writer.begin()
+    writer = TensorBoard(run_of(tmp_path))
     writer.log(1, {"train/loss": 2.5})
     assert curve(read(tmp_path / "tensorboard"), "train/loss") == {1: 2.5}
     writer.close()

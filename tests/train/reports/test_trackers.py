@@ -93,7 +93,6 @@ def test_trackio_is_told_as_its_reference_says(monkeypatch: pytest.MonkeyPatch) 
     theirs = StandInTrackio()
     monkeypatch.setitem(sys.modules, "trackio", theirs)
     ours = Trackio(run_of(project="llamas"))
-    ours.begin()
     ours.log(1, {"train/loss": 2.5})
     ours.close()
     assert theirs.settings["config"]["train.steps"] == 100
