@@ -201,8 +201,7 @@ def _changes(
         if variable in by_variable:
             yield by_variable[variable], text, f"${variable}"
         elif variable.startswith(prefixes):
-            near = _near(variable, by_variable)
-            raise _Invalid(f"${variable} is not a setting of mntrain", near)
+            raise _unknown(f"${variable}", variable, by_variable)
 
 
 def _changed(tunable: Tunable, value: Any, source: str) -> Tunable:
@@ -231,14 +230,11 @@ def _variable(key: str) -> str:
     return "MNTRAIN_" + key.replace(".", "_").upper()
 
 
-def _unknown(where: str, key: str, known: Mapping[str, Tunable]) -> _Invalid:
-    return _Invalid(f"{where} is not a setting of mntrain", _near(key, known))
-
-
-def _near(name: str, known: Mapping[str, object]) -> str:
+def _unknown(where: str, key: str, known: Mapping[str, object]) -> _Invalid:
     from jupyter_mntrain.model.spelling import did_you_mean  # difflib, for this message only
 
-    return did_you_mean(name, known, "see all of them: mntrain config")
+    fix = did_you_mean(key, known, "see all of them: mntrain config")
+    return _Invalid(f"{where} is not a setting of mntrain", fix)
 
 
 def _checked(key: str, value: Any, default: Any) -> Value:

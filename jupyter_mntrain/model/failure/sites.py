@@ -159,10 +159,7 @@ def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
     and what to do.
     """
     first = ranks[0]
-    other = next((one for one in ranks if one.site != first.site), None)
-    if other is None:
-        other = next((one for one in ranks if one.where != first.where), None)
-    if other is None:
+    if all(_same(one, first) for one in ranks):
         summary = f"all ranks wait for each other: each {MEANINGS[first.site].is_in}"
         where = f", in {first.where}" if first.where else ""
         return summary + where, MEANINGS[first.site].together

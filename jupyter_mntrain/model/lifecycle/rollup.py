@@ -65,13 +65,8 @@ def job_state(parts: Iterable[JobState]) -> JobState:
         return next(s for s in ("failed", "canceled", "succeeded") if s in states)
     if states & {"failed", "canceled", "stopping"}:
         return "stopping"
-    open_states = states - TERMINAL
-    if open_states == {"unknown"}:
-        return "unknown"
-    for state in ("pending", "starting", "running"):
-        if state in open_states:
-            return state
-    return "unknown"
+    going: tuple[JobState, ...] = ("pending", "starting", "running")
+    return next((state for state in going if state in states), "unknown")
 
 
 def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:

@@ -134,7 +134,9 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
         return part
     match event:
         case Launched(time_s=time_s):
-            return _advance(_started(part, time_s), "starting")
+            # Once, even if the event arrives after those of the ranks.
+            started_s = time_s if part.started_s is None else part.started_s
+            return _advance(_changed(part, started_s=started_s), "starting")
         case RankUp() | RankStepped() | RankDown() | RankDone():
             return _apply_to_rank(part, event)
         case SavedEvent(step=step):
@@ -199,13 +201,6 @@ def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
     if part.problem is not None and event.problem is None:
         return _changed(part, stop_reason=event.reason, problem=None)
     return part
-
-
-def _started(part: PartStatus, time_s: float) -> PartStatus:
-    """Set the start time once, even if the event arrives after those of the ranks."""
-    if part.started_s is not None:
-        return part
-    return msgspec.structs.replace(part, started_s=time_s)
 
 
 def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
