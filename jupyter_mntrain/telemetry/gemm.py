@@ -19,6 +19,11 @@ _SIZES = {"cpu": 1024, "cuda": 4096}
 """Matrices this wide keep the device busy and out of its caches."""
 
 
+def device_name(device: torch.device) -> str:
+    """Name of a GPU as its driver spells it; ``cpu`` for a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def device_peak(
     device: torch.device, dtype: torch.dtype, progress: ProgressWriter = unwatched
 ) -> Peak | None:
@@ -28,7 +33,7 @@ def device_peak(
     """
     name = str(dtype).removeprefix("torch.")
     if device.type == "cuda":
-        known = known_peak(torch.cuda.get_device_name(device), name)
+        known = known_peak(device_name(device), name)
         if known is not None:
             return known
     # Half a second, but a device that has to wake up first takes longer.

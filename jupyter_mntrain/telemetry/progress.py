@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from jupyter_mntrain.model import tunables
@@ -104,8 +104,3 @@ def drawn(items: Iterable[T], what: str, total: float | None, unit: str, line: i
         items, desc=what, total=total, unit=unit or "it", position=line, leave=False
     )
     return bar
-
-
-def length(items: Iterable[object]) -> int | None:
-    """Number of items, if known."""
-    return len(items) if isinstance(items, Sized) else None

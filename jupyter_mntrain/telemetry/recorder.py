@@ -11,9 +11,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model import tunables
@@ -32,7 +31,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     encoder,
 )
-from jupyter_mntrain.telemetry.progress import Pace, drawn, length, tracked
+from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked
 from jupyter_mntrain.telemetry.stacks import arm
 
 T = TypeVar("T")
@@ -210,7 +209,8 @@ class Recorder:
             total: number of items; by default ``len(items)`` if it has one.
             unit: what the items are: "shards".
         """
-        total = length(items) if total is None else total
+        if total is None and isinstance(items, Sized):
+            total = len(items)
         items = drawn(items, what, total, unit, self._local_rank)
         return items if self._file is None else tracked(items, self.progress, what, total, unit)
 
@@ -225,12 +225,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is None or (isinstance(error, SystemExit) and error.code in {None, 0}):
             self.close()
         else:

@@ -97,7 +97,7 @@ class MntrainTracker(GeneralTracker):
         return self._loop.recorder
 
     def start(self) -> None:
-        if self._loop.is_on or self._is_over or not self._loop.is_wanted:
+        if self._loop.recorder is not None or self._is_over or not self._loop.is_wanted:
             return
         state = AcceleratorState()
         self._loop.begin(

@@ -77,7 +77,7 @@ class MntrainLightningCallback(Callback):
         self._loop.batch(batch)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        if self._loop.is_on:
+        if self._loop.recorder is not None:
             self._update = {
                 "learning_rate": float(optimizer.param_groups[0]["lr"]),
                 "grad_norm": _gradient_norm(trainer, pl_module),
@@ -86,7 +86,7 @@ class MntrainLightningCallback(Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not self._loop.is_on:
+        if self._loop.recorder is None:
             return
         # Lightning has divided it by the batches of a step.
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from jupyter_mntrain.telemetry.callbacks.batches import (
 )
 from jupyter_mntrain.telemetry.callbacks.requests import SharedWishes, Wish
 from jupyter_mntrain.telemetry.controls import ControlReader
-from jupyter_mntrain.telemetry.gemm import device_peak
+from jupyter_mntrain.telemetry.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.recorder import Recorder
 
@@ -33,10 +32,6 @@ class LoopRecorder:
 
     A step is held back until its loss or evaluation is known, which may come later; :meth:`flush`
     or the next step writes it.
-
-    Args:
-        environment: to read the job's variables from.
-        stopwatch: seconds from an arbitrary start.
     """
 
     _wishes: SharedWishes
@@ -50,31 +45,19 @@ class LoopRecorder:
     _is_started = False
     _last = 0.0
 
-    def __init__(
-        self,
-        *,
-        environment: Mapping[str, str] = os.environ,
-        stopwatch: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self) -> None:
         self.recorder: Recorder | None = None
         """The recorder between :meth:`begin` and :meth:`end`; otherwise ``None``."""
-        self._environment = environment
-        self._stopwatch = stopwatch
 
     @property
     def is_wanted(self) -> bool:
         """Whether this process is a rank of an mntrain job."""
-        return bool(self._environment.get(METRICS_VARIABLE))
-
-    @property
-    def is_on(self) -> bool:
-        """Whether a run is being recorded."""
-        return self.recorder is not None
+        return bool(os.environ.get(METRICS_VARIABLE))
 
     @property
     def checkpoint_directory(self) -> Path:
         """The job's checkpoint directory on this node."""
-        return Path(self._environment.get(CHECKPOINT_VARIABLE, "."))
+        return Path(os.environ.get(CHECKPOINT_VARIABLE, "."))
 
     def begin(
         self,
@@ -96,9 +79,9 @@ class LoopRecorder:
         if not self.is_wanted:
             return
         self.end()
-        self.recorder = Recorder(environment=self._environment)
-        self._wishes = SharedWishes(ControlReader(environment=self._environment))
-        self._facts = {"device": _name(device), "saves": saves, "total_steps": total_steps}
+        self.recorder = Recorder()
+        self._wishes = SharedWishes(ControlReader())
+        self._facts = {"device": device_name(device), "saves": saves, "total_steps": total_steps}
         self._memory = MemoryGauge(device)
         self._flops_per_token = None if model is None else model_flops(model)
         self._meter = BatchMeter(self._flops_per_token)
@@ -109,11 +92,11 @@ class LoopRecorder:
             peak = device_peak(device, _dtype(model, precision), self.recorder.progress)
             self._facts["peak_flops_per_s"] = peak.flops_per_s if peak else None
             self._facts["peak_source"] = peak.source if peak else None
-        self._last = self._stopwatch()
+        self._last = time.perf_counter()
 
     def facts(self, **facts: Any) -> None:
         """Add fields to the first line; no effect after the first batch."""
-        if self.is_on:
+        if self.recorder is not None:
             self._facts |= facts
 
     def batch(self, batch: object) -> None:
@@ -124,7 +107,7 @@ class LoopRecorder:
         if length is not None and self._flops_per_token is not None:
             self._facts.setdefault("flops_per_token", self._flops_per_token(length))
         if not self._is_started:
-            self._last = self._stopwatch()  # exclude loading from the first step
+            self._last = time.perf_counter()  # exclude loading from the first step
         self._start(self.recorder)
 
     def step(self, step: int, **fields: Any) -> None:
@@ -133,7 +116,7 @@ class LoopRecorder:
             return
         self.flush()
         self._start(self.recorder)
-        now = self._stopwatch()
+        now = time.perf_counter()
         tokens, flops = self._meter.take()
         self._held = {
             "step": step,
@@ -170,11 +153,11 @@ class LoopRecorder:
 
     def leave_out(self) -> None:
         """Restart the step timer, to exclude work such as saving from the next step."""
-        self._last = self._stopwatch()
+        self._last = time.perf_counter()
 
     def ask(self) -> Wish:
         """Return what was requested of the job. Collective: the same answer on all ranks."""
-        return self._wishes.ask() if self.is_on else Wish()
+        return self._wishes.ask() if self.recorder is not None else Wish()
 
     def saved(self, step: int) -> None:
         """Record a checkpoint of ``step`` steps. Call on all ranks, after each has written it."""
@@ -194,10 +177,6 @@ class LoopRecorder:
         if not self._is_started:
             self._is_started = True
             recorder.start(**self._facts)
-
-
-def _name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _dtype(model: nn.Module, precision: str) -> torch.dtype:

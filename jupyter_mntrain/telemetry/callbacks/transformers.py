@@ -46,7 +46,7 @@ class MntrainCallback(TrainerCallback):
     ) -> None:
         precision = "bf16" if args.bf16 else "fp16" if args.fp16 else ""
         self._loop.begin(model, args.device, precision=precision, total_steps=state.max_steps)
-        if self._loop.is_on:
+        if self._loop.recorder is not None:
             self._hook = model.register_forward_pre_hook(self._hook_of(args), with_kwargs=True)
 
     def on_optimizer_step(
