@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import sysconfig
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -33,13 +31,6 @@ _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 """Generated when Python is built, with that machine's paths."""
 
 
-class Documents(Protocol):
-    """Iterates over the documents, in the same order each time."""
-
-    def __call__(self, *, progress: ProgressWriter = ..., what: str = ...) -> Iterator[Located]:
-        """Yield them, reporting the bytes read to ``progress`` under the name ``what``."""
-
-
 class Located(msgspec.Struct, frozen=True):
     """A document with its file and line."""
 
@@ -52,7 +43,26 @@ class Corpus(Record, frozen=True):
 
     description: str
     digest: str
-    documents: Documents
+    files: tuple[Path, ...]
+    section: DataSection
+
+    def documents(
+        self, *, progress: ProgressWriter = unwatched, what: str = "reading the text"
+    ) -> Iterator[Located]:
+        """Yield the documents, in the same order each time.
+
+        Args:
+            progress: receives the bytes read, under the name ``what``.
+        """
+        tally = Tally(progress, what, _size_bytes(self.files), "B")
+        for path in self.files:
+            left = float(path.stat().st_size)
+            for row in read_rows(path, self.section.text_field):
+                yield Located(_document(row, self.section), row.where)
+                tally.add(row.size_bytes)
+                left -= row.size_bytes
+            tally.add(left)  # empty lines
+        tally.end()
 
 
 def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> Corpus:
@@ -131,7 +141,8 @@ def _corpus(
     return Corpus(
         description=f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}",
         digest=digest.hexdigest(),
-        documents=partial(_documents, kept, section),
+        files=tuple(kept),
+        section=section,
     )
 
 
@@ -145,26 +156,8 @@ def _is_utf_8(path: Path) -> bool:
     return True
 
 
-def _size_bytes(files: list[Path]) -> int:
+def _size_bytes(files: Sequence[Path]) -> int:
     return sum(path.stat().st_size for path in files)
-
-
-def _documents(
-    files: list[Path],
-    section: DataSection,
-    *,
-    progress: ProgressWriter = unwatched,
-    what: str = "reading the text",
-) -> Iterator[Located]:
-    tally = Tally(progress, what, _size_bytes(files), "B")
-    for path in files:
-        left = float(path.stat().st_size)
-        for row in read_rows(path, section.text_field):
-            yield Located(_document(row, section), row.where)
-            tally.add(row.size_bytes)
-            left -= row.size_bytes
-        tally.add(left)  # empty lines
-    tally.end()
 
 
 def _document(row: SourceRow, section: DataSection) -> Document:
