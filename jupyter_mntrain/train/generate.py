@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
@@ -31,7 +31,7 @@ from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.model.decoder import StageModule, materialize
+from jupyter_mntrain.train.model.decoder import StageModule, materialize, meta_stage
 from jupyter_mntrain.train.world import World, agree, join_world
 
 TIMEOUT_S = tunables.seconds("train.generate_timeout_s")
@@ -128,9 +128,8 @@ def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
 
 def _whole_model(description: Path) -> StageModule:
     config = AutoConfig.from_pretrained(description, local_files_only=True)
-    with torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(config, dtype=config.dtype)
-    return StageModule(causal, range(config.num_hidden_layers), first=True, last=True)
+    layers = range(config.num_hidden_layers)
+    return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention="sdpa")
 
 
 def _parser() -> argparse.ArgumentParser:

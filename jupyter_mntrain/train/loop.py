@@ -14,7 +14,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.memory import memory_estimate
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.telemetry.gemm import device_peak
+from jupyter_mntrain.telemetry.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
@@ -275,7 +275,7 @@ class Trainer:
         )
         self._say_memory(ready.config)
         self.recorder.start(
-            device=_device_name(self.world.device),
+            device=device_name(self.world.device),
             peak_flops_per_s=peak.flops_per_s if peak else None,
             peak_source=peak.source if peak else None,
             stages=stages,
@@ -286,7 +286,7 @@ class Trainer:
             total_steps=self.recipe.train.steps,
             schedule=self.recipe.pipeline.schedule,
             microbatches=self.recipe.pipeline.microbatches,
-            saves=self.checkpoints.is_on,
+            saves=self.checkpoints.directory is not None,
             neighbors=self.pipeline.neighbors(),
         )
 
@@ -318,10 +318,6 @@ def _flops_per_token(ready: Prepared, rank: int) -> float:
         layers=len(ready.layout.layers_of(rank)),
         has_head=rank == ready.layout.last_rank,
     )
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def _say(line: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -19,6 +20,8 @@ from jupyter_mntrain.model.environment import NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.layout import Grid
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,13 @@ def form_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
     )
 
 
+def gathered(world: World, mine: T) -> list[T]:
+    """Return every rank's value, by rank. Collective."""
+    values = [mine] * world.size
+    dist.all_gather_object(values, mine, group=world.group)
+    return values
+
+
 def agree(
     world: World, error: RecipeError | None = None, *, digests: dict[str, str] | None = None
 ) -> list[Report]:
@@ -151,8 +161,7 @@ def agree(
     report = Report(
         host=world.host, problem=None if error is None else error.problem, digests=digests or {}
     )
-    reports = [report] * world.size
-    dist.all_gather_object(reports, report)
+    reports = gathered(world, report)
     # No rank may exit before all have received the reports: those still reading would see closed
     # connections and report a network error.
     dist.all_reduce(torch.zeros(1))

@@ -152,13 +152,6 @@ def keepers_of(hosts: Sequence[str]) -> list[int | None]:
     return keepers
 
 
-def all_hosts(world: World) -> tuple[str, ...]:
-    """Gather the node of each rank, by rank. Collective."""
-    hosts = [""] * world.size
-    dist.all_gather_object(hosts, world.host, group=world.group)
-    return tuple(hosts)
-
-
 def refuse_to_fill(folder: Path, size_bytes: int) -> None:
     """Check that ``size_bytes`` more fit on the disk.
 

@@ -83,13 +83,14 @@ class CheckpointDirectory:
 
     def begin(self, step: int) -> Path:
         """Create the hidden directory that the shards of a save are written to."""
-        unfinished = self._mine(step)
+        unfinished = self._unfinished(step, self._attempt)
         unfinished.mkdir(parents=True, exist_ok=True)
         return unfinished
 
     def publish(self, manifest: Manifest) -> None:
         """Turn a finished save into a checkpoint. Every node calls it, shared directory or not."""
-        target, unfinished = self.of(manifest.step), self._unfinished(manifest)
+        step = manifest.step
+        target, unfinished = self.of(step), self._unfinished(step, manifest.attempt)
         content = msgspec.json.encode(manifest)
         if target.is_dir() and unfinished.is_dir():
             # The step was saved before the run resumed earlier, or another node renamed it first.
@@ -107,7 +108,8 @@ class CheckpointDirectory:
 
         Every shard was complete by then.
         """
-        if manifest.step not in self.manifests() and self._unfinished(manifest).is_dir():
+        left = self._unfinished(manifest.step, manifest.attempt)
+        if manifest.step not in self.manifests() and left.is_dir():
             self.publish(manifest)
 
     def prune(self, keep: int) -> None:
@@ -117,7 +119,7 @@ class CheckpointDirectory:
 
     def discard(self, step: int) -> None:
         """Delete an unfinished save of this attempt."""
-        shutil.rmtree(self._mine(step), ignore_errors=True)
+        shutil.rmtree(self._unfinished(step, self._attempt), ignore_errors=True)
 
     def clean(self, last: int) -> None:
         """Delete unfinished saves, and checkpoints after the ``last`` step, which was resumed."""
@@ -133,11 +135,8 @@ class CheckpointDirectory:
         except OSError:
             return []
 
-    def _unfinished(self, of: Manifest) -> Path:
-        return self.path / f".step-{of.step:08d}.attempt-{of.attempt}"
-
-    def _mine(self, step: int) -> Path:
-        return self._unfinished(Manifest(step=step, attempt=self._attempt, shard_bytes=()))
+    def _unfinished(self, step: int, attempt: int) -> Path:
+        return self.path / f".step-{step:08d}.attempt-{attempt}"
 
     @staticmethod
     def _merge(unfinished: Path, target: Path) -> None:

@@ -29,8 +29,8 @@ from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE
-from jupyter_mntrain.train.world import World, agree
+from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE, by_size
+from jupyter_mntrain.train.world import World, agree, gathered
 
 _NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
 """Endings of weight files and their indexes, which are not copied with the small files."""
@@ -66,15 +66,14 @@ class ModelExport:
         tokens: Tokens,
         *,
         say: Callable[[str], None],
-        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._recipe = recipe
         self._world = world
         self._config = config
         self._tokens = tokens
         self._say = say
-        self.directory = output_directory(recipe, environment)
-        self._attempt = environment.get(ATTEMPT_VARIABLE, "1")
+        self.directory = output_directory(recipe)
+        self._attempt = os.environ.get(ATTEMPT_VARIABLE, "1")
 
     def refuse(self) -> None:
         """Check the output directory before the first step, rather than after hours of training.
@@ -160,9 +159,8 @@ class ModelExport:
     ) -> Part:
         """Write this rank's shards. Collective: file numbers count across ranks."""
         most = int(self._recipe.output.shard_gb * 1e9)
-        shards = shards_of({name: one.nbytes for name, one in parameters.items()}, most)
-        counts = [0] * self._world.size
-        dist.all_gather_object(counts, len(shards))
+        shards = list(by_size(parameters, lambda name: parameters[name].nbytes, most))
+        counts = gathered(self._world, len(shards))
         first, total = sum(counts[: self._world.rank]) + 1, sum(counts)
         size = sum(one.nbytes for one in parameters.values())
         tally = Tally(progress, "writing the model", size, "B")
@@ -229,8 +227,7 @@ class ModelExport:
 
     def _agree(self, mine: Part, folder: Path) -> list[Part]:
         """Gather all ranks' parts; if one failed, every rank raises the same error."""
-        parts: list[Part] = [Part()] * self._world.size
-        dist.all_gather_object(parts, mine)
+        parts = gathered(self._world, mine)
         problem = next((part.problem for part in parts if part.problem), None)
         if problem is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -267,27 +264,14 @@ def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
         (folder / "chat_template.jinja").write_text(tokens.template, encoding="utf-8")
 
 
-def output_directory(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
+def output_directory(recipe: Recipe) -> Path | None:
     """Return the directory that the model is written to at the end; ``None`` for none."""
     if not recipe.output.at_end:
         return None
     if recipe.output.directory is not None:
         return Path(recipe.output.directory).expanduser()
-    beside = directory_of(recipe, environment)
+    beside = directory_of(recipe, os.environ)
     return None if beside is None else beside / "model"
-
-
-def shards_of(sizes: Mapping[str, int], most_bytes: int) -> list[list[str]]:
-    """Split tensor names, in order, into files of at most ``most_bytes`` (or one tensor)."""
-    shards: list[list[str]] = []
-    held = 0
-    for name, size in sizes.items():
-        if not shards or held + size > most_bytes:
-            shards.append([])
-            held = 0
-        shards[-1].append(name)
-        held += size
-    return shards
 
 
 def _described(path: Path, host: str) -> ModelFile:

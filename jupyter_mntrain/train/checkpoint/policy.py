@@ -58,10 +58,9 @@ class Checkpointing:
         grid: Grid,
         model: Pipeline,
         say: Callable[[str], None],
-        environment: Mapping[str, str] = os.environ,
     ) -> None:
-        attempt = int(environment.get(ATTEMPT_VARIABLE, "1"))
-        path = directory_of(recipe, environment)
+        attempt = int(os.environ.get(ATTEMPT_VARIABLE, "1"))
+        path = directory_of(recipe, os.environ)
         self._section = recipe.checkpoint
         self._last_step = recipe.train.steps
         self._world = world
@@ -88,13 +87,8 @@ class Checkpointing:
         self._is_stop_wanted = False
 
     @property
-    def is_on(self) -> bool:
-        """Whether this run has a checkpoint directory."""
-        return self._saver is not None
-
-    @property
     def directory(self) -> Path | None:
-        """This run's checkpoint directory on this node."""
+        """This run's checkpoint directory on this node, if it has one."""
         return None if self._directory is None else self._directory.path
 
     def resume(self, optimizer: Optimizer) -> int:
@@ -139,12 +133,13 @@ class Checkpointing:
             return self._is_stop_wanted
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
+        every = self._section.interval_steps
         is_last = self._is_stop_wanted or step == self._last_step
         if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
             self._begin(self._saver, step, optimizer)
-        elif self._is_due(step) and not self._saver.is_pending:
+        elif every and step % every == 0 and not self._saver.is_pending:
             self._begin(self._saver, step, optimizer)
         return self._is_stop_wanted
 
@@ -152,10 +147,6 @@ class Checkpointing:
         """Wait for the last save. Collective."""
         if self._saver is not None:
             self._finish(self._saver)
-
-    def _is_due(self, step: int) -> bool:
-        every = self._section.interval_steps
-        return every > 0 and step % every == 0
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer) -> None:
         state = self._state(optimizer)

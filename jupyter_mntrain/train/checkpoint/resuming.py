@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,18 +19,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
-from jupyter_mntrain.train.world import World
-
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "U8": torch.uint8,
-}
-"""torch's dtypes by safetensors' names."""
+from jupyter_mntrain.train.world import World, gathered
 
 _ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
 
@@ -55,7 +45,7 @@ class _Piece(Record, frozen=True):
     key: str
     begin: int
     shape: tuple[int, ...]
-    dtype: str
+    dtype: torch.dtype
 
     @property
     def end(self) -> int:
@@ -73,15 +63,13 @@ def find_newest(
     Raises:
         RecipeError: there are checkpoints, but none is complete. Starting over would delete them.
     """
-    published: list[list[Manifest]] = [[]] * world.size
-    dist.all_gather_object(published, list(directory.manifests().values()))
+    published = gathered(world, list(directory.manifests().values()))
     if finishes and world.local_rank == 0:
         for manifest in (one for some in published for one in some):
             directory.adopt(manifest)
     dist.barrier()
-    everybody: list[list[Held]] = [[]] * world.size
     mine = [Held(one, directory.shards(one)) for one in directory.manifests().values()]
-    dist.all_gather_object(everybody, mine)
+    everybody = gathered(world, mine)
     found = choose(everybody)
     if found is None and any(everybody):
         raise _what_is_missing(everybody, directory)
@@ -171,8 +159,7 @@ def load(
     except (OSError, SafetensorError) as error:
         cause = f"cannot read the checkpoint in {folder}: {error}"
         raise RecipeError(cause, fix="delete that folder to use the previous checkpoint") from None
-    requests: list[list[_Request | None]] = [[]] * world.size
-    dist.all_gather_object(requests, [_request(index, name) for name in wanted])
+    requests = gathered(world, [_request(index, name) for name in wanted])
     loaded: dict[str, torch.Tensor] = {}
     tally = Tally(progress, "loading the checkpoint", len(wanted), "tensors")
     # Every rank uses the same order, so two ranks never wait for each other.
@@ -200,18 +187,16 @@ class _Request(Record, frozen=True):
 def _contents(shard: int, file: safe_open) -> list[_Piece]:
     found = []
     for key in file.offset_keys():  # type: ignore[no-untyped-call]
-        part = file.get_slice(key)  # type: ignore[no-untyped-call]
-        begin = _parsed(key)[1] or 0
-        found.append(_Piece(shard, key, begin, tuple(part.get_shape()), part.get_dtype()))
+        shape = tuple(file.get_slice(key).get_shape())  # type: ignore[no-untyped-call]
+        dtype = _rows(file, key, shape, 0, 0).dtype
+        found.append(_Piece(shard, key, _parsed(key)[1] or 0, shape, dtype))
     return found
 
 
 def _index(world: World, mine: Sequence[_Piece]) -> dict[str, list[_Piece]]:
     """Pieces by tensor name, in row order; of duplicates, one."""
-    everybody: list[list[_Piece]] = [[]] * world.size
-    dist.all_gather_object(everybody, list(mine))
     found: dict[str, dict[int, _Piece]] = {}
-    for piece in (one for pieces in everybody for one in pieces):
+    for piece in (one for pieces in gathered(world, mine) for one in pieces):
         found.setdefault(_parsed(piece.key)[0], {})[piece.begin] = piece
     return {name: [some[begin] for begin in sorted(some)] for name, some in found.items()}
 
@@ -253,23 +238,21 @@ def _hand_over(
     reader = found.readers[piece.shard]
     begin, end = max(request.begin, piece.begin), min(request.end, piece.end)
     if reader == world.rank:
-        read = _read(shards[piece.shard], piece, begin, max(begin, end))
+        rows = begin - piece.begin, max(begin, end) - piece.begin
+        read = _rows(shards[piece.shard], piece.key, piece.shape, *rows)
         if receiver == world.rank:
             return read
         dist.send(read.contiguous(), receiver)
     elif receiver == world.rank:
         shape = (max(0, end - begin), *piece.shape[1:]) if piece.shape else ()
-        received = torch.empty(shape, dtype=_DTYPES[piece.dtype])
+        received = torch.empty(shape, dtype=piece.dtype)
         dist.recv(received, reader)
         return received
     return None
 
 
-def _read(file: safe_open, piece: _Piece, begin: int, end: int) -> torch.Tensor:
-    read: torch.Tensor
-    if not piece.shape:
-        read = file.get_tensor(piece.key)  # type: ignore[no-untyped-call]
-    else:
-        part = file.get_slice(piece.key)  # type: ignore[no-untyped-call]
-        read = part[begin - piece.begin : end - piece.begin]
+def _rows(file: safe_open, key: str, shape: tuple[int, ...], begin: int, end: int) -> torch.Tensor:
+    """Read some rows of a tensor, or a scalar."""
+    opened: Any = file  # the methods of safe_open have no types
+    read: torch.Tensor = opened.get_slice(key)[begin:end] if shape else opened.get_tensor(key)
     return read

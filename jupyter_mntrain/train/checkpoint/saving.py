@@ -15,9 +15,9 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.train.checkpoint.copying import Neighbors, all_hosts, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.copying import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
-from jupyter_mntrain.train.world import World
+from jupyter_mntrain.train.world import World, gathered
 
 
 class _Written(Record, frozen=True):
@@ -54,7 +54,7 @@ class Saver:
         self._directory = directory
         self._world = world
         self._keep = keep
-        self._hosts = all_hosts(world)
+        self._hosts = tuple(gathered(world, world.host))
         self._neighbors = Neighbors(world, self._hosts) if copies > 1 else None
         self._attempt = attempt
         self._digests = dict(digests)
@@ -112,13 +112,9 @@ class Saver:
                 if error is not None
                 else f"saved step {step}, {size / 1e6:,.1f} MB"
             )
-        if error is not None and self._is_leader:
+        if error is not None and self._world.local_rank == 0:
             self._directory.discard(step)
         return step if error is None else None
-
-    @property
-    def _is_leader(self) -> bool:
-        return self._world.local_rank == 0
 
     def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
         """Publish on every node; return why it failed on any, or ``None``."""
@@ -130,15 +126,13 @@ class Saver:
             hosts=self._hosts,
         )
         problem: str | None = None
-        if self._is_leader:
+        if self._world.local_rank == 0:
             try:
                 self._directory.publish(manifest)
                 self._directory.prune(self._keep)
             except OSError as error:
                 problem = f"{self._world.host}: {error}"
-        problems: list[str | None] = [None] * self._world.size
-        dist.all_gather_object(problems, problem)
-        return next((one for one in problems if one), None)
+        return next((one for one in gathered(self._world, problem) if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
         error, size_bytes, path = None, 0, None

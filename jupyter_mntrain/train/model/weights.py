@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -14,10 +15,12 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 
+T = TypeVar("T")
+
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PART_BYTES = 256 << 20
-"""Bytes read from a file before it is reopened, see :func:`_read`."""
+"""Most bytes read from a file before it is reopened, see :func:`_read`."""
 
 
 def seeded_weights(
@@ -40,7 +43,8 @@ def seeded_weights(
     """
     made: dict[str, torch.Tensor] = {}
     for name, like in parameters.items():
-        made[name] = _fresh(like, _source(name, tied=tied), seed, deviation).to(device)
+        source = EMBEDDING if tied and name == HEAD else name
+        made[name] = _fresh(like, source, seed, deviation).to(device)
         if tally is not None:
             tally.add(like.nbytes)
     return made
@@ -89,10 +93,6 @@ def _fresh(like: torch.Tensor, name: str, seed: int, deviation: float) -> torch.
     return (torch.randn(like.shape, generator=generator) * deviation).to(like.dtype)
 
 
-def _source(name: str, *, tied: bool) -> str:
-    return EMBEDDING if tied and name == HEAD else name
-
-
 def _files(directory: Path) -> dict[str, str]:
     """Map each tensor to its file."""
     index = directory / INDEX_FILE
@@ -113,7 +113,7 @@ def _read(
     parameters: Mapping[str, torch.Tensor],
     device: torch.device,
 ) -> Iterable[tuple[str, torch.Tensor]]:
-    for part in _in_parts(names, parameters):
+    for part in by_size(names, lambda name: parameters[name].nbytes, PART_BYTES):
         # Reopened per part: pages that were read stay resident as long as the file is mapped.
         with _opened(path) as file:
             for name in part:
@@ -127,15 +127,19 @@ def _read(
                 yield name, tensor.to(device=device, dtype=like.dtype)
 
 
-def _in_parts(names: Iterable[str], parameters: Mapping[str, torch.Tensor]) -> Iterable[list[str]]:
-    part: list[str] = []
-    for name in names:
-        part.append(name)
-        if sum(parameters[one].nbytes for one in part) >= PART_BYTES:
-            yield part
-            part = []
-    if part:
-        yield part
+def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
+    """Split items, in order, into groups of at most ``most_bytes`` (or one item)."""
+    group: list[T] = []
+    held = 0
+    for item in items:
+        size = size_of(item)
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(item)
+        held += size
+    if group:
+        yield group
 
 
 def _opened(path: Path) -> safe_open:

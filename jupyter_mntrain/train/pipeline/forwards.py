@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from jupyter_mntrain.train.pipeline.runtime import make_forward_only
 from jupyter_mntrain.train.world import Groups
 
 
+@dataclass
 class Forwards:
     """Runs a rank's stages forward only, whatever the schedule, and leaves gradients untouched.
 
@@ -32,27 +34,15 @@ class Forwards:
         loss: sums over the tokens of a microbatch.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        config: Any,
-        layout: Layout,
-        groups: Groups,
-        modules: Mapping[int, StageModule],
-        *,
-        renew: Callable[[], None],
-        loss: Loss,
-    ) -> None:
-        self._recipe = recipe
-        self._config = config
-        self._layout = layout
-        self._groups = groups
-        self._world = groups.pipeline
-        self._modules = modules
-        self._renew = renew
-        self._loss = loss
-        self._evaluator: Any = None
-        self._sampler: Any = None
+    recipe: Recipe
+    config: Any
+    layout: Layout
+    groups: Groups
+    modules: Mapping[int, StageModule]
+    renew: Callable[[], None]
+    loss: Loss
+    _evaluator: Any = None
+    _sampler: Any = None
 
     def evaluate(self, batch: Batch, progress: ProgressWriter = unwatched) -> float:
         """Sum the loss over a batch: this pipeline's share on its last stage's rank, else zero.
@@ -63,20 +53,20 @@ class Forwards:
             batch: any number of sequences.
             progress: receives the progress.
         """
-        count, size = self._recipe.pipeline.microbatches, self._recipe.microbatch_size
-        grid, each = self._groups.grid, count * size
+        count, size = self.recipe.pipeline.microbatches, self.recipe.microbatch_size
+        grid, each = self.groups.grid, count * size
         # The same number of rounds on every rank: gathering sharded weights is collective.
         rounds = -(-len(batch) // (each * grid.width))
-        batch = batch.share(grid.part_of(self._groups.rank), grid.width)
+        batch = batch.share(grid.part_of(self.groups.rank), grid.width)
         tally = Tally(progress, "evaluating", len(batch), "sequences")
         if self._evaluator is None:
-            shape = (size, self._recipe.data.sequence_length)
-            self._evaluator = self._runtime(shape, count, self._loss)
+            shape = (size, self.recipe.data.sequence_length)
+            self._evaluator = self._runtime(shape, count, self.loss)
         total = 0.0
         with self._not_training():
             for part in batch.parts(each, at_least=rounds):
-                filled = part.filled(each).to(self._world.device)
-                losses = run(self._evaluator.eval, self._modules, filled)
+                filled = part.filled(each).to(self.groups.pipeline.device)
+                losses = run(self._evaluator.eval, self.modules, filled)
                 total += sum(loss.item() for loss in losses)
                 tally.add(len(part))
         tally.end()
@@ -91,22 +81,22 @@ class Forwards:
             ids: (b, T); anything may follow a text.
             last: (b,), index of each text's last token.
         """
-        device = self._world.device
+        device = self.groups.pipeline.device
         ids, last = ids.to(device), last.to(device)
         if self._sampler is None:
             self._sampler = self._runtime((ids.shape[0], ids.shape[1]), 1, self._choose)
         positions = torch.arange(ids.shape[1], device=device).expand_as(ids)
         texts = Batch(ids, last, positions, len(last))
-        with self._not_training(), _as_written(self._recipe):
-            chosen = run(self._sampler.eval, self._modules, texts)
+        with self._not_training(), _as_written(self.recipe):
+            chosen = run(self._sampler.eval, self.modules, texts)
         found = chosen[0] if chosen else torch.empty_like(last)
-        source = self._world.in_job(self._layout.last_rank)
-        dist.broadcast(found, source, group=self._world.group)
+        source = self.groups.pipeline.in_job(self.layout.last_rank)
+        dist.broadcast(found, source, group=self.groups.pipeline.group)
         return found.cpu()
 
     def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
         """Pick the likeliest ids, (b,), from the last stage's output, (b, T, d) or (b, T, V)."""
-        module = self._modules[self._layout.last_stage]
+        module = self.modules[self.layout.last_stage]
         here = output[torch.arange(len(last), device=last.device), last]
         logits = module.causal.lm_head(here) if module.leaves_head else here
         return logits.float().argmax(-1)
@@ -114,29 +104,29 @@ class Forwards:
     def _runtime(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:
         """Make a forward-only schedule; ``shape`` is (sequences, length) of a microbatch."""
         stages = make_stages(
-            self._recipe,
-            self._config,
-            self._layout,
-            self._world,
-            self._modules,
+            self.recipe,
+            self.config,
+            self.layout,
+            self.groups.pipeline,
+            self.modules,
             shape,
             trains=False,
         )
         return make_forward_only(
             stages,
-            [self._layout.stages_of(rank) for rank in range(self._world.size)],
+            [self.layout.stages_of(rank) for rank in range(self.groups.pipeline.size)],
             microbatches,
             loss,
         )
 
     @contextmanager
     def _not_training(self) -> Iterator[None]:
-        self._renew()
-        for module in self._modules.values():
+        self.renew()
+        for module in self.modules.values():
             module.eval()
         with torch.no_grad():
             yield
-        for module in self._modules.values():
+        for module in self.modules.values():
             module.train()
 
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from jupyter_mntrain.train.checkpoint.copying import all_hosts
-from jupyter_mntrain.train.world import World
+from jupyter_mntrain.train.world import World, gathered
 
 TRIES = 3
 FREE_SHARE = 0.8
@@ -41,7 +40,7 @@ def measure_links(
         compute_s: seconds per microbatch on this rank.
         ahead: current number of microbatches in flight on this rank.
     """
-    hosts = all_hosts(world)
+    hosts = gathered(world, world.host)
     mine = 0.0
     # One boundary at a time, so that each link is otherwise idle.
     for stage in range(world.size - 1):
@@ -55,14 +54,9 @@ def measure_links(
                     dist.recv(sample, peer, world.group)
                     dist.send(sample, peer, world.group)
         dist.barrier(world.group)
-    known: list[tuple[float, float, int]] = [(0.0, 0.0, 0)] * world.size
     own = (compute_s, mine, most_in_flight(world.device, ahead, microbatches))
-    dist.all_gather_object(known, own, world.group)
-    return Links(
-        compute_s=tuple(one[0] for one in known),
-        transfer_s=tuple(one[1] for one in known[:-1]),
-        most=tuple(one[2] for one in known),
-    )
+    computing, transfers, most = zip(*gathered(world, own), strict=True)
+    return Links(computing, transfers[:-1], most)
 
 
 def most_in_flight(device: torch.device, ahead: int, microbatches: int) -> int:

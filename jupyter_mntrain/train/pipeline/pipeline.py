@@ -74,13 +74,7 @@ class Pipeline:
         self._sum_of_losses = self._make_loss()
         self._timed_loss = self._sum_of_losses
         self.forwards = Forwards(
-            recipe,
-            config,
-            layout,
-            groups,
-            modules,
-            renew=self._renew,
-            loss=self._sum_of_losses,
+            recipe, config, layout, groups, modules, self._renew, self._sum_of_losses
         )
         self._counted = 1.0
         """Tokens of the current step that the loss counts."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.train.model.weights import by_size
 
 BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
 
@@ -22,7 +23,7 @@ def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
         Bytes sent, and as many received, by this rank in a ring all-reduce.
     """
     count, total = dist.get_world_size(group), 0
-    for bucket in _buckets(gradients):
+    for bucket in by_size(gradients, lambda one: one.nbytes, BUCKET_BYTES):
         flat = torch.cat([one.reshape(-1) for one in bucket])
         dist.all_reduce(flat, group=group)
         sums = torch.split(flat, [one.numel() for one in bucket])
@@ -31,14 +32,3 @@ def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
         )
         total += flat.nbytes
     return 2 * total * (count - 1) // count
-
-
-def _buckets(gradients: Iterable[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    bucket: list[torch.Tensor] = []
-    for one in gradients:
-        if bucket and sum(other.nbytes for other in bucket) + one.nbytes > BUCKET_BYTES:
-            yield bucket
-            bucket = []
-        bucket.append(one)
-    if bucket:
-        yield bucket

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from jupyter_mntrain.model.environment import JOB_VARIABLE
@@ -81,12 +80,7 @@ class Reports:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         until = time.monotonic() + (CLOSE_S if error is None else FAILED_CLOSE_S)
         for report in self._reports:
             report.stop()

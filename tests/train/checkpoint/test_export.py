@@ -25,10 +25,10 @@ from jupyter_mntrain.model.records.output import CONTENTS, ModelContents
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.sections import DataSection, ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
-from jupyter_mntrain.train.checkpoint.export import shards_of
 from jupyter_mntrain.train.data.batches import Batch, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
+from jupyter_mntrain.train.model.weights import by_size
 from tests.train.ranks import run_ranks
 
 VOCABULARY = 300
@@ -103,8 +103,8 @@ def hugging_face(family: str, directory: Path, text: Path, *, tied: bool) -> Non
 
 def test_shards_are_cut_in_order_and_a_large_tensor_has_one_of_its_own() -> None:
     sizes = {"a": 3, "b": 3, "c": 9, "d": 1, "e": 2}
-    assert shards_of(sizes, 6) == [["a", "b"], ["c"], ["d", "e"]]
-    assert shards_of({}, 6) == []
+    assert list(by_size(sizes, sizes.__getitem__, 6)) == [["a", "b"], ["c"], ["d", "e"]]
+    assert list(by_size([], sizes.__getitem__, 6)) == []
 
 
 @pytest.mark.slow
