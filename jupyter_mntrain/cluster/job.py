@@ -234,7 +234,7 @@ def _places(view: JobView, rank: int | None, node: str | None) -> list[Placement
     if rank is not None and all(rank not in p.ranks for p in placements):
         raise SpecError(
             f"job {view.job_id} has no rank {rank}",
-            fix=f"use one from 0 to {view.spec.world_size - 1}",
+            fix=f"use one from 0 to {view.attempt.world_size - 1}",
         )
     return [
         placement

@@ -140,27 +140,28 @@ class HistoryBuilder:
 
     @staticmethod
     def _store(attempt: _AttemptLines, node: str, line: JournalLine) -> None:
-        match line.body:
-            case RankStart(rank=rank) as start:
-                attempt.ranks.setdefault(rank, _RankLines()).start = start
-            case RankStep(rank=rank) as step:
-                series = attempt.ranks.setdefault(rank, _RankLines())
-                series.steps.append(step)
+        body = line.body
+        if isinstance(body, PartChange):
+            return  # the live view has it sooner, from the agents' streams
+        if isinstance(body, LinkSample):
+            attempt.links.setdefault(node, []).append(body)
+            return
+        series = attempt.ranks.setdefault(body.rank, _RankLines())
+        match body:
+            case RankStart():
+                series.start = body
+            case RankStep():
+                series.steps.append(body)
                 series.progress = None
-            case RankEvaluation(rank=rank) as evaluation:
-                series = attempt.ranks.setdefault(rank, _RankLines())
-                series.evaluations.append(evaluation)
+            case RankEvaluation():
+                series.evaluations.append(body)
                 series.progress = None
-            case RankText(rank=rank) as text:
-                attempt.ranks.setdefault(rank, _RankLines()).texts.append(text)
-            case RankProgress(rank=rank) as progress:
-                attempt.ranks.setdefault(rank, _RankLines()).progress = progress
-            case RankEnd(rank=rank) as end:
-                attempt.ranks.setdefault(rank, _RankLines()).end = end
-            case LinkSample() as sample:
-                attempt.links.setdefault(node, []).append(sample)
-            case PartChange():
-                pass  # the live view has it sooner, from the agents' streams
+            case RankText():
+                series.texts.append(body)
+            case RankProgress():
+                series.progress = body
+            case RankEnd():
+                series.end = body
 
     def snapshot(self, view: JobView, *, is_complete: bool) -> JobHistory:
         """Everything taken so far of the attempt that ``view`` shows; O(ranks + nodes)."""

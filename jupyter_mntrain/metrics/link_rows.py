@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
 from jupyter_mntrain.metrics.columns import Table
@@ -31,7 +31,10 @@ COLUMNS = ("time_s", "sent", "received", "own_sent", "own_received")
 
 DIRECTIONS: tuple[Direction, ...] = ("sent", "received")
 
-Rates = dict[Direction, float | None]
+Rates = dict[str, float | None]
+"""By direction."""
+
+NO_RATES: Rates = {"sent": None, "received": None}
 
 
 class LinkRows:
@@ -50,7 +53,7 @@ class LinkRows:
         self._samples = 0
         self._steps = 0
         self._times: array[float] = array("d")
-        self._totals: dict[Direction, array[float]] = {one: array("d") for one in DIRECTIONS}
+        self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
@@ -98,13 +101,13 @@ class LinkRows:
         not known unless all of them say.
         """
         if not all_tell(steps) or any(step.step_s <= 0 for step in steps):
-            return {"sent": None, "received": None}
+            return NO_RATES
         return {
-            "sent": sum(self._across(step.sent_bytes) / step.step_s for step in steps),
-            "received": sum(self._across(step.received_bytes) / step.step_s for step in steps),
+            one: sum(self._across(step, one) / step.step_s for step in steps) for one in DIRECTIONS
         }
 
-    def _across(self, by_peer: dict[int, int]) -> int:
+    def _across(self, step: RankStep, direction: Direction) -> int:
+        by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
         return sum(size for peer, size in by_peer.items() if peer not in self.placement.ranks)
 
     def _count(self, sample: LinkSample) -> None:
@@ -127,7 +130,7 @@ class LinkRows:
         if end <= begin:
             begin, end = max(0, begin - 1), min(end + 1, len(self._times) - 1)
         if end <= begin:
-            return {"sent": None, "received": None}
+            return NO_RATES
         seconds = self._times[end] - self._times[begin]
         return {
             direction: (totals[end] - totals[begin]) / seconds
@@ -140,7 +143,7 @@ class LinkRows:
         ranks: Sequence[RankSeries],
         peers: tuple[str, ...],
         capacities: dict[Direction, Capacity | None],
-    ) -> tuple[LinkSummary, ...]:
+    ) -> Iterator[LinkSummary]:
         """Both directions.
 
         Args:
@@ -150,47 +153,32 @@ class LinkRows:
             capacities: of each direction.
         """
         steps = [step for series in ranks for step in recent_steps(series, span)]
-        payload: Rates = {"sent": None, "received": None}
+        payload = NO_RATES
         if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
             seconds = sum(step.step_s for step in steps) / len(ranks)
             payload = {
-                "sent": sum(self._across(step.sent_bytes) for step in steps) / seconds,
-                "received": sum(self._across(step.received_bytes) for step in steps) / seconds,
+                one: sum(self._across(step, one) for step in steps) / seconds for one in DIRECTIONS
             }
-        if self.basis == "ranks":
-            rates = payload
-        elif span is None:
-            rates = {"sent": None, "received": None}
-        else:
-            rates, payload = (counted := self._rates(*span)), _own(payload, counted)
-        return tuple(
-            self._direction(one, rates[one], payload[one], peers, capacities[one])
-            for one in DIRECTIONS
-        )
-
-    def _direction(
-        self,
-        direction: Direction,
-        rate: float | None,
-        own: float | None,
-        peers: tuple[str, ...],
-        capacity: Capacity | None,
-    ) -> LinkSummary:
-        used = None
-        if rate is not None and capacity is not None:
-            used = formulas.link_utilization(rate, capacity.bytes_per_s)
-        return LinkSummary(
-            node=self.placement.node,
-            interface=self.placement.interface,
-            direction=direction,
-            basis=self.basis,
-            bytes_per_s=short(rate),
-            own_bytes_per_s=short(own),
-            utilization=short(used),
-            capacity=capacity,
-            peers=peers,
-            missing=self._missing(rate, capacity),
-        )
+        rates, own = payload, payload
+        if self.basis == "interface":
+            rates = self._rates(*span) if span else NO_RATES
+            own = _own(payload, rates)
+        for one in DIRECTIONS:
+            rate, capacity, used = rates[one], capacities[one], None
+            if rate is not None and capacity is not None:
+                used = formulas.link_utilization(rate, capacity.bytes_per_s)
+            yield LinkSummary(
+                node=self.placement.node,
+                interface=self.placement.interface,
+                direction=one,
+                basis=self.basis,
+                bytes_per_s=short(rate),
+                own_bytes_per_s=short(own[one]),
+                utilization=short(used),
+                capacity=capacity,
+                peers=peers,
+                missing=self._missing(rate, capacity),
+            )
 
     def _missing(self, rate: float | None, capacity: Capacity | None) -> str | None:
         if rate is None:
@@ -215,12 +203,7 @@ def recent_steps(series: RankSeries, span: tuple[float, float] | None) -> Sequen
 
 
 def _named(rates: Rates, own: Rates) -> dict[str, float | None]:
-    return {
-        "sent": rates["sent"],
-        "received": rates["received"],
-        "own_sent": own["sent"],
-        "own_received": own["received"],
-    }
+    return rates | {f"own_{direction}": rate for direction, rate in own.items()}
 
 
 def _own(payload: Rates, counted: Rates) -> Rates:

@@ -10,13 +10,14 @@ from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import (
     JobState,
     PartStatus,
     Placement,
     Restart,
 )
+from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.versions import Divergence
 
@@ -40,19 +41,12 @@ class NodeEntry(Record, frozen=True):
     divergences: tuple[Divergence, ...] = ()
 
 
-class RankNumbers(Record, frozen=True):
-    """How far a rank is. ``progress`` is what it does before its first step, 0..1 or unknown."""
-
-    rank: Rank
-    node: str
-    state: JobState
-    step: int | None = None
-    activity: str | None = None
-    progress: float | None = None
-
-
 class JobEntry(Record, frozen=True):
-    """One job: what it is, where it runs, how far it is, why it failed or stalls."""
+    """One job: what it is, where it runs, how far it is, why it failed or stalls.
+
+    Args:
+        progress: of ranks that do something other than steps.
+    """
 
     job_id: JobId
     name: str
@@ -62,8 +56,8 @@ class JobEntry(Record, frozen=True):
     submitted_s: float
     placements: tuple[Placement, ...]
     parts: tuple[PartStatus, ...]
-    ranks: tuple[RankNumbers, ...]
     numbers: JobNumbers
+    progress: tuple[RankProgress, ...] = ()
     submitted_by: str = ""
     problem: Problem | None = None
     stall: Problem | None = None

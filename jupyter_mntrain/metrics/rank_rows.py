@@ -9,7 +9,7 @@ from jupyter_mntrain.metrics.history import RankSeries
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.summary import RankSummary
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import JobState
+from jupyter_mntrain.model.records.job import JobState, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.telemetry import formulas
 
@@ -33,20 +33,15 @@ SUMMARY_DIGITS = 7
 
 
 class RankRows:
-    """The rows of one rank, and the peak that its MFU is of.
+    """The rows of one rank, and the peak that its MFU is of."""
 
-    Args:
-        own_node: ranks of the same node: what goes between them crosses no link.
-    """
-
-    def __init__(self, rank: Rank, node: str, own_node: range) -> None:
+    def __init__(self, rank: Rank, placement: Placement) -> None:
         self.rank = rank
-        self.node = node
+        self.placement = placement
         self.table = Table(COLUMNS, WARM_UP_STEPS)
         self.series: RankSeries | None = None
         self.replicas = 1
         """Ranks with the same stages, this one among them: each has tokens of its own."""
-        self._own_node = own_node
         self._taken = 0
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
@@ -144,7 +139,7 @@ class RankRows:
             return None
         seconds = 0.0
         for peer, size in step.sent_bytes.items():
-            if peer not in self._own_node:
+            if peer not in self.placement.ranks:  # those cross no link
                 bytes_per_s = capacity(peer)
                 if not bytes_per_s:
                     return None
@@ -178,7 +173,7 @@ class RankRows:
         figures |= {name: short(table.recent(name)) for name in SHARES}
         return RankSummary(
             rank=self.rank,
-            node=self.node,
+            node=self.placement.node,
             state=state,
             local_rank=start.local_rank if start else 0,
             stages=start.stages if start else (),

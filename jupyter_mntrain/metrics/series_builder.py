@@ -81,21 +81,19 @@ class SeriesBuilder:
         self._capacities = LinkCapacities()
         self._node_of: dict[int, str] = {}
 
-    def extend(self, history: JobHistory, now_s: float) -> bool:
-        """Take what is new; ``True`` if there was anything. A new attempt begins afresh.
+    def extend(self, history: JobHistory, now_s: float) -> None:
+        """Take what is new. A new attempt begins afresh.
 
         Args:
             now_s: Unix time, for how long an unfinished job has been running.
         """
         attempt = history.view.attempt
-        is_new = attempt.number != self._attempt
-        if is_new:
+        if attempt.number != self._attempt:
             self._begin(attempt.number)
-        before = self.seq
         for placement in attempt.placements:
             for rank in placement.ranks:
                 if (series := history.ranks.get(Rank(rank))) is not None:
-                    rows = RankRows(Rank(rank), placement.node, placement.ranks)
+                    rows = RankRows(Rank(rank), placement)
                     self._ranks.setdefault(Rank(rank), rows).series = series
         self._extend_links(history)
         self._extend_ranks(history)
@@ -114,7 +112,6 @@ class SeriesBuilder:
             peak_flops_per_s=self._peak(),
             schedule_bubble=self._bubble_of_schedule(),
         )
-        return is_new or self.seq > before
 
     def whole(self, points: int = POINTS) -> JobSeries:
         """Everything, thinned to at most ``points`` rows per table."""
@@ -150,7 +147,7 @@ class SeriesBuilder:
             replicas = stages[known.start.stages] if known.start else 1
             bubble = self._schedule_bubble(known.start)
             self.seq = known.extend(
-                history.ranks[rank], self.seq, bubble, self._capacity_from(known.node)
+                history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)
             )
             if known.take_drawn_peak() or known.replicas != replicas:
                 # The MFU or the tokens of every earlier row have changed.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from statistics import median
-from typing import TypedDict
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
@@ -18,7 +17,7 @@ from jupyter_mntrain.metrics.summary import (
     WrittenText,
 )
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.number import carried
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
@@ -50,6 +49,9 @@ def summarize(
         peak_flops_per_s: of all devices together.
     """
     view = history.view
+    step = int(job.table.last("step") or 0)
+    totals = (known.start.total_steps for known in ranks.values() if known.start)
+    total = next((one for one in totals if one), None)
     link_summaries = tuple(
         one for link in links.values() for one in _links(link, ranks, links, capacities)
     )
@@ -59,7 +61,9 @@ def summarize(
         job_id=view.job_id,
         name=view.spec.name,
         state=view.state,
-        **_steps(view, ranks, job),
+        step=step,
+        total_steps=total,
+        remaining_s=_remaining_s(view, job, step, total),
         elapsed_s=elapsed_s(view, now_s),
         **figures,
         schedule_bubble=short(schedule_bubble),
@@ -83,22 +87,11 @@ def summarize(
     )
 
 
-class _Steps(TypedDict):
-    step: int
-    total_steps: int | None
-    remaining_s: float | None
-
-
-def _steps(view: JobView, ranks: Ranks, job: JobRows) -> _Steps:
-    step, step_s = int(job.table.last("step") or 0), job.table.recent("step_s")
-    totals = (known.start.total_steps for known in ranks.values() if known.start)
-    total = next((one for one in totals if one), None)
-    is_known = total is not None and step_s is not None and view.state not in TERMINAL
-    return {
-        "step": step,
-        "total_steps": total,
-        "remaining_s": short(max(0, (total or 0) - step) * (step_s or 0.0)) if is_known else None,
-    }
+def _remaining_s(view: JobView, job: JobRows, step: int, total: int | None) -> float | None:
+    step_s = job.table.recent("step_s")
+    if total is None or step_s is None or view.state in TERMINAL:
+        return None
+    return short(max(0, total - step) * step_s)
 
 
 def _figures(
@@ -135,14 +128,12 @@ def elapsed_s(view: JobView, now_s: float) -> float | None:
 
 
 def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:
-    def summary(rank: Rank, node: str, state: JobState) -> RankSummary:
-        known = ranks.get(rank)
-        return known.summary(state) if known else RankSummary(rank=rank, node=node, state=state)
-
     return tuple(
-        summary(status.rank, part.node, status.state)
+        known.summary(one.state)
+        if (known := ranks.get(one.rank))
+        else RankSummary(rank=one.rank, node=part.node, state=one.state)
         for part in view.parts
-        for status in part.ranks
+        for one in part.ranks
     )
 
 
@@ -159,12 +150,12 @@ def _slowest(ranks: Ranks) -> Rank | None:
 
 def _links(
     link: LinkRows, ranks: Ranks, links: Links, capacities: LinkCapacities
-) -> tuple[LinkSummary, ...]:
+) -> Iterator[LinkSummary]:
     own = [known for rank, known in ranks.items() if rank in link.placement.ranks]
     spans = [span for known in own if (span := known.table.recent_span())]
     span = (min(one[0] for one in spans), max(one[1] for one in spans)) if spans else None
     neighbors = {Rank(peer) for known in own if known.start for peer in known.start.neighbors}
-    nodes = {ranks[rank].node: None for rank in sorted(neighbors) if rank in ranks}
+    nodes = {ranks[rank].placement.node: None for rank in sorted(neighbors) if rank in ranks}
     nodes.pop(link.placement.node, None)
     series = [known.series for known in own if known.series is not None]
     node = link.placement.node
@@ -213,12 +204,10 @@ def _missing(
 
 def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, RankSpread]:
     """Of the figures that are drawn of each rank."""
-    known = {
-        "pace_tokens_per_s": [one.pace_tokens_per_s for one in ranks],
-        "mfu": [one.mfu for one in ranks],
-        "compute": [one.compute for one in ranks],
+    told = {
+        name: [value for one in ranks if (value := getattr(one, name)) is not None]
+        for name in ("pace_tokens_per_s", "mfu", "compute")
     }
-    told = {name: [one for one in of if one is not None] for name, of in known.items()}
     return {
         name: RankSpread(low=min(of), median=median(of), high=max(of))
         for name, of in told.items()

@@ -170,7 +170,4 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     @property
     def numbers(self) -> JobNumbers:
         """The headline figures alone."""
-        return JobNumbers(**{name: getattr(self, name) for name in _NUMBERS})
-
-
-_NUMBERS = tuple(field.name for field in msgspec.structs.fields(JobNumbers))
+        return msgspec.convert(self, JobNumbers, from_attributes=True)

@@ -139,7 +139,7 @@ class LiveView(View):
         return is_last
 
     def _job_bundle(self, history: JobHistory, now_s: float) -> JobBundle:
-        points = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // history.view.spec.world_size))
+        points = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // history.view.attempt.world_size))
         numbers = self._series.summary.numbers
         return JobBundle(
             cluster=self.job.cluster,

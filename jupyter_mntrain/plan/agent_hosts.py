@@ -8,14 +8,9 @@ from urllib.parse import urlsplit
 from jupyter_mntrain.model.records.node import NodeInfo
 
 
-def agent_hosts(node: NodeInfo) -> tuple[str, ...]:
-    """Return the hosts of the agent's ``host:port`` addresses."""
-    return tuple(host for address in node.addresses if (host := urlsplit(f"//{address}").hostname))
-
-
 def loopback_host(node: NodeInfo) -> str | None:
     """Return the agent's loopback address if it listens on loopback only, else ``None``."""
-    hosts = agent_hosts(node)
+    hosts = [host for address in node.addresses if (host := urlsplit(f"//{address}").hostname)]
     return hosts[0] if hosts and all(_is_loopback(host) for host in hosts) else None
 
 

@@ -10,6 +10,7 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.lookup import find_node
+from jupyter_mntrain.plan.members import check_gpus
 from jupyter_mntrain.plan.placement import place
 
 
@@ -47,18 +48,6 @@ def arrange(
         SpecError: a GPU or an interface does not exist, or no network is shared.
     """
     for participant, node in zip(participants, nodes, strict=True):
-        _check_gpus(participant, node)
+        check_gpus(node, participant.gpus)
     interfaces = choose_interfaces(nodes, [p.interface for p in participants])
     return place(participants, nodes, interfaces)
-
-
-def _check_gpus(participant: Participant, node: NodeInfo) -> None:
-    indices = {gpu.index for gpu in node.inventory.gpus}
-    missing = sorted(set(participant.gpus) - indices)
-    if missing:
-        has = f"GPUs {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
-        raise SpecError(
-            f"has {has}, not GPU {', '.join(map(str, missing))}",
-            fix="choose from the GPUs it has",
-            node=node.name,
-        )

@@ -137,7 +137,6 @@ def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) 
     """Refuse named interfaces that cannot work; routed ones are allowed."""
     if len(nodes) == 1 or is_one_machine(nodes):
         return
-    hosts: dict[str, NodeInfo] = {}
     for node, interface in zip(nodes, chosen, strict=True):
         if interface.kind == "loopback":
             raise SpecError(
@@ -145,14 +144,14 @@ def _refuse_unreachable(nodes: Sequence[NodeInfo], chosen: Sequence[Interface]) 
                 fix="choose one that the other nodes can reach, or omit it",
                 node=node.name,
             )
-        host = str(IPv4Interface(interface.addresses[0]).ip)
-        other = hosts.setdefault(host, node)
-        if other is not node and not _same_card(other, node, host):
-            raise SpecError(
-                f"interface {interface.name!r} has the address {host}, and so has {other.name}'s",
-                fix="choose interfaces on which the nodes can reach each other",
-                node=node.name,
-            )
+    first = [_Candidate(interface=one, address=one.addresses[0]) for one in chosen]
+    if clash := _clash(nodes, first):
+        one, owner, other = clash
+        raise SpecError(
+            f"interface {one.interface.name!r} has the address {one.host}, and so has {other}'s",
+            fix="choose interfaces on which the nodes can reach each other",
+            node=owner,
+        )
 
 
 def _loopback(node: NodeInfo) -> Interface:
@@ -219,13 +218,15 @@ def _last_resort(choice: Sequence[_Candidate]) -> tuple[int, ...]:
     return tuple(-ord(letter) for letter in f"{choice[0].interface.name} {choice[0].network}")
 
 
-def _clash(nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]) -> str | None:
-    """Return an address that two machines both have, as every docker0 has 172.17.0.1."""
+def _clash(
+    nodes: Sequence[NodeInfo], choice: Sequence[_Candidate]
+) -> tuple[_Candidate, str, str] | None:
+    """Return an address that two machines both have, as every docker0 has 172.17.0.1, and both."""
     owners: dict[str, NodeInfo] = {}
     for node, candidate in zip(nodes, choice, strict=True):
         other = owners.setdefault(candidate.host, node)
         if other is not node and not _same_card(other, node, candidate.host):
-            return candidate.host
+            return candidate, node.name, other.name
     return None
 
 
@@ -244,7 +245,7 @@ def _nothing_shared(
     by_node: Sequence[Sequence[_Candidate]],
     choices: Sequence[Sequence[_Candidate]],
 ) -> SpecError:
-    clash = next((host for choice in choices if (host := _clash(nodes, choice))), None)
+    clash = next((found[0].host for choice in choices if (found := _clash(nodes, choice))), None)
     if clash:
         names = ", ".join(
             node.name

@@ -129,9 +129,7 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
         return tuple(Participant(node=reference(node, nodes)) for node in ordered)
     shares = _share_out(ordered)
     if not any(shares.values()):
-        busy = "; ".join(
-            f"{node.name}: {_why_busy(node, ())}" for node in ordered if _why_busy(node, ())
-        )
+        busy = "; ".join(f"{node.name}: {why}" for node in ordered if (why := _why_busy(node, ())))
         raise SpecError(
             f"no node has an idle GPU ({busy})", fix="wait, or stop the job that runs there"
         )
@@ -189,18 +187,10 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
 
 
 def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> list[Gpu]:
-    by_index = {gpu.index: gpu for gpu in node.inventory.gpus}
     twice = sorted({index for index in wanted if wanted.count(index) > 1})
     if twice:
         raise SpecError(f"GPU {twice[0]} is named twice", fix="name each once", node=node.name)
-    missing = [index for index in wanted if index not in by_index]
-    if missing:
-        has = f"GPUs {', '.join(map(str, sorted(by_index)))}" if by_index else "no GPU"
-        raise SpecError(
-            f"has {has}, not GPU {', '.join(map(str, missing))}",
-            fix="choose from the GPUs it has" if by_index else f"ask for {node.name}:1, a process",
-            node=node.name,
-        )
+    check_gpus(node, wanted, f"ask for {node.name}:1, a process")
     idle = {gpu.index for gpu in idle_gpus(node, taken)}
     busy = [index for index in wanted if index not in idle]
     if busy:
@@ -211,7 +201,23 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
             else "wait, or stop the job that runs there",
             node=node.name,
         )
+    by_index = {gpu.index: gpu for gpu in node.inventory.gpus}
     return [by_index[index] for index in wanted]
+
+
+def check_gpus(
+    node: NodeInfo, wanted: Sequence[int], fix: str = "choose from the GPUs it has"
+) -> None:
+    """Refuse GPUs that a node does not have; with ``fix``, if it has none at all."""
+    indices = {gpu.index for gpu in node.inventory.gpus}
+    missing = [index for index in wanted if index not in indices]
+    if missing:
+        has = f"GPUs {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
+        raise SpecError(
+            f"has {has}, not GPU {', '.join(map(str, missing))}",
+            fix="choose from the GPUs it has" if indices else fix,
+            node=node.name,
+        )
 
 
 def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:

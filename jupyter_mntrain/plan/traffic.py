@@ -48,8 +48,7 @@ def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str
     count = len(nodes)
     each = 2 * size_bytes * (count - 1) / count
     found: dict[tuple[str, str], float] = {}
-    for place, node in enumerate(nodes):
-        after = nodes[(place + 1) % count]
+    for node, after in zip(nodes, [*nodes[1:], *nodes[:1]], strict=True):
         if node != after:
             found[node, after] = found.get((node, after), 0.0) + each
     return found

@@ -92,9 +92,8 @@ def _command(one: Divergence) -> str | None:
 
 
 def _of_key(key: str, nodes: Sequence[NodeInfo]) -> list[Divergence]:
-    compared = {node.node_id: _comparable(key, node.inventory.versions) for node in nodes}
-    if key in GPU_KEYS:
-        compared = {node_id: value for node_id, value in compared.items() if value is not None}
+    known = {node.node_id: _comparable(key, node.inventory.versions) for node in nodes}
+    compared = {one: of for one, of in known.items() if of is not None or key not in GPU_KEYS}
     counts = Counter(compared.values()).most_common(2)
     if len(counts) < 2:
         return []

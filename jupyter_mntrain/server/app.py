@@ -9,7 +9,6 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import List, Unicode, default
 
-from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model import tunables
@@ -65,7 +64,7 @@ class MntrainApp(ExtensionApp):
             tunables.check()
         except SpecError as error:
             self.log.error("%s Until then the defaults apply.", error)
-        self._opening = Opening(self._connect, __version__)
+        self._opening = Opening(self._connect)
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}
         self.handlers.extend((base + route, handler, options) for route, handler in ROUTES)

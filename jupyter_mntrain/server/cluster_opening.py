@@ -25,12 +25,10 @@ class Opening:
 
     Args:
         connect: opens the cluster.
-        version: of this package.
     """
 
-    def __init__(self, connect: Callable[[], Cluster], version: str) -> None:
+    def __init__(self, connect: Callable[[], Cluster]) -> None:
         self._connect = connect
-        self._version = version
         self._opened: asyncio.Task[PageUpdates] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
@@ -61,4 +59,4 @@ class Opening:
 
     async def _open(self) -> PageUpdates:
         cluster = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
-        return PageUpdates(cluster, self._version)
+        return PageUpdates(cluster)

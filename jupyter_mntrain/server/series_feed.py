@@ -25,18 +25,16 @@ class JobFeed:
         self._job = job
         self._builder = SeriesBuilder(job.id, stream)
         self._watchers: dict[Send, tuple[str, int]] = {}
-        self._history: JobHistory | None = None
+        self.history: JobHistory | None = None
         self.numbers: JobNumbers | None = None
         """Headline figures; ``None`` before the first look."""
-
-    @property
-    def history(self) -> JobHistory | None:
-        return self._history
+        self.unwatched_since_s: float | None = None
+        """Monotonic time since when it is over and no page watches it."""
 
     @property
     def is_over(self) -> bool:
         """Ended, and read to its end."""
-        history = self._history
+        history = self.history
         return history is not None and history.view.state in TERMINAL and history.is_complete
 
     @property
@@ -56,7 +54,7 @@ class JobFeed:
         if not self.is_over or self.numbers is None:
             history = self._job.history()
             self._builder.extend(history, time.time() if now_s is None else now_s)
-            self._history = history
+            self.history = history
             self.numbers = self._builder.summary.numbers
 
     def send(self) -> None:

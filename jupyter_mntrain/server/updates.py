@@ -8,11 +8,10 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 
 import msgspec
 
+from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster, NodeView
 from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
@@ -54,13 +53,11 @@ class PageUpdates:
 
     Args:
         cluster: open already.
-        version: of this package.
     """
 
-    def __init__(self, cluster: Cluster, version: str) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.stream = secrets.token_hex(6)
-        self._version = version
         self._loop = asyncio.get_running_loop()
         self._seq = 0
         self._kept: deque[tuple[int, bytes]] = deque(maxlen=MOST_KEPT)
@@ -68,10 +65,9 @@ class PageUpdates:
         self._jobs: dict[JobId, JobEntry] = {}
         self._feeds: dict[JobId, JobFeed] = {}
         self._feed_numbers = itertools.count(1)
-        self._unwatched_since: dict[JobId, float] = {}
         self._ended: dict[JobId, JobEntry] = {}
         """Last entries of jobs whose rows were freed."""
-        self._status = self._read_status()
+        self.status = self._read_status()
         self._listeners: set[Callable[[bytes], None]] = set()
         self._changed = asyncio.Event()
         self._unsubscribe = cluster.subscribe(self._wake)
@@ -82,10 +78,6 @@ class PageUpdates:
         self._unsubscribe()
         self._task.cancel()
         await asyncio.wait([self._task])
-
-    @property
-    def status(self) -> ServerStatus:
-        return self._status
 
     @property
     def nodes(self) -> tuple[NodeEntry, ...]:
@@ -107,7 +99,7 @@ class PageUpdates:
         feed = self._feeds.get(job_id)
         if feed is None:
             feed = self._follow(job_id)
-        self._unwatched_since.pop(job_id, None)
+        feed.unwatched_since_s = None
         feed.look()
         return feed
 
@@ -135,7 +127,7 @@ class PageUpdates:
         whole = Snapshot(
             stream=self.stream,
             seq=self._seq,
-            status=self._status,
+            status=self.status,
             nodes=self.nodes,
             jobs=self.jobs,
         )
@@ -166,9 +158,9 @@ class PageUpdates:
     def look_now(self) -> None:
         """Send what has changed; also called after a request that changes something."""
         status = self._read_status()
-        if status != self._status:
-            self._status = status
-            self._tell(partial(StatusSet, status=status))
+        if status != self.status:
+            self.status = status
+            self._tell(StatusSet, status=status)
         self._look_at_nodes(self.cluster.nodes())
         self._look_at_jobs()
 
@@ -178,7 +170,7 @@ class PageUpdates:
         entries = {entry.key: entry for entry in node_entries(views)}
         before, self._nodes = self._nodes, entries
         for key in before.keys() - entries.keys():
-            self._tell(partial(NodeGone, key=key))
+            self._tell(NodeGone, key=key)
         for key, entry in entries.items():
             self._tell_node(before.get(key), entry)
 
@@ -187,33 +179,29 @@ class PageUpdates:
             return
         beat = entry.view.beat
         if before is None or beat is None or _without_beat(before) != _without_beat(entry):
-            self._tell(partial(NodeSet, node=entry))
+            self._tell(NodeSet, node=entry)
             return
         view = entry.view
-        seen: dict[str, Any] = {"liveness": view.liveness, "last_seen_s": view.last_seen_s}
-        self._tell(partial(NodeBeat, key=entry.key, beat=beat, **seen))
+        self._tell(
+            NodeBeat, key=entry.key, liveness=view.liveness, last_seen_s=view.last_seen_s, beat=beat
+        )
 
     def _look_at_jobs(self) -> None:
         before = self._jobs
         self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.jobs()}
-        gone = before.keys() - self._jobs.keys()
-        for job_id in gone:
+        for job_id in before.keys() - self._jobs.keys():
             self._forget_rows(job_id)
             self._ended.pop(job_id, None)
-        for job_id in gone:
-            self._tell(partial(JobGone, job_id=job_id))
+            self._tell(JobGone, job_id=job_id)
         for job_id, entry in tuple(self._jobs.items()):
             if entry != before.get(job_id):
-                self._tell(partial(JobSet, job=entry))
+                self._tell(JobSet, job=entry)
 
     def _job_entry(self, view: JobView) -> JobEntry:
         feed = self._feeds.get(view.job_id)
         if feed is None and (last := self._ended.get(view.job_id)):
             if view.state in TERMINAL and last.attempt == view.attempt.number:
-                return msgspec.structs.replace(
-                    job_entry(view, submitted_by=view.submitted_by, numbers=last.numbers),
-                    ranks=last.ranks,
-                )
+                return job_entry(view, submitted_by=view.submitted_by, numbers=last.numbers)
             del self._ended[view.job_id]  # it was restarted
         if feed is None and view.state not in TERMINAL:
             feed = self._follow(view.job_id)
@@ -265,8 +253,10 @@ class PageUpdates:
         now = time.monotonic()
         for job_id, feed in list(self._feeds.items()):
             if not feed.is_over or feed.is_watched:
-                self._unwatched_since.pop(job_id, None)
-            elif now - self._unwatched_since.setdefault(job_id, now) >= RELEASED_AFTER_S:
+                feed.unwatched_since_s = None
+                continue
+            feed.unwatched_since_s = feed.unwatched_since_s or now
+            if now - feed.unwatched_since_s >= RELEASED_AFTER_S:
                 self._ended[job_id] = self._jobs[job_id]
                 self._forget_rows(job_id)
 
@@ -278,21 +268,20 @@ class PageUpdates:
 
     def _forget_rows(self, job_id: JobId) -> None:
         feed = self._feeds.pop(job_id, None)
-        self._unwatched_since.pop(job_id, None)
         if feed is not None:
             feed.close()
 
-    def _tell(self, make: Callable[..., object]) -> None:
+    def _tell(self, message_of: Callable[..., object], **content: object) -> None:
         """Number a message and send it to every page."""
         self._seq += 1
-        message = encode(make(seq=self._seq))
+        message = encode(message_of(seq=self._seq, **content))
         self._kept.append((self._seq, message))
         for tell in tuple(self._listeners):
             tell(message)
 
     def _read_status(self) -> ServerStatus:
         return ServerStatus(
-            version=self._version,
+            version=__version__,
             events_version=EVENTS_VERSION,
             cluster=self.cluster.name,
             discovery_problem=self.cluster.discovery.problem,

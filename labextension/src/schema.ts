@@ -106,8 +106,8 @@ export interface Everything {
   Stall?: Stall;
   RankStack?: RankStack;
   LinkTry?: LinkTry;
-  RankNumbers?: RankNumbers;
   JobNumbers?: JobNumbers;
+  RankProgress?: RankProgress;
   Restart?: Restart;
   StreamResumed?: StreamResumed;
   NodeSet?: NodeSet;
@@ -120,7 +120,6 @@ export interface Everything {
   JobSeries?: JobSeries;
   JobSummary?: JobSummary;
   RankSummary?: RankSummary;
-  RankProgress?: RankProgress;
   RankSpread?: RankSpread;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
@@ -439,6 +438,9 @@ export interface Divergence {
 /**
  * One job: what it is, where it runs, how far it is, why it failed or stalls.
  *
+ *     Args:
+ *         progress: of ranks that do something other than steps.
+ *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
  */
@@ -451,8 +453,8 @@ export interface JobEntry {
   submitted_s: number;
   placements: Placement[];
   parts: PartStatus[];
-  ranks: RankNumbers[];
   numbers: JobNumbers;
+  progress?: RankProgress[];
   submitted_by?: string;
   problem?: Problem | null;
   stall?: Problem | null;
@@ -594,20 +596,6 @@ export interface LinkTry {
   peer?: string;
 }
 /**
- * How far a rank is. ``progress`` is what it does before its first step, 0..1 or unknown.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "RankNumbers".
- */
-export interface RankNumbers {
-  rank: number;
-  node: string;
-  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
-  step?: number | null;
-  activity?: string | null;
-  progress?: number | null;
-}
-/**
  * Headline figures of a job.
  *
  *     Args:
@@ -652,6 +640,24 @@ export interface JobNumbers {
   missing?: {
     [k: string]: string;
   };
+}
+/**
+ * A rank's progress with something other than a step: loading, reading, measuring.
+ *
+ *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
+ *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankProgress".
+ */
+export interface RankProgress {
+  kind: "progress";
+  time_s: number;
+  rank: number;
+  what: string;
+  done: number;
+  total?: number | null;
+  unit?: string;
 }
 /**
  * The next attempt, as the head plans it.
@@ -858,24 +864,6 @@ export interface RankSummary {
   };
   is_ready?: boolean;
   progress?: RankProgress | null;
-}
-/**
- * A rank's progress with something other than a step: loading, reading, measuring.
- *
- *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
- *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "RankProgress".
- */
-export interface RankProgress {
-  kind: "progress";
-  time_s: number;
-  rank: number;
-  what: string;
-  done: number;
-  total?: number | null;
-  unit?: string;
 }
 /**
  * A figure of many ranks.

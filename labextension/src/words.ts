@@ -4,7 +4,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 
 import * as formats from './formats';
 import { causeLine } from './problem';
-import type { JobEntry, NodeView } from './schema';
+import type { JobEntry, NodeView, RankProgress, RankStatus } from './schema';
 
 export type JobState = JobEntry['state'];
 export type Liveness = NodeView['liveness'];
@@ -76,6 +76,24 @@ export function notFiniteLine(
         formats.count(first)
       )
     : null;
+}
+
+/** A rank of a job, and its node. */
+export type PlacedRank = RankStatus & { node: string };
+
+/** All ranks of a job, in order. */
+export function ranksOf(job: JobEntry): PlacedRank[] {
+  return job.parts.flatMap(({ node, ranks }) =>
+    (ranks ?? []).map(rank => ({ ...rank, node }))
+  );
+}
+
+/** Text like `loading the model, 40 %`: a rank's activity other than steps. */
+export function activity(progress: RankProgress): string {
+  const { what, done, total } = progress;
+  return total
+    ? `${what}, ${formats.percent(Math.min(1, done / total), 0)}`
+    : what;
 }
 
 /** Whether the job can save a checkpoint now. */

@@ -42,7 +42,7 @@ async def new_opening(anyio_backend: str) -> AsyncIterator[Callable[..., Opening
     made: list[Opening] = []
 
     def new(connect: Callable[[], Cluster]) -> Opening:
-        made.append(Opening(connect, "0"))
+        made.append(Opening(connect))
         return made[-1]
 
     yield new
@@ -65,7 +65,7 @@ def threads() -> set[threading.Thread]:
 async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: Elsewhere) -> None:
     both, connect = two_nodes(agents)
     before = threads()
-    opening = Opening(connect, "0")
+    opening = Opening(connect)
     assert threads() == before
     one, two = await asyncio.gather(opening.hub(), opening.hub())
     assert one is two
@@ -179,7 +179,7 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     entry = hub.job(JOB)
     assert entry is not None
     assert (entry.state, entry.numbers.step) == ("succeeded", 10)
-    assert [rank.step for rank in entry.ranks] == [10, 10]
+    assert [rank.step for part in entry.parts for rank in part.ranks] == [10, 10]
     # Watched again, all of it comes anew, under numbers of its own.
     before = rows[-1].stream
     rows.clear()

@@ -34,7 +34,6 @@ class Canvas:
         self.figure = Figure(dpi=DPI * SCALE)
         self.height = 0.0
         self._agg = FigureCanvasAgg(self.figure)
-        self._fonts: dict[tuple[float, bool], FontProperties] = {}
 
     def resize(self, height: float, background: str) -> None:
         """Another height, and nothing on it."""
@@ -64,7 +63,7 @@ class Canvas:
             x / WIDTH_PX,
             1 - y / self.height,
             text,
-            fontproperties=self._font(size, bold=bold),
+            fontproperties=_font(size, bold=bold),
             color=color,
             va="center_baseline",
             ha="left",
@@ -120,16 +119,9 @@ class Canvas:
         if not text:
             return 0.0
         renderer: Any = self._agg.get_renderer()
-        font = self._font(size, bold=bold)
+        font = _font(size, bold=bold)
         width: float = renderer.get_text_width_height_descent(text, font, ismath=False)[0]
         return width / SCALE
-
-    def _font(self, size: float, *, bold: bool) -> FontProperties:
-        key = (size, bold)
-        if key not in self._fonts:
-            weight = "bold" if bold else "normal"
-            self._fonts[key] = FontProperties(family=FONT, weight=weight, size=size * POINTS_PER_PX)
-        return self._fonts[key]
 
     def stroke(self, xs: tuple[float, float], ys: tuple[float, float], stroke: Stroke) -> None:
         """A straight line; its marker, if it has one, is in the middle."""
@@ -166,9 +158,14 @@ class Canvas:
 
 
 @cache
+def _font(size: float, *, bold: bool) -> FontProperties:
+    weight = "bold" if bold else "normal"
+    return FontProperties(family=FONT, weight=weight, size=size * POINTS_PER_PX)
+
+
+@cache
 def _characters(*, bold: bool) -> frozenset[int]:
-    font = FontProperties(family=FONT, weight="bold" if bold else "normal")
-    return frozenset(get_font(findfont(font)).get_charmap())
+    return frozenset(get_font(findfont(_font(SMALL, bold=bold))).get_charmap())
 
 
 def line_settings(stroke: Stroke) -> dict[str, Any]:

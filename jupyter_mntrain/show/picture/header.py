@@ -96,17 +96,13 @@ def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
         yield f"elapsed {formats.duration(summary.elapsed_s)}"
         left = summary.remaining_s
         if left is not None and view.state == "running":
-            yield f"done {_day_time(now_s + left)}, in {formats.duration(left)}"
+            yield f"done {formats.clock(now_s + left)[:-3]}, in {formats.duration(left)}"
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
         yield f"{', '.join(silent)} does not answer"
     reasons = sorted({part.stop_reason for part in view.parts if part.stop_reason})
     if reasons and view.state in ("stopping", "canceled"):
         yield "; ".join(reasons)
-
-
-def _day_time(time_s: float) -> str:
-    return formats.clock(time_s)[:-3]
 
 
 def _waiting(summary: JobSummary, view: JobView, now_s: float) -> Iterator[tuple[str, str]]:
@@ -131,8 +127,10 @@ def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> 
         if rank.problem is not None:
             return rank.problem.cause
         return f"exit code {rank.exit_code}" if rank.exit_code is not None else rank.state
-    if rank.state in TERMINAL or rank.state == "unknown" or part.state == "stopping":
-        return "its node is not answering" if rank.state == "unknown" else rank.state
+    if rank.state == "unknown":
+        return "its node is not answering"
+    if rank.state in TERMINAL or part.state == "stopping":
+        return rank.state
     if part.state == "pending":
         return "waiting for its agent to start it"
     progress = under_way(known.progress) if known else None

@@ -39,10 +39,11 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None
     if not links:
         return None
     nodes = list(dict.fromkeys(link.node for link in links))
-    sides = [side for side in _sides(series, nodes) if np.isfinite(side.y).any()]
     missing = next((link for link in links if link.capacity is None), None)
+    every = _sides(series, nodes, is_share=missing is None)
+    sides = [side for side in every if np.isfinite(side.y).any()]
     factor: dict[str, float] = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
-    top = max((float(np.nanmax(_heights(side, missing))) for side in sides), default=0.0)
+    top = max((float(np.nanmax(side.y)) for side in sides), default=0.0)
     unit = next((name for name, one in factor.items() if top * one >= 1), "kbit/s")
     is_zoomed = missing is not None or top < ZOOM_BELOW
     limit = max(top * 1.25, 1e-6) if is_zoomed else max(1.0, top) * 1.02
@@ -61,7 +62,8 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None
     )
 
 
-def _sides(series: JobSeries, nodes: Sequence[str]) -> list[_Side]:
+def _sides(series: JobSeries, nodes: Sequence[str], *, is_share: bool) -> list[_Side]:
+    """Heights are shares of the capacity, or bytes per second."""
     columns = {one.node: one for one in series.links}
     sides = []
     for link in series.summary.links:
@@ -75,22 +77,18 @@ def _sides(series: JobSeries, nodes: Sequence[str]) -> list[_Side]:
             name, is_above = link.node, is_sent
         one = columns.get(link.node, LinkColumns(node=link.node))
         y = floats(one.sent if is_sent else one.received)
+        if is_share and link.capacity is not None:
+            y = y / link.capacity.bytes_per_s
         sides.append(_Side(name, link, floats(one.time_s)[: len(y)], y, number, is_above))
     return sides
-
-
-def _heights(side: _Side, missing: LinkSummary | None) -> Floats:
-    capacity = side.link.capacity
-    return side.y if missing or capacity is None else side.y / capacity.bytes_per_s
 
 
 def _shown(sides: list[_Side], nodes: int) -> list[_Side]:
     """Of many nodes only the fullest link, each direction."""
     if nodes < MANY_NODES:
         return sides
-    above = [side for side in sides if side.is_above]
-    below = [side for side in sides if not side.is_above]
-    return [max(same, key=_fullness) for same in (above, below) if same]
+    halves = ([side for side in sides if side.is_above is above] for above in (True, False))
+    return [max(half, key=_fullness) for half in halves if half]
 
 
 def _fullness(side: _Side) -> tuple[float, float]:
@@ -98,12 +96,12 @@ def _fullness(side: _Side) -> tuple[float, float]:
 
 
 def _curve(side: _Side, missing: LinkSummary | None, theme: Theme, nodes: int) -> Curve:
-    link, y = side.link, _heights(side, missing)
+    link = side.link
     return Curve(
         f"{'→' if side.is_above else '←'} {side.name}",
         formats.bit_rate(link.bytes_per_s) if missing else formats.percent(link.utilization),
         side.x,
-        y if side.is_above else -y,
+        side.y if side.is_above else -side.y,
         Stroke(theme.fill, width=1.4) if nodes == 2 else theme.rank(side.number),
         fill=nodes == 2,
     )

@@ -109,7 +109,7 @@ class Painter:
         """Only when there are others: measuring takes longer than drawing."""
         shown = newest_texts(samples)
         if shown != self._shown:
-            self._shown, self._samples = shown, lay_out(self._canvas, shown)
+            self._shown, self._samples = shown, [lay_out(self._canvas, one) for one in shown]
         return self._samples
 
     def _reshape(self, charts: list[Chart], heights: list[int], top: float, height: float) -> None:
@@ -140,10 +140,7 @@ class Painter:
 
     def _paint_header(self, header: Header) -> None:
         theme = self._theme
-        y = 0.0
-        if header.cause:
-            y = self._paint_cause(header)
-        y += 20
+        y = 20 + (self._paint_cause(header) if header.cause else 0.0)
         color = theme.bad if header.state == "failed" else theme.fill
         x = self._canvas.write(EDGE_PX, y, header.icon, LARGE, color, bold=True) + 6
         x = self._canvas.write(x, y, header.state, LARGE, theme.text) + 10
@@ -162,7 +159,7 @@ class Painter:
             for number, (label, value, is_bad) in enumerate(header.numbers):
                 x = EDGE_PX + number * (WIDTH_PX - 2 * EDGE_PX) / len(header.numbers)
                 self._canvas.write(x, y, label, SMALL, theme.secondary)
-                color = theme.bad if is_bad else theme.strong
+                color = theme.bad if is_bad else theme.text
                 self._canvas.write(x, y + 20, value, TITLE, color, bold=True)
             y += 20
         y += 10
@@ -178,10 +175,9 @@ class Painter:
         bottom = 20.0 * len(lines) + 36
         self._canvas.patch(EDGE_PX / 2, 4, WIDTH_PX - EDGE_PX, bottom - 8, edge=theme.bad)
         y = 2.0
-        for number, line in enumerate(lines):
+        self._canvas.write(EDGE_PX + 4, y + 20, "✕", TITLE, theme.bad, bold=True)
+        for line in lines:
             y += 20
-            if number == 0:
-                self._canvas.write(EDGE_PX + 4, y, "✕", TITLE, theme.bad, bold=True)
             self._canvas.write(EDGE_PX + 24, y, line, LARGE, theme.bad, bold=True)
         self._canvas.write(EDGE_PX + 24, y + 20, header.hint or "", SMALL, theme.secondary)
         return bottom
@@ -228,13 +224,8 @@ class Painter:
         if mark_s is not None and span[0] <= mark_s <= span[1]:
             axes.axvline(mark_s / SECONDS_PER_DAY, color=theme.bad, linewidth=1.2)
         for time_s in chart.bad_s:
-            axes.plot(
-                [time_s / SECONDS_PER_DAY],
-                [0.92],
-                "x",
-                color=theme.bad,
-                transform=axes.get_xaxis_transform(),
-            )
+            day, heights = time_s / SECONDS_PER_DAY, axes.get_xaxis_transform()
+            axes.plot([day], [0.92], "x", color=theme.bad, transform=heights)
         self._paint_labels(axes, chart)
 
     def _paint_curve(self, axes: Axes, curve: Curve) -> None:
@@ -267,11 +258,10 @@ class Painter:
             labelfontfamily=FONT,
             labelbottom=is_last,
             pad=4,
+            grid_color=theme.grid,
+            grid_linewidth=0.8,
         )
-        if chart.note is None:
-            axes.grid(visible=True, color=theme.grid, linewidth=0.8)
-        else:
-            axes.grid(visible=False)
+        axes.grid(visible=chart.note is None)
         axes.set_axisbelow(True)
 
     def _paint_labels(self, axes: Axes, chart: Chart) -> None:
@@ -287,11 +277,11 @@ class Painter:
             return height
 
         labels: list[tuple[float, str, str, Stroke, str]] = [
-            (height_of(c.end), c.name, c.value, c.stroke, theme.bad if c.is_bad else theme.strong)
+            (height_of(c.end), c.name, c.value, c.stroke, theme.bad if c.is_bad else theme.text)
             for c in chart.curves
         ]
         plain = Stroke(theme.axis, width=1.2)
-        labels += [(height_of(one.y), one.name, "", plain, theme.strong) for one in chart.levels]
+        labels += [(height_of(one.y), one.name, "", plain, theme.text) for one in chart.levels]
         # A label may stand a little outside of its chart, but not in the neighbor's.
         places = spread(
             [label[0] for label in labels], gap=LABEL_GAP_PX, low=top_px - 4, high=bottom_px + 4

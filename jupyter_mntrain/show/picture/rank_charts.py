@@ -34,7 +34,7 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
             formats.rate(series.summary.tokens_per_s),
             floats(series.job.time_s),
             floats(series.job.tokens_per_s),
-            Stroke(theme.strong, width=JOB_WIDTH),
+            Stroke(theme.text, width=JOB_WIDTH),
         )
         curves = (job, *curves)
     return Chart(
@@ -94,7 +94,7 @@ def loss_chart(series: JobSeries, theme: Theme) -> Chart:
     job, evaluation, summary = series.job, series.evaluation, series.summary
     curves = []
     if job.loss:
-        stroke = Stroke(theme.strong, width=1.8)
+        stroke = Stroke(theme.text, width=1.8)
         value, is_bad = formats.loss(summary.loss), formats.is_bad(summary.loss)
         x, y = floats(job.time_s), floats(job.loss)
         curves.append(Curve("loss", value, x, y, stroke, is_bad=is_bad))

@@ -41,11 +41,6 @@ def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
     return list(last.values())[-MOST_PROMPTS:]
 
 
-def lay_out(canvas: Canvas, texts: Sequence[WrittenText]) -> list[NewestText]:
-    """Wrapped, and cut where nobody would read on."""
-    return [_written(canvas, one) for one in texts]
-
-
 def block_height(samples: Sequence[NewestText]) -> float:
     """Pixels; none without samples."""
     rows = sum(1 + len(one.lines) for one in samples)
@@ -60,7 +55,7 @@ def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], t
     y = top + TITLE_PX - LINE_PX / 2
     for one in samples:
         y += LINE_PX
-        x = canvas.write(EDGE_PX, y, one.prompt, MEDIUM, theme.strong, bold=True)
+        x = canvas.write(EDGE_PX, y, one.prompt, MEDIUM, theme.text, bold=True)
         canvas.write(x + 8, y, one.step, SMALL, theme.secondary)
         for line in one.lines:
             y += LINE_PX
@@ -68,7 +63,8 @@ def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], t
         y += GAP_PX
 
 
-def _written(canvas: Canvas, one: WrittenText) -> NewestText:
+def lay_out(canvas: Canvas, one: WrittenText) -> NewestText:
+    """Wrapped, and cut where nobody would read on."""
     room = WIDTH_PX - 2 * EDGE_PX
     step = f"step {formats.count(one.step)}"
     prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)

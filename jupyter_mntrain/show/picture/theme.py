@@ -8,11 +8,9 @@ both, the most that one gray can. Color is never alone: every rank has a dash an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from jupyter_mntrain.model import tunables
-
-ThemeName = Literal["auto", "light", "dark"]
 
 WIDTH_PX: Final = 960
 SCALE: Final = tunables.ratio("picture.scale")
@@ -50,7 +48,6 @@ class Theme:
     secondary: str
     grid: str
     axis: str
-    strong: str
     fill: str
     bad: str
     track: str
@@ -77,7 +74,6 @@ THEMES: Final[dict[str, Theme]] = {
         secondary="#777777",
         grid="#88888838",
         axis="#7f7f7f",
-        strong="#777777",
         fill="#1976d2",
         bad="#d83a3a",
         track="#88888850",
@@ -89,7 +85,6 @@ THEMES: Final[dict[str, Theme]] = {
         secondary="#616161",
         grid="#ececec",
         axis="#757575",
-        strong="#212121",
         fill="#1976d2",
         bad="#d32f2f",
         track="#e0e0e0",
@@ -101,7 +96,6 @@ THEMES: Final[dict[str, Theme]] = {
         secondary="#bdbdbd",
         grid="#2b2b2b",
         axis="#8a8a8a",
-        strong="#e0e0e0",
         fill="#2196f3",
         bad="#e57373",
         track="#424242",

@@ -64,7 +64,8 @@ def status_view(
         if with_detail and summary.problem.detail:
             tail = "\n".join(summary.problem.detail.splitlines()[-DETAIL_LINES:])
             parts.append(Text(tail, style="dim"))
-        parts.append(Text(f"  log: {program} logs {summary.job_id}{_rank_option(summary)}", "dim"))
+        rank = "" if summary.problem.rank is None else f" --rank {summary.problem.rank}"
+        parts.append(Text(f"  log: {program} logs {summary.job_id}{rank}", "dim"))
     parts.append(state_line(summary))
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
@@ -161,10 +162,8 @@ def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:
     yield "job MFU", percent(summary.mfu), False
     yield "step time", formats.seconds(summary.step_s), False
     yield "bubble", percent(summary.bubble), False
-    if summary.busiest_link is not None:
-        yield "busiest link", percent(summary.busiest_link), False
-    else:
-        yield "busiest link", formats.bit_rate(summary.busiest_bytes_per_s), False
+    used, rate = summary.busiest_link, summary.busiest_bytes_per_s
+    yield "busiest link", formats.bit_rate(rate) if used is None else percent(used), False
     yield "loss", formats.loss(summary.loss), formats.is_bad(summary.loss)
     if summary.evaluation_loss is not None:
         loss = summary.evaluation_loss
@@ -173,8 +172,8 @@ def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:
 
 def _numbers(summary: JobSummary) -> Table:
     figures = list(headline(summary))
-    labels = [label for label, *_ in figures]
-    table = plain_table(*labels, right=tuple(labels))
+    labels = tuple(label for label, *_ in figures)
+    table = plain_table(*labels, right=labels)
     table.add_row(*(Text(value, "bold red" if is_bad else "bold") for _, value, is_bad in figures))
     return table
 
@@ -203,15 +202,15 @@ class RankTable:
         columns = [column for column in RANK_COLUMNS if room >= column.from_width]
         numbers = tuple(column.title for column in columns if column.is_number)
         table = plain_table(*(column.title for column in columns), right=numbers)
+        mark = " ◀ slowest" if room >= FULL_WIDTH else " ◀"
         for rank in self._ranks:
-            mark = (
-                "" if rank.rank != self._slowest else " ◀ slowest" if room >= FULL_WIDTH else " ◀"
-            )
-            cells = [column.cell(rank) for column in columns]
+            is_slowest = rank.rank == self._slowest
             table.add_row(
                 *(
-                    f"{cell}{mark}" if column.title == "pace" else cell
-                    for column, cell in zip(columns, cells, strict=True)
+                    f"{column.cell(rank)}{mark}"
+                    if is_slowest and column.title == "pace"
+                    else column.cell(rank)
+                    for column in columns
                 )
             )
         yield table
@@ -250,10 +249,9 @@ def link_table(links: Sequence[LinkSummary], now_s: float | None = None) -> Tabl
     now_s = time.time() if now_s is None else now_s
     table = plain_table("link", "direction", "rate", "used", "of capacity", right=("rate", "used"))
     for link in links:
-        arrow = "→ sent" if link.direction == "sent" else "← received"
         table.add_row(
             f"{link.node} {link.interface}",
-            arrow,
+            "→ sent" if link.direction == "sent" else "← received",
             formats.bit_rate(link.bytes_per_s),
             percent(link.utilization),
             formats.capacity(link.capacity, now_s),
@@ -280,8 +278,3 @@ def _endings(view: JobView) -> Iterable[Text]:
                 ("⚠ ", "yellow"),
                 f"{part.node}: pid {left.pid} could not be killed ({left.status}): {left.command}",
             )
-
-
-def _rank_option(summary: JobSummary) -> str:
-    rank = summary.problem.rank if summary.problem else None
-    return "" if rank is None else f" --rank {rank}"

@@ -26,7 +26,7 @@ def job_table(jobs: Sequence[JobView], *, now_s: float, program: str) -> Rendera
             job.spec.name,
             state_text(job.state),
             ", ".join(placement.node for placement in job.attempt.placements),
-            str(job.spec.world_size),
+            str(job.attempt.world_size),
             formats.count(job_step(job)),
             _since(job, now_s),
         )

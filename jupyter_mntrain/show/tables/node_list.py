@@ -12,7 +12,14 @@ from rich.text import Text
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node import Gpu, Interface, InterfaceRate, NodeInfo
+from jupyter_mntrain.model.records.node import (
+    Beat,
+    Gpu,
+    Interface,
+    InterfaceRate,
+    Inventory,
+    NodeInfo,
+)
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences, version_problem
 from jupyter_mntrain.show import formats
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 NOT_ENCRYPTED = "Training traffic between nodes is neither encrypted nor authenticated."
 """Shown where people choose nodes; all other traffic uses mutual TLS."""
+
+
+UNKNOWN = (formats.ABSENT,) * 4
+"""The cells of a node that has not said what it has."""
 
 
 class Surroundings(Record, frozen=True):
@@ -64,10 +75,7 @@ def node_table(
         table.add_row(
             Text.assemble((node.name, "bold"), "\n", (node.address, "dim")),
             _state(node, now_s),
-            _gpus(node),
-            _machine(node.info, node.beat.memory_available_bytes if node.beat else None),
-            _interfaces(node, every=every, now_s=now_s),
-            _leases(node.info),
+            *(_cells(node.info, node.beat, every=every, now_s=now_s) if node.info else UNKNOWN),
         )
     return Group(table, folding([*_notes(nodes, different), *_around(around)]))
 
@@ -117,12 +125,18 @@ def _state(node: NodeView, now_s: float) -> Text:
     return text
 
 
-def _gpus(node: NodeView) -> Text:
-    if node.info is None:
-        return Text(formats.ABSENT)
-    gpus = (node.beat.gpus if node.beat else ()) or node.info.inventory.gpus
+def _cells(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Iterable[Text]:
+    """GPUs, CPU and memory, interfaces, jobs."""
+    yield _gpus(info.inventory, beat)
+    yield _machine(info.inventory, beat)
+    yield _interfaces(info, beat, every=every, now_s=now_s)
+    yield Text("\n".join(lease.job_id for lease in info.leases) or formats.ABSENT)
+
+
+def _gpus(inventory: Inventory, beat: Beat | None) -> Text:
+    gpus = (beat.gpus if beat else ()) or inventory.gpus
     if not gpus:
-        note = node.info.inventory.gpu_note
+        note = inventory.gpu_note
         return Text.assemble("none", ("\n" + note, "dim") if note else "")
     kinds = Counter((gpu.name, gpu.memory_total_bytes) for gpu in gpus)
     lines = [
@@ -142,32 +156,24 @@ def _use(gpus: Sequence[Gpu]) -> str:
     return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}"
 
 
-def _machine(info: NodeInfo | None, available_bytes: int | None) -> Text:
-    if info is None:
-        return Text(formats.ABSENT)
-    inventory = info.inventory
-    free = available_bytes or inventory.memory_available_bytes
+def _machine(inventory: Inventory, beat: Beat | None) -> Text:
+    free = (beat.memory_available_bytes if beat else 0) or inventory.memory_available_bytes
     memory = f"{formats.memory(free)} of {formats.memory(inventory.memory_total_bytes)} free"
     return Text.assemble(
         f"{inventory.cpu_count}{SPACE}×{SPACE}{inventory.cpu_model}", ("\n" + memory, "dim")
     )
 
 
-def _interfaces(node: NodeView, *, every: bool, now_s: float) -> Text:
-    if node.info is None:
-        return Text(formats.ABSENT)
-    known = node.info.inventory.interfaces
+def _interfaces(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Text:
+    known = info.inventory.interfaces
     real = [i for i in known if i.is_up and i.kind in ("ethernet", "wireless") and i.addresses]
-    if loopback_host(node.info):
+    if loopback_host(info):
         # An agent on loopback cannot be reached over other interfaces.
         real = [i for i in known if i.kind == "loopback"]
     shown = known if every else real
-    rates = {rate.name: rate for rate in node.beat.interfaces} if node.beat else {}
-    text = Text()
-    for number, interface in enumerate(shown):
-        text.append("\n" if number else "")
-        text.append_text(_interface(interface, rates.get(interface.name), now_s))
-    return text if shown else Text("none up")
+    rates = {rate.name: rate for rate in beat.interfaces} if beat else {}
+    lines = [_interface(interface, rates.get(interface.name), now_s) for interface in shown]
+    return Text("\n").join(lines) if lines else Text("none up")
 
 
 def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -> Text:
@@ -191,12 +197,6 @@ def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -
         sent, received = rate.sent_bytes_per_s, rate.received_bytes_per_s
         facts.append(f"now → {formats.bit_rate(sent)} ← {formats.bit_rate(received)}")
     return text.append(" " + ", ".join(facts), style="dim") if facts else text
-
-
-def _leases(info: NodeInfo | None) -> Text:
-    if info is None:
-        return Text(formats.ABSENT)
-    return Text("\n".join(lease.job_id for lease in info.leases) or formats.ABSENT)
 
 
 def _notes(nodes: Sequence[NodeView], different: Sequence[Divergence]) -> Iterable[RenderableType]:

@@ -32,7 +32,7 @@ def _data(job: JobView) -> dict[str, Any]:
         "name": job.spec.name,
         "state": job.state,
         "nodes": [placement.node for placement in job.attempt.placements],
-        "ranks": job.spec.world_size,
+        "ranks": job.attempt.world_size,
         "step": job_step(job),
         "submitted_s": job.attempt.submitted_s,
         "problem": msgspec.to_builtins(job.problem),

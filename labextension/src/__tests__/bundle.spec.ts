@@ -11,7 +11,7 @@ describe('a bundle', () => {
     ['text', 'job'],
     ['another id', bundle({ job: job({ job_id: '../etc' }) })],
     ['other rows', bundle({ series: series({ job_id: 'j-00000001' }) })],
-    ['no ranks', bundle({ job: job({ ranks: undefined as any }) })],
+    ['no parts', bundle({ job: job({ parts: undefined as any }) })],
     [
       'code for evaluations',
       bundle({ series: series({ evaluation: { loss: [{}] as any } }) })

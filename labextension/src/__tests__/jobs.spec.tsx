@@ -55,10 +55,12 @@ describe('a job', () => {
   it('of many ranks is a grid with its counts', () => {
     const ranks = Array.from({ length: 64 }, (_, rank) => ({
       rank,
-      node: 'n1',
       state: rank === 37 ? ('failed' as const) : ('running' as const)
     }));
-    const { props } = context({ jobs: [job({ ranks })] });
+    const parts = [
+      { node_id: 'n1', node: 'n1', state: 'running' as const, ranks }
+    ];
+    const { props } = context({ jobs: [job({ parts })] });
     render(<Jobs {...props} />);
     expect(screen.getByText('63 running, 1 failed')).toBeTruthy();
     expect(screen.getByText('✕')).toBeTruthy();

@@ -57,11 +57,12 @@ export function job(fields: Partial<JobEntry> = {}): JobEntry {
     attempt: 1,
     submitted_s: 100,
     placements: [],
-    parts: [],
-    ranks: [
-      { rank: 0, node: 'wopr', state: 'running' },
-      { rank: 1, node: 'muthur', state: 'running' }
-    ],
+    parts: ['wopr', 'muthur'].map((node, rank) => ({
+      node_id: node,
+      node,
+      state: 'running' as const,
+      ranks: [{ rank, state: 'running' as const }]
+    })),
     numbers: { step: 4, total_steps: 10 },
     ...fields
   } as JobEntry;

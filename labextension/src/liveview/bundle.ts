@@ -1,6 +1,7 @@
 /** Job bundle: checks a job saved in a notebook before it is drawn; it may come from anywhere. */
 
 import type { JobBundle } from '../schema';
+import { ranksOf } from '../words';
 
 export const JOB_MIME = 'application/vnd.mntrain.job+json';
 
@@ -32,8 +33,8 @@ export function checkBundle(data: unknown): Checked {
     typeof job.state === 'string' &&
     Array.isArray(job.placements) &&
     Array.isArray(job.parts) &&
-    Array.isArray(job.ranks) &&
-    job.ranks.length <= MOST_RANKS &&
+    job.parts.every(part => Array.isArray(part?.ranks ?? [])) &&
+    ranksOf(job).length <= MOST_RANKS &&
     typeof job.numbers === 'object' &&
     typeof series === 'object' &&
     series !== null &&

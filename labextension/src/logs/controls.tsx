@@ -3,7 +3,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import type { RankNumbers } from '../schema';
+import type { PlacedRank } from '../words';
 
 const TAILS = [200, 1000, 5000];
 
@@ -25,7 +25,7 @@ export const FIRST_QUERY: IQuery = {
 
 export interface IControlsProps {
   title: string;
-  ranks: ReadonlyArray<RankNumbers>;
+  ranks: ReadonlyArray<PlacedRank>;
   query: IQuery;
   change: (query: Partial<IQuery>) => void;
   copyAll: () => void;

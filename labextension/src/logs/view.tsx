@@ -8,6 +8,7 @@ import { copy } from '../clipboard';
 import { ProblemLines } from '../problem';
 import type { JobEntry, LogLine } from '../schema';
 import type { IClusterModel } from '../tokens';
+import { ranksOf } from '../words';
 import { Controls, FIRST_QUERY } from './controls';
 import { useLog } from './reading';
 
@@ -46,7 +47,7 @@ export function LogView(props: ILogProps): JSX.Element {
     <div className="mnt mnt-log">
       <Controls
         title={job?.name ?? jobId}
-        ranks={job?.ranks ?? []}
+        ranks={job ? ranksOf(job) : []}
         query={query}
         change={changed => setQuery({ ...query, ...changed })}
         copyAll={() => void copy(text)}

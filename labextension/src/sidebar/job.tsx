@@ -11,9 +11,11 @@ import { ProblemLines } from '../problem';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
+  activity,
   notFiniteLine,
   OVER,
   progressOf,
+  ranksOf,
   restartLine,
   savedStep,
   saves,
@@ -86,7 +88,7 @@ function stateLine(job: JobEntry, trans: IContext['trans']): string {
   if (restart) {
     return restart;
   }
-  const unknown = job.ranks.filter(rank => rank.state === 'unknown').length;
+  const unknown = ranksOf(job).filter(rank => rank.state === 'unknown').length;
   return unknown
     ? `${word}, ${trans._n('%1 rank unknown', '%1 ranks unknown', unknown)}`
     : word;
@@ -181,12 +183,10 @@ function Activity(props: {
   job: JobEntry;
   trans: IContext['trans'];
 }): JSX.Element | null {
-  const busy = props.job.ranks.find(rank => rank.activity);
+  const busy = props.job.progress?.[0];
   return busy ? (
     <p className="s">
-      {props.trans.__('rank %1 %2', busy.rank, busy.activity!)}
-      {typeof busy.progress === 'number' &&
-        `, ${formats.percent(busy.progress, 0)}`}
+      {props.trans.__('rank %1 %2', busy.rank, activity(busy))}
     </p>
   ) : null;
 }

@@ -3,9 +3,9 @@
 import * as React from 'react';
 
 import { Icon } from '../icons';
-import type { JobEntry, RankNumbers } from '../schema';
+import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
-import { type JobState, stateWord } from '../words';
+import { type JobState, type PlacedRank, ranksOf, stateWord } from '../words';
 import type { IContext } from './parts';
 
 /** From this many ranks on: a grid instead of buttons. */
@@ -20,14 +20,14 @@ const MARKS: Partial<Record<JobState, string>> = {
 type IRanksProps = IContext & { job: JobEntry };
 
 export function Ranks(props: IRanksProps): JSX.Element {
-  return props.job.ranks.length >= MANY_RANKS ? (
+  return ranksOf(props.job).length >= MANY_RANKS ? (
     <RankGrid {...props} />
   ) : (
     <RankButtons {...props} />
   );
 }
 
-function labelOf(rank: RankNumbers, trans: IContext['trans']): string {
+function labelOf(rank: PlacedRank, trans: IContext['trans']): string {
   return trans.__(
     'Log of rank %1, %2',
     rank.rank,
@@ -36,8 +36,9 @@ function labelOf(rank: RankNumbers, trans: IContext['trans']): string {
 }
 
 function RankGrid({ job, trans }: IRanksProps): JSX.Element {
+  const ranks = ranksOf(job);
   const counts = new Map<JobState, number>();
-  for (const rank of job.ranks) {
+  for (const rank of ranks) {
     counts.set(rank.state, (counts.get(rank.state) ?? 0) + 1);
   }
   return (
@@ -50,9 +51,9 @@ function RankGrid({ job, trans }: IRanksProps): JSX.Element {
       <div
         className="mnt-grid"
         role="img"
-        aria-label={trans.__('%1 ranks, %2 in a row', job.ranks.length, ROW)}
+        aria-label={trans.__('%1 ranks, %2 in a row', ranks.length, ROW)}
       >
-        {job.ranks.map(rank => (
+        {ranks.map(rank => (
           <span
             key={rank.rank}
             className={`mnt-cell mnt-state-${rank.state}`}
@@ -67,8 +68,8 @@ function RankGrid({ job, trans }: IRanksProps): JSX.Element {
 }
 
 function RankButtons({ job, commands, trans }: IRanksProps): JSX.Element {
-  const byNode = new Map<string, RankNumbers[]>();
-  for (const rank of job.ranks) {
+  const byNode = new Map<string, PlacedRank[]>();
+  for (const rank of ranksOf(job)) {
     byNode.set(rank.node, [...(byNode.get(rank.node) ?? []), rank]);
   }
   return (

@@ -2,9 +2,8 @@
 
 import * as React from 'react';
 
-import * as formats from '../../formats';
 import { Icon } from '../../icons';
-import { OVER, stateWord } from '../../words';
+import { activity, OVER, ranksOf, stateWord } from '../../words';
 import type { IJobProps } from '../props';
 
 /** Number of ranks listed. */
@@ -14,18 +13,21 @@ export function Starting({ job, trans }: IJobProps): JSX.Element | null {
   if (OVER.has(job.state) || (job.numbers.step ?? 0) > 0) {
     return null;
   }
+  const progress = new Map(job.progress?.map(one => [one.rank, one]));
   return (
     <ul className="mnt-starting">
-      {job.ranks.slice(0, MOST_SHOWN).map(rank => (
-        <li key={rank.rank}>
-          <Icon name={rank.state} size={12} />{' '}
-          <span className="b">{trans.__('rank %1', rank.rank)}</span>{' '}
-          <span className="m">{rank.node}</span>{' '}
-          {rank.activity ?? stateWord(rank.state, trans)}
-          {typeof rank.progress === 'number' &&
-            `, ${formats.percent(rank.progress, 0)}`}
-        </li>
-      ))}
+      {ranksOf(job)
+        .slice(0, MOST_SHOWN)
+        .map(rank => (
+          <li key={rank.rank}>
+            <Icon name={rank.state} size={12} />{' '}
+            <span className="b">{trans.__('rank %1', rank.rank)}</span>{' '}
+            <span className="m">{rank.node}</span>{' '}
+            {progress.has(rank.rank)
+              ? activity(progress.get(rank.rank)!)
+              : stateWord(rank.state, trans)}
+          </li>
+        ))}
     </ul>
   );
 }

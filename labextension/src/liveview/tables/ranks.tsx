@@ -5,12 +5,12 @@ import * as React from 'react';
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
 import type { RankSummary } from '../../schema';
-import { stateWord } from '../../words';
+import { ranksOf, stateWord } from '../../words';
 import type { IViewProps } from '../props';
 import { Table } from './table';
 
 export function RankTable({ job, store, trans }: IViewProps): JSX.Element {
-  const states = new Map(job.ranks.map(rank => [rank.rank, rank.state]));
+  const states = new Map(ranksOf(job).map(rank => [rank.rank, rank.state]));
   return (
     <Table
       caption={trans.__('Ranks, recent figures')}
