@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 import nbformat
-from jupyter_client import AsyncKernelManager
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellControlSignal, DeadKernelError
 from rich.console import Console
@@ -131,6 +131,7 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
             nodes.append(Node(name, address, state / name, process))
         deadline = time.monotonic() + READY_S
         while not are_up(made):
+            time.sleep(0.1)
             dead = next((node for node in nodes if node.process.poll() is not None), None)
             if dead is not None or time.monotonic() > deadline:
                 name = dead.name if dead else " or ".join(NODES)
@@ -141,9 +142,8 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
 
 
 def are_up(cluster: Cluster) -> bool:
-    """Whether all nodes are up; returns within half a second."""
-    known = cluster.wait_for_nodes(len(NODES), 0.5)
-    return [node.liveness for node in known] == ["up"] * len(NODES)
+    """Whether all nodes are up."""
+    return [node.liveness for node in cluster.nodes()] == ["up"] * len(NODES)
 
 
 def stop_nodes(nodes: list[Node]) -> None:
@@ -167,7 +167,7 @@ def execute(arguments: argparse.Namespace, cluster: str, addresses: list[str]) -
     print(f"running {notebook.relative_to(ROOT)}, which takes minutes; each cell:", flush=True)
     run_notebook(notebook, target)
     with Cluster(cluster, addresses=addresses) as watched:
-        watched.wait_for_nodes(len(NODES), READY_S)
+        watched.settled_nodes(tuple(NODES))
         job = last_job(watched)
         history = job.wait_for_history(HISTORY_S)
         summary = job.summary()

@@ -5,6 +5,7 @@ import json
 import msgspec
 
 from jupyter_mntrain.metrics.page_entries import JobBundle
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.server import messages
 
@@ -18,7 +19,7 @@ RECORDS = (
     messages.JobLog,
     messages.LaunchJob,
     messages.MeasureLinks,
-    messages.Problem,
+    Problem,
     messages.SaveJob,
     messages.SpecFile,
     JobBundle,

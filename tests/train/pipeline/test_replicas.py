@@ -111,7 +111,7 @@ def test_replicas_on_different_nodes_work_and_are_told(
 def test_shards_on_different_nodes_are_refused_by_every_rank(recipe: Path, base: list[str]) -> None:
     mine = [*base, "data_parallel.shards=2"]
     ended = run_ranks(recipe, ["a", "b"], *sets(mine))
-    said = "data_parallel.shards = 2: ranks 0, 1 are on a and b, and weights would be gathered over"
+    said = "data_parallel.shards = 2: ranks 0, 1 are on a and b, so weights would be gathered over"
     assert [one.exit_code for one in ended] == [2, 2]
     assert all(said in one.err for one in ended), ended
 
