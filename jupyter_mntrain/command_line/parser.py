@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 
 K = TypeVar("K", bound=str)
 
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             return SpecError(f"{word!r} is not expected here", fix=self._see_help())
         name = word.partition("=")[0]
-        fix = did_you_mean(name, [*self.flags, *self.value_options], self._see_help())
+        fix = use_nearest(name, [*self.flags, *self.value_options], self._see_help())
         return SpecError(f"no such option {name!r}", fix=fix)
 
     def error(self, message: str) -> NoReturn:
@@ -159,7 +159,7 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
     usual = f"use one of {', '.join(choices)}"
     if name is None:
         raise SpecError(f"{program} needs an {noun}", fix=usual)
-    raise SpecError(f"no {noun} {name!r}", fix=did_you_mean(name, choices, usual))
+    raise SpecError(f"no {noun} {name!r}", fix=use_nearest(name, choices, usual))
 
 
 def output_options(parser: Parser, *, is_first: bool = True) -> None:

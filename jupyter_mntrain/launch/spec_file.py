@@ -154,7 +154,7 @@ def _refuse_unknown(fields: Mapping[str, Any], known: tuple[str, ...], name: str
     for key in fields:
         if key not in known:
             near = closest(key, known)
-            fix = f"did you mean {near[0]}" if near else f"use one of {', '.join(known)}"
+            fix = f"use {near[0]}" if near else f"use one of {', '.join(known)}"
             raise SpecError(f"{name}: unknown key {key!r}", fix=fix)
 
 

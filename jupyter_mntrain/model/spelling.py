@@ -11,7 +11,7 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(word, sorted(set(known)), n=3)
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
+def use_nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     """Return the fix for a misspelled word; ``otherwise`` where nothing resembles it."""
     near = closest(word, known)
-    return f"did you mean {' or '.join(near)}" if near else otherwise
+    return f"use {' or '.join(near)}" if near else otherwise

@@ -231,9 +231,9 @@ def _variable(key: str) -> str:
 
 
 def _unknown(where: str, key: str, known: Mapping[str, object]) -> _Invalid:
-    from jupyter_mntrain.model.spelling import did_you_mean  # difflib, for this message only
+    from jupyter_mntrain.model.spelling import use_nearest  # difflib, for this message only
 
-    fix = did_you_mean(key, known, "see all of them: mntrain config")
+    fix = use_nearest(key, known, "see all of them: mntrain config")
     return _Invalid(f"{where} is not a setting of mntrain", fix)
 
 

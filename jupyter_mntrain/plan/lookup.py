@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 
 
 def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:
@@ -42,5 +42,5 @@ def _unknown(reference: str, nodes: Sequence[NodeInfo]) -> SpecError:
             f"unknown node {reference!r}; no node is up",
             fix="start one with mntrain agent run, or invite a new one with mntrain invite",
         )
-    fix = did_you_mean(reference, names, f"use one of {', '.join(names)}")
+    fix = use_nearest(reference, names, f"use one of {', '.join(names)}")
     return SpecError(f"unknown node {reference!r}", fix=fix)

@@ -288,7 +288,7 @@ def _unknown(path: str, name: str) -> RecipeError:
         what = "section"
     known = _fields(kind)
     near = closest(name, known)
-    fix = f"did you mean {near[0]}" if near else f"use one of {', '.join(known)}"
+    fix = f"use {near[0]}" if near else f"use one of {', '.join(known)}"
     return RecipeError(f"{path}{'.' if path else ''}{name}: no such {what}", fix=fix)
 
 

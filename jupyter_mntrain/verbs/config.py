@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.model.tunables import DEFAULT, Tunable, all_tunables, config_file
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
@@ -52,7 +52,7 @@ def _named(name: str | None, program: str) -> Sequence[Tunable]:
     found = [one for one in known if name in (one.key, one.section)]
     if not found:
         names = [*(one.key for one in known), *(one.section for one in known)]
-        fix = did_you_mean(name, names, f"see: {program} config")
+        fix = use_nearest(name, names, f"see: {program} config")
         raise SpecError(f"no setting {name!r}", fix=fix)
     return found
 

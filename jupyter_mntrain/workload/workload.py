@@ -17,7 +17,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BuiltIn
 from jupyter_mntrain.recipe.parse import check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
@@ -105,7 +105,9 @@ def from_cell(
             compile_script(source, "cell")
         except SpecError as python_error:
             raise _neither(text, toml_error, python_error) from None
-        return _script(text, CELL_SCRIPT, arguments, overrides, took="the cell as a Python script")
+        return _script(
+            text, CELL_SCRIPT, arguments, overrides, took="the Python script in the cell"
+        )
     _refuse_arguments(arguments)
     return _recipe(source, overrides, name="cell", directory=directory, job=None)
 
@@ -170,7 +172,7 @@ def read_text(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
-        fix = did_you_mean(path.name, _neighbors(path), "check the path")
+        fix = use_nearest(path.name, _neighbors(path), "check the path")
         raise SpecError(f"{path}: no such recipe or script", fix=fix) from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a directory", fix="name a recipe or a script in it") from None
@@ -205,7 +207,7 @@ def _recipe(
         entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in ("--set", one))),
         files={RECIPE_FILE: text},
         name=job or model or "recipe",
-        took="the cell as a recipe" if name == "cell" else f"recipe {name}",
+        took="the recipe in the cell" if name == "cell" else f"recipe {name}",
         recipe=recipe,
     )
 

@@ -51,7 +51,7 @@ def test_everything_may_be_given():
     [
         ([], "needs an action"),
         (["start"], "no action 'start'"),
-        (["lave"], "did you mean leave"),
+        (["lave"], "use leave"),
         (["join"], "TOKEN"),
         (["join", TOKEN[:-3]], "the token"),
         (["join", "password"], "not a token"),
@@ -71,7 +71,7 @@ def test_everything_may_be_given():
         (["run", "--link-capacity", "eth1=fast"], "'fast' is not a link rate"),
         (["run", "--nonsense"], "--nonsense"),
         (["run", "--no-auth"], "--no-auth"),
-        (["run", "--lisen", "10.0.0.1"], "did you mean --listen"),
+        (["run", "--lisen", "10.0.0.1"], "use --listen"),
         (["leave", "--port", "1"], "--port"),
     ],
 )

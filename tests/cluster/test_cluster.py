@@ -156,7 +156,7 @@ def test_members_are_checked_against_the_nodes(cluster: Cluster) -> None:
         Participant(node="node2", nproc=3, interface="lo"),
         Participant(node="node1"),
     )
-    with pytest.raises(SpecError, match=wording("did you mean node")):
+    with pytest.raises(SpecError, match=wording("use node")):
         cluster.participants(["node3:1"])
     with pytest.raises(SpecError, match="HOST:N"):
         cluster.participants(["node1:x"])

@@ -104,7 +104,7 @@ def test_a_mistake_is_one_line_and_the_shipped_values_hold(own_file, text, said)
 
 def test_a_misspelled_variable_is_refused_with_the_nearest():
     error = loaded(MNTRAIN_CLUSTER_SETLE_S="3").error
-    assert "did you mean MNTRAIN_CLUSTER_SETTLE_S" in str(error)
+    assert "use MNTRAIN_CLUSTER_SETTLE_S" in str(error)
 
 
 @pytest.mark.parametrize(

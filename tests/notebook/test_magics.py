@@ -76,7 +76,7 @@ def test_json_is_data_on_the_page(notebook):
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("%mntrain nodse", "did you mean nodes"),
+        ("%mntrain nodse", "use nodes"),
         ("%mntrain launch gone.toml", "gone.toml: no such recipe or script"),
         ("%mntrain status j-nope", "j-nope"),
         ("%%mntrain launch\n[model]\nlayerz = 3", "model.layerz"),
@@ -106,7 +106,7 @@ def test_a_program_can_catch_the_error(notebook):
         "try:\n    get_ipython().run_line_magic('mntrain', 'nodse')\n"
         "except MntrainError as error:\n    print('caught', error.fix)"
     )
-    assert says("caught did you mean nodes", notebook.run(code).stdout)
+    assert says("caught use nodes", notebook.run(code).stdout)
 
 
 def test_a_cell_launches_and_returns_at_once(notebook, cluster):
@@ -115,7 +115,7 @@ def test_a_cell_launches_and_returns_at_once(notebook, cluster):
     (spec,) = cluster.launches
     assert spec.name == "mine"
     assert spec.files == {"recipe.toml": f"\n{RECIPE}"}
-    assert "the cell as a recipe" in result.outputs[0].data["text/plain"]
+    assert "the recipe in the cell" in result.outputs[0].data["text/plain"]
     assert notebook.extension.updater._due
     assert result.result is cluster.to_launch
 

@@ -185,7 +185,7 @@ def test_no_idle_gpu_anywhere() -> None:
 
 def test_an_unknown_node_is_answered_with_the_likely_one() -> None:
     nodes = (node("workstation"), node("laptop"))
-    assert says("did you mean workstation", refusal([Member(node="workstaton", nproc=1)], *nodes))
+    assert says("use workstation", refusal([Member(node="workstaton", nproc=1)], *nodes))
     assert says("use one of laptop, workstation", refusal([Member(node="xyz", nproc=1)], *nodes))
     assert says("mntrain agent run", refusal([Member(node="x", nproc=1)]))
     assert says("mntrain agent run", refusal([]))

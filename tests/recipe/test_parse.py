@@ -89,8 +89,8 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[model]\nhiden_size = 8", "model.hiden_size: no such field. Fix: did you mean hidden"),
-        ("[modle]", "modle: no such section. Fix: did you mean model"),
+        ("[model]\nhiden_size = 8", "model.hiden_size: no such field. Fix: use hidden"),
+        ("[modle]", "modle: no such section. Fix: use model"),
         ("[train]\nzzz = 1", "train.zzz: no such field. Fix: use one of steps, batch_size"),
         ("[train]\nsteps = 0", "train.steps = 0 is not allowed. Fix: give a whole number from 1"),
         ("[train]\nsteps = 2.5", "train.steps = 2.5 is not allowed"),
@@ -139,7 +139,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
             "[evaluation]\nprompts = [1]",
             "evaluation.prompts = [1] is not allowed. Fix: give a list",
         ),
-        ("[evaluation]\nprompt = ['a']", "evaluation.prompt: no such field. Fix: did you mean pro"),
+        ("[evaluation]\nprompt = ['a']", "evaluation.prompt: no such field. Fix: use pro"),
         ("[memory]\nfused_backward = true", "optimizer.clip_norm = 1 needs all gradients before"),
         (
             "[memory]\noffload_activations = true\n[train]\ndevice = 'cpu'",
@@ -222,7 +222,7 @@ def test_an_override_that_is_none(override: str) -> None:
 
 
 def test_an_override_is_checked_like_the_file() -> None:
-    assert says("did you mean steps", refusal("", "train.stps=3"))
+    assert says("use steps", refusal("", "train.stps=3"))
     assert 'train.steps = "many"' in refusal("", "train.steps=many")
 
 

@@ -158,7 +158,7 @@ def one_line(ended: Ended) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("train.stps=3", "train.stps: no such field. Fix: did you mean steps."),
+        ("train.stps=3", "train.stps: no such field. Fix: use steps."),
         ("model.path=/nowhere/model", "no such directory"),
         ("data.source=/nowhere/text", "no such file or folder"),
         ("pipeline.microbatches=3", "train.batch_size = 8 is not a multiple of 3"),

@@ -112,9 +112,9 @@ def test_help_is_no_error(run):
     ("words", "told"),
     [
         (["agent"], "mntrain agent needs an action. Fix: use one of join, run, leave"),
-        (["agent", "rum"], "no action 'rum'. Fix: did you mean run."),
-        (["agnet", "run"], "no verb 'agnet'. Fix: did you mean agent"),
-        (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: did you mean --port"),
+        (["agent", "rum"], "no action 'rum'. Fix: use run."),
+        (["agnet", "run"], "no verb 'agnet'. Fix: use agent"),
+        (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: use --port"),
         (["agent", "run", "--port", "0"], "--port: '0' is not a whole number from 1 to 65535"),
         (["agent", "run", "--cluster", "lab"], "no such option '--cluster'"),
     ],

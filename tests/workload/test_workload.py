@@ -43,10 +43,10 @@ def test_a_script_keeps_its_name_and_arguments(tmp_path):
 
 def test_a_cell_is_told_apart_by_parsing(tmp_path):
     recipe = from_cell(RECIPE, directory=tmp_path)
-    assert recipe.took == "the cell as a recipe"
+    assert recipe.took == "the recipe in the cell"
     assert recipe.name == "llama-tiny"
     script = from_cell("import torch\nprint(torch)\n", directory=tmp_path)
-    assert script.took == "the cell as a Python script"
+    assert script.took == "the Python script in the cell"
     assert script.entry == ("cell.py",)
 
 

@@ -202,7 +202,7 @@ class ClusterView:
         reachable = {
             view.info.node_id for view in nodes if view.info and view.liveness in ("up", "suspect")
         }
-        # Jobs first: whoever sees a node, from another thread, also sees what it has told.
+        # Jobs first: another thread that sees a node must see its jobs, too.
         if self._ledger.set_reachable(reachable):
             self._publish_jobs()
         self.nodes = nodes

@@ -67,6 +67,6 @@ class MntrainHandler(HubHandler, APIHandler):
 
     @property
     def person(self) -> str:
-        """Who asks, for people: a user name may be a number that nobody knows."""
+        """The user's display name: a login name may be a mere number."""
         user = self.current_user
         return str(user.display_name or user.name or user.username)

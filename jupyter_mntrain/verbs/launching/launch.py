@@ -100,7 +100,9 @@ def started_line(job: Job, workload: Workload) -> Text:
     view = job.view()
     nodes = ", ".join(f"{p.node}:{p.nproc}:{p.interface}" for p in view.attempt.placements)
     done = "started" if view.attempt.number else "waits for its turn"
-    return Text.assemble(("▶ ", "green"), (job.id, "bold"), f" {done}, {workload.took}, on {nodes}")
+    return Text.assemble(
+        ("▶ ", "green"), (job.id, "bold"), f" {done} on {nodes} with {workload.took}"
+    )
 
 
 def started_data(job: Job, notes: Sequence[Problem]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn, built_in
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
@@ -49,7 +49,7 @@ class RecipesVerb(Verb):
 def _shown(name: str, program: str) -> Outcome:
     found = built_in(name)
     if found is None:
-        fix = did_you_mean(name, [one.name for one in BUILT_IN], f"see: {program} recipes")
+        fix = use_nearest(name, [one.name for one in BUILT_IN], f"see: {program} recipes")
         raise SpecError(f"there is no built-in recipe {name!r}", fix=fix)
     return Outcome(verbatim(found.text), _data(found))
 

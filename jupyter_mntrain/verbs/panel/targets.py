@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import did_you_mean
+from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path
@@ -78,7 +78,7 @@ def find_target(directory: Path, text: str) -> Target:
     if text in PRESETS:
         return Target(directory=directory, preset=text)
     known = [*PRESETS, *(one.label for one in recipes(directory))]
-    fix = did_you_mean(text, known, "name a recipe or a preset")
+    fix = use_nearest(text, known, "name a recipe or a preset")
     raise SpecError(f"{text}: no such recipe, script or preset", fix=fix)
 
 

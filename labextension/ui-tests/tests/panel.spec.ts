@@ -96,7 +96,7 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
   await expect(panel.getByText('is taken by').first()).toBeVisible();
   await panel.getByLabel('Changes').fill('train.step=5');
   await panel.getByLabel('Changes').press('Enter');
-  await expect(panel.getByText('did you mean steps').first()).toBeVisible();
+  await expect(panel.getByText('use steps').first()).toBeVisible();
   await expect(launch).toBeDisabled();
   await shot(panel, 'panel-blocked');
 

@@ -146,7 +146,7 @@ def test_nodes_that_are_gone_are_named_in_one_error(do, keep, tmp_path):
         ("[cooking]\nx = 1\n", SpecError, "neither a recipe nor a job file.*cooking.*mntrain_job"),
         ("mntrain_job = 2\n", SpecError, "upgrade"),
         ('mntrain_job = 1\nname = "open\n', SpecError, "not valid TOML.*line 2"),
-        ('mntrain_job = 1\nentry = ["a.py"]\nprot = 3\n', SpecError, "did you mean port"),
+        ('mntrain_job = 1\nentry = ["a.py"]\nprot = 3\n', SpecError, "use port"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(launched, tmp_path, text, error, words):

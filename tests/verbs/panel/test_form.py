@@ -138,7 +138,7 @@ def test_a_recipe_that_does_not_fit_so_many_ranks_blocks(panel: Panel) -> None:
     assert form.blocked == form.settings[0].problem
     assert says("use 3 or more", form.blocked.fix)
     form = choose(panel, microbatches=None, changes="train.step=4")
-    assert says("did you mean steps", form.settings[0].text)
+    assert says("use steps", form.settings[0].text)
     form = choose(panel, changes="'open")
     assert says('"\'open": no closing quotation. Fix: close the quote.', form.settings[0].text)
     form = choose(panel, changes="", environment="NOVALUE")

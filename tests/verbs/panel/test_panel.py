@@ -135,7 +135,7 @@ def test_the_command_names_the_cluster_that_was_named(do, here) -> None:
 
 
 def test_what_is_neither_file_nor_preset_is_said(do, here) -> None:
-    with pytest.raises(SpecError, match=wording(r"did you mean small\.toml")):
+    with pytest.raises(SpecError, match=wording(r"use small\.toml")):
         do("panel", "smal.toml", directory=here)
-    with pytest.raises(SpecError, match=wording("did you mean llama-8m")):
+    with pytest.raises(SpecError, match=wording("use llama-8m")):
         do("panel", "lama-8m", directory=here)
