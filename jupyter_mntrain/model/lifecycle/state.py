@@ -119,7 +119,7 @@ PartEvent = (
     | Exited
 )
 
-_ORDER = ("unknown", "pending", "starting", "running", "stopping")
+_UNDER_WAY = ("unknown", "pending", "starting", "running", "stopping")
 
 
 def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
@@ -189,7 +189,7 @@ def _changed(part: PartStatus, **changes: object) -> PartStatus:
 
 def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:
     """Move to a later state; never back."""
-    if _ORDER.index(state) <= _ORDER.index(part.state):
+    if _UNDER_WAY.index(state) <= _UNDER_WAY.index(part.state):
         return part
     return msgspec.structs.replace(part, state=state, **changes)
 
