@@ -100,7 +100,7 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         read_corpus(section(tmp_path / "gone"))
     with pytest.raises(RecipeError, match=wording("no UTF-8 text")):
         read_corpus(section(tmp_path / "empty"))
-    with pytest.raises(RecipeError, match=r"not a \.txt, \.jsonl, \.json or \.parquet"):
+    with pytest.raises(RecipeError, match=wording(r"not a \.txt, \.jsonl, \.json or \.parquet")):
         read_corpus(section(tmp_path / "x.bin"))
 
 
