@@ -10,6 +10,7 @@ import pytest
 
 import jupyter_mntrain
 from jupyter_mntrain.model.errors import MissingLibraryError
+from tests.wording import wording
 
 HEAVY = ("torch", "transformers", "matplotlib", "zeroconf", "tornado", "IPython", "httpx", "rich")
 HEAVY += ("accelerate", "lightning", "pytorch_lightning")
@@ -53,7 +54,7 @@ def test_each_callback_is_there(name):
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
+    with pytest.raises(AttributeError, match=wording("no attribute 'Clutser'")):
         jupyter_mntrain.Clutser  # noqa: B018
 
 

@@ -133,12 +133,13 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
     late: list[JobSeries] = []
     feed.watch(early.append, "", 0)
 
-    def rows(count: int) -> bool:
+    def has_all(count: int) -> bool:
         feed.look()
         feed.send()
-        return len(early[-1].job.step) > 0 and early[-1].job.step[-1] == count
+        ranks = feed.series("", 0, None).ranks
+        return [tuple(rank.step)[-1:] for rank in ranks] == [(count,), (count,)]
 
-    await until(lambda: rows(10))
+    await until(lambda: has_all(10))
     feed.watch(late.append, early[-1].stream, early[-1].seq)
     assert not late[0].job.step
     sent = len(early)

@@ -28,6 +28,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import (
     Exited,
     Launched,
+    RankStepped,
     RankUp,
     StopAsked,
     apply,
@@ -187,6 +188,9 @@ class FakeAgent:
 
     def steps(self, job_id: JobId, rank: int, numbers: Iterable[int]) -> None:
         for number in numbers:
+            stepped = RankStepped(rank=Rank(rank), step=number)
+            record = self.jobs[job_id]
+            self.jobs[job_id] = msgspec.structs.replace(record, part=apply(record.part, stepped))
             self.write(
                 job_id,
                 RankStep(time_s=float(number), rank=Rank(rank), step=number, step_s=1.0, tokens=10),

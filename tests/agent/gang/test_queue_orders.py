@@ -15,6 +15,7 @@ from jupyter_mntrain.agent.gang import restarter as restarts_module
 from jupyter_mntrain.agent.gang.peer_client import silence
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
+from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.launch.torchrun import RENDEZVOUS_TIMEOUT_S
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
@@ -207,7 +208,8 @@ class Simulation:
 @pytest.mark.slow
 def test_every_job_gets_its_turn_whatever_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts_module, "RETRY_S", 0.0)
-    monkeypatch.setattr(restarts_module, "PAUSES_S", (0.0, 0.0))
+    at_once = partial(GangStart, pauses_s=(0.0, 0.0))
+    monkeypatch.setattr(restarts_module, "GangStart", {GangMember: at_once})
     for seed in range(count(short=200, long=2000)):
         sim = Simulation(seed)
         asyncio.run(sim.run())
