@@ -188,9 +188,9 @@ class FakeAgent:
 
     def steps(self, job_id: JobId, rank: int, numbers: Iterable[int]) -> None:
         for number in numbers:
-            stepped = RankStepped(rank=Rank(rank), step=number)
-            record = self.jobs[job_id]
-            self.jobs[job_id] = msgspec.structs.replace(record, part=apply(record.part, stepped))
+            if record := self.jobs.get(job_id):
+                part = apply(record.part, RankStepped(rank=Rank(rank), step=number))
+                self.jobs[job_id] = msgspec.structs.replace(record, part=part)
             self.write(
                 job_id,
                 RankStep(time_s=float(number), rank=Rank(rank), step=number, step_s=1.0, tokens=10),
