@@ -13,7 +13,7 @@ import tomli_w
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import closest, use_nearest
 
 KEY = "mntrain_job"
 """Key that distinguishes a job file from a recipe; its value is the version."""
@@ -153,8 +153,7 @@ def _check_version(fields: dict[str, Any], name: str) -> None:
 def _refuse_unknown(fields: Mapping[str, Any], known: tuple[str, ...], name: str) -> None:
     for key in fields:
         if key not in known:
-            near = closest(key, known)
-            fix = f"use {near[0]}" if near else f"use one of {', '.join(known)}"
+            fix = use_nearest(key, known, f"use one of {', '.join(known)}", most=1)
             raise SpecError(f"{name}: unknown key {key!r}", fix=fix)
 
 

@@ -11,7 +11,9 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(word, sorted(set(known)), n=3)
 
 
-def use_nearest(word: str, known: Iterable[str], otherwise: str) -> str:
-    """Return the fix for a misspelled word; ``otherwise`` where nothing resembles it."""
-    near = closest(word, known)
+def use_nearest(word: str, known: Iterable[str], otherwise: str, *, most: int = 3) -> str:
+    """Return the fix for a misspelled word, with up to ``most`` names; ``otherwise`` where nothing
+    resembles it.
+    """
+    near = closest(word, known)[:most]
     return f"use {' or '.join(near)}" if near else otherwise

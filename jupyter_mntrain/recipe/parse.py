@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.combinations import check_memory, check_prompts, check_tied
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
@@ -141,8 +141,7 @@ def _check_model(model: ModelSection) -> None:
             raise RecipeError(cause, fix=f"remove {changed[0]} or use a preset")
         return
     if model.preset is not None and model.preset not in PRESETS:
-        near = closest(model.preset, PRESETS)
-        fix = f"use {near[0]}" if near else f"use one of {', '.join(PRESETS)}"
+        fix = use_nearest(model.preset, PRESETS, f"use one of {', '.join(PRESETS)}", most=1)
         raise RecipeError(f"model.preset = {model.preset!r}: no such preset", fix=fix)
     config = preset_config(model)
     hidden, heads = int(config["hidden_size"]), int(config["num_attention_heads"])
@@ -287,8 +286,7 @@ def _unknown(path: str, name: str) -> RecipeError:
     else:
         what = "section"
     known = _fields(kind)
-    near = closest(name, known)
-    fix = f"use {near[0]}" if near else f"use one of {', '.join(known)}"
+    fix = use_nearest(name, known, f"use one of {', '.join(known)}", most=1)
     return RecipeError(f"{path}{'.' if path else ''}{name}: no such {what}", fix=fix)
 
 

@@ -22,7 +22,9 @@ PACKAGE = "jupyter_mntrain"
 VARIABLE = "MNTRAIN_SCRAMBLE_WORDS"
 HERE = Path(__file__).parent
 
-NAMES = frozenset({"cause", "fix", "why", "FIX", "FIXES", "REJOIN", "REVOKED", "_AGAIN", "_ORDER"})
+NAMES = frozenset(
+    {"cause", "fix", "why", "FIX", "FIXES", "REJOIN", "REVOKED", "_AGAIN", "_SAME_ORDER_FIX"}
+)
 """Variables and arguments that hold sentences."""
 
 MAKERS = frozenset({"Meaning", "problem", "refusal", "_refuse", "_no_interface"})

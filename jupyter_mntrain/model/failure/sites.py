@@ -39,7 +39,9 @@ class Meaning(NamedTuple):
     together: str
 
 
-_ORDER = "every rank must make the same calls in the same order: look for an `if rank == …` around"
+_SAME_ORDER_FIX = (
+    "every rank must make the same calls in the same order: look for an `if rank == …` around"
+)
 
 MEANINGS: dict[Site, Meaning] = {
     "new group": Meaning(
@@ -55,7 +57,7 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "barrier": Meaning(
         "is in a barrier",
-        f"{_ORDER} the barrier, and for an error that one rank caught",
+        f"{_SAME_ORDER_FIX} the barrier, and for an error that one rank caught",
         "check that all ranks call the same barrier of the same group",
     ),
     "gather": Meaning(
@@ -65,7 +67,7 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "collective": Meaning(
         "is in a collective (all_reduce, broadcast, …)",
-        f"{_ORDER} it",
+        f"{_SAME_ORDER_FIX} it",
         "check that the call's shapes, dtypes and groups are the same on every rank",
     ),
     "receive": Meaning(

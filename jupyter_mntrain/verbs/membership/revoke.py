@@ -29,10 +29,10 @@ class RevokeVerb(Verb):
         cluster = context.cluster(args)
         reachable_nodes(context, cluster)
         gone = cluster.membership.revoke(args.member)
-        told = [node for node in cluster.nodes() if node.liveness == "up"]
-        silent = [node.name for node in cluster.nodes() if node.liveness != "up"]
+        nodes = cluster.nodes()
+        silent = [node.name for node in nodes if node.liveness != "up"]
         text = Text.assemble(("✓ ", "green"), (gone.title, "bold"), " is revoked; ")
-        text.append(f"{formats.plural(len(told), 'node')} know it.")
+        text.append(f"{formats.plural(len(nodes) - len(silent), 'node')} know it.")
         if silent:
             text.append(
                 f" Not yet: {', '.join(silent)}; they will learn it when a driver reaches them.",
