@@ -6,8 +6,9 @@ Names are loaded on first use: importing the package costs milliseconds and neve
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from jupyter_mntrain.model.lazy import lazy_names
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "Cluster": "jupyter_mntrain.cluster",
-    "ControlReader": "jupyter_mntrain.telemetry.controls",
-    "Job": "jupyter_mntrain.cluster",
-    "JobSpec": "jupyter_mntrain.model.records.job",
-    "MntrainCallback": "jupyter_mntrain.telemetry.callbacks.transformers",
-    "MntrainError": "jupyter_mntrain.model.errors",
-    "MntrainLightningCallback": "jupyter_mntrain.telemetry.callbacks.lightning",
-    "MntrainTracker": "jupyter_mntrain.telemetry.callbacks.accelerate",
-    "Participant": "jupyter_mntrain.model.records.job",
-    "Recorder": "jupyter_mntrain.telemetry",
-}
-
 __all__ = [
     "Cluster",
     "ControlReader",
@@ -50,11 +38,21 @@ __all__ = [
     "__version__",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Cluster": "jupyter_mntrain.cluster",
+        "ControlReader": "jupyter_mntrain.telemetry.controls",
+        "Job": "jupyter_mntrain.cluster",
+        "JobSpec": "jupyter_mntrain.model.records.job",
+        "MntrainCallback": "jupyter_mntrain.telemetry.callbacks.transformers",
+        "MntrainError": "jupyter_mntrain.model.errors",
+        "MntrainLightningCallback": "jupyter_mntrain.telemetry.callbacks.lightning",
+        "MntrainTracker": "jupyter_mntrain.telemetry.callbacks.accelerate",
+        "Participant": "jupyter_mntrain.model.records.job",
+        "Recorder": "jupyter_mntrain.telemetry",
+    },
+)
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:

@@ -82,9 +82,9 @@ def test_importing_the_package_imports_nothing_heavy():
 @pytest.mark.parametrize(
     "module",
     [
-        "cluster",
-        "verbs",
-        "notebook",
+        "cluster.cluster",
+        "verbs.table",
+        "notebook.extension",
         "agent.main",
         "agent.attempt.keeper",
         "recipe.parse",
@@ -100,7 +100,13 @@ def test_only_the_trainer_imports_torch(module):
 
 
 def test_loading_the_notebook_face_does_not_load_matplotlib():
-    assert "matplotlib" not in modules_after("import jupyter_mntrain.notebook")
+    assert "matplotlib" not in modules_after("import jupyter_mntrain.notebook.extension")
+
+
+@pytest.mark.parametrize("module", ["cli", "notebook.completion"])
+def test_commands_and_completion_load_what_speaks_to_nodes_on_first_use(module):
+    loaded = modules_after(f"import jupyter_mntrain.{module}")
+    assert loaded.isdisjoint({"httpx", "cryptography", "zeroconf", "asyncio", "ssl", "matplotlib"})
 
 
 def test_a_keeper_starts_light():

@@ -6,9 +6,9 @@ first use: reading a recipe never imports torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jupyter_mntrain.model.lazy import lazy_names
 from jupyter_mntrain.recipe.parse import Recipe, check, load_recipe, parse_recipe
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recipe", "TrainResult", "check", "load_recipe", "parse_recipe", "train"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in {"TrainResult", "train"}:
-        return getattr(import_module("jupyter_mntrain.train.loop"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__, dict.fromkeys(("TrainResult", "train"), "jupyter_mntrain.train.loop")
+)

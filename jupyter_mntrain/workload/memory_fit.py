@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 from rich.text import Text
 
-from jupyter_mntrain.cluster import NodeView
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.memory import MemoryEstimate
 from jupyter_mntrain.recipe.rank_memory import forecast, model_config

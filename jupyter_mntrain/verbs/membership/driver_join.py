@@ -13,14 +13,13 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.trust.certificates import Subject, is_member_name
-from jupyter_mntrain.trust.joining.token import Token, read_token
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.trust.joining.candidate import Candidate
     from jupyter_mntrain.trust.joining.messages import Admission
+    from jupyter_mntrain.trust.joining.token import Token
 
 JOIN_PORT = 8766
 """Open on a machine that joins as a driver, while it joins."""
@@ -43,6 +42,7 @@ class JoinAsDriver(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.cluster.loop import LoopThread
+        from jupyter_mntrain.trust.certificates import Subject, is_member_name
         from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
         from jupyter_mntrain.trust.joining.candidate import Candidate
 
@@ -122,6 +122,8 @@ def _listening(port: int) -> socket.socket:
 
 
 def _token(text: str, context: Context) -> Token:
+    from jupyter_mntrain.trust.joining.token import read_token
+
     token = read_token(text)
     if token.role != "driver":
         raise SpecError(

@@ -11,14 +11,13 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.joining.token import Token, read_token
-from jupyter_mntrain.trust.registrar import MOST_USES
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
+    from jupyter_mntrain.trust.certificates import Role
+    from jupyter_mntrain.trust.joining.token import Token
 
 LOOK_EVERY_S = 0.1
 
@@ -31,6 +30,8 @@ class InviteVerb(Verb):
     where: ClassVar[str] = "Run this on the machine that will be a node:"
 
     def add_arguments(self, parser: Parser) -> None:
+        from jupyter_mntrain.trust.registrar import MOST_USES
+
         parser.option(
             "--uses",
             type=bounded_int(1, MOST_USES),
@@ -53,6 +54,8 @@ class InviteVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         """Print a token; at a terminal, wait and admit the machines that join with it."""
+        from jupyter_mntrain.trust.joining.token import read_token
+
         cluster = context.cluster(args)
         text = cluster.membership.invite(self.role, uses=args.uses, expires_in_s=args.expires)
         token = read_token(text)

@@ -9,8 +9,6 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
-from jupyter_mntrain.verbs.panel.panel import Panel
-from jupyter_mntrain.verbs.panel.text import form_text
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -29,6 +27,9 @@ class OpenPanelVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        from jupyter_mntrain.verbs.panel.panel import Panel
+        from jupyter_mntrain.verbs.panel.text import form_text
+
         panel = Panel(context, args, target=args.target)
         reason = "" if args.json else context.screen.open_panel(panel)
         if reason is None:
