@@ -3,18 +3,19 @@
 Exit codes:
 0 done (``launch --wait``: every rank succeeded), 1 the job failed or was canceled, 2 bad input,
 3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C.
+Results go to stdout, errors to stderr; with ``--json`` each is one JSON document.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.error_output import print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _verb(words: Sequence[str]) -> int:
-    clusters, command = Clusters(connect), None
+    clusters = Clusters(connect)
     try:
         tunables.check()
         command = parse(words, program=PROGRAM)
@@ -53,13 +54,14 @@ def _verb(words: Sequence[str]) -> int:
         make_console().print(help_wanted.text, soft_wrap=True)
         return 0
     except MntrainError as error:
-        if command is not None and command.args.traceback:
-            traceback.print_exc()
-        line = Text.assemble((f"{PROGRAM}: ", "red"), str(error))
-        make_console(stderr=True).print(line, soft_wrap=True)
-        return error.exit_code
+        return print_error(error, words, _say_error)
     finally:
         clusters.close()
+
+
+def _say_error(text: str) -> None:
+    line = Text.assemble((f"{PROGRAM}: ", "red"), text)
+    make_console(stderr=True).print(line, soft_wrap=True)
 
 
 def _print(outcome: Outcome, *, wants_json: bool) -> int:

@@ -9,7 +9,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -37,6 +36,7 @@ from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
+from jupyter_mntrain.command_line.error_output import print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
@@ -67,23 +67,22 @@ class Done(NamedTuple):
 
 def run(argv: Sequence[str]) -> int:
     """Do what the command line says. Returns the exit code."""
-    wants_traceback = False
     try:
         tunables.check()
         options = parse_options(argv)
-        wants_traceback = options.wants_traceback
         done = perform(options)
         print(json.dumps(done.data, indent=2) if options.wants_json else done.text)  # noqa: T201
     except HelpWanted as wanted:
         print(wanted.text)  # noqa: T201
     except MntrainError as error:
-        if wants_traceback:
-            traceback.print_exc()
-        print(f"{PROGRAM}: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
+        return print_error(error, argv, _say_error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return 0
+
+
+def _say_error(text: str) -> None:
+    print(f"{PROGRAM}: {text}", file=sys.stderr)  # noqa: T201
 
 
 def perform(options: Options) -> Done:

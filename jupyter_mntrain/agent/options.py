@@ -41,7 +41,6 @@ class Options(Record, frozen=True):
     token: Token | None = None
     stays: bool = True
     wants_json: bool = False
-    wants_traceback: bool = False
 
     @property
     def reach(self) -> Reach:
@@ -59,7 +58,7 @@ def parse_options(argv: Sequence[str]) -> Options:
 
     Raises:
         SpecError: something cannot work.
-        TrustError: what was given as a token is none.
+        TrustError: the token is malformed.
         HelpWanted: ``--help`` was among the words.
     """
     args = menu_parser(PROGRAM, DESCRIPTION, ACTIONS, "action").parse(argv, argparse.Namespace())
@@ -80,7 +79,6 @@ def parse_options(argv: Sequence[str]) -> Options:
         token=_token(args.token) if action == "join" else None,
         stays=not getattr(args, "no_run", False),
         wants_json=args.json,
-        wants_traceback=args.traceback,
     )
 
 

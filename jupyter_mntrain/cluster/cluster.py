@@ -22,7 +22,7 @@ from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError, job_not_found
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
@@ -226,10 +226,7 @@ class Cluster:
         """
         progress.report(f"looking for job {job_id}", 0, None)
         if not self._driver.grace.wait(lambda: self._matches(job_id)):
-            raise JobNotFoundError(
-                f"no reachable node knows a job {job_id!r}",
-                fix="see: mntrain jobs; a node that is lost keeps its jobs to itself",
-            )
+            raise job_not_found(job_id)
         matches = self._matches(job_id)
         if len(matches) > 1:
             raise SpecError(

@@ -171,7 +171,10 @@ def output_options(parser: Parser, *, is_first: bool = True) -> None:
     """
     default = False if is_first else argparse.SUPPRESS
     parser.option(
-        "--json", action="store_true", default=default, help="print only JSON, for programs"
+        "--json",
+        action="store_true",
+        default=default,
+        help="print results and errors as JSON, for programs",
     )
     parser.option(
         "--traceback",

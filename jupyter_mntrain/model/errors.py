@@ -124,6 +124,14 @@ class JobNotFoundError(MntrainError):
     exit_code = 5
 
 
+def job_not_found(job_id: str) -> JobNotFoundError:
+    """The error for a job that no reachable node knows, by its id or the beginning of it."""
+    return JobNotFoundError(
+        f"no reachable node knows job {job_id}",
+        fix="see mntrain jobs; jobs of unreachable nodes are not listed",
+    )
+
+
 class TrustError(MntrainError):
     """A certificate, token or proof is invalid."""
 

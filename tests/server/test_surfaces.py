@@ -18,6 +18,7 @@ import pytest
 
 from jupyter_mntrain import Cluster
 from jupyter_mntrain.metrics.page_entries import JOB_MIME
+from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -69,12 +70,11 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def mntrain(agent: LiveAgent, *words: str) -> str:
+def mntrain(agent: LiveAgent, *words: str) -> subprocess.CompletedProcess[str]:
     """What a terminal shows."""
     command = [sys.executable, "-m", "jupyter_mntrain.cli", "--cluster", agent.cluster, *words]
     environment = os.environ | {"MNTRAIN_AGENTS": agent.where, "COLUMNS": "300"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return done.stdout
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def rest(server: LiveServer, job_id: str) -> dict[str, Any] | None:
@@ -122,16 +122,35 @@ async def test_one_failure_has_one_cause_and_one_fix_on_every_surface(
             wait_for(view.frame)
             said_to_page = await told_to_page(server, job.id)
             answer = wait_for(partial(rest, server, job.id))
-            as_json = json.loads(mntrain(agent, "--json", "status", job.id))
+            as_json = json.loads(mntrain(agent, "--json", "status", job.id).stdout)
             as_saved = output.bundle[JOB_MIME]["job"]
             for told in (as_json, answer, said_to_page, as_saved):
                 assert as_data(told["problem"]) == as_data(problem)
 
             html = text_bundle(status_view(job.summary(), job.view(), program="mntrain"))
             for text in (
-                mntrain(agent, "status", job.id),
+                mntrain(agent, "status", job.id).stdout,
                 output.bundle["text/plain"],
                 unescape(re.sub(r"<[^>]*>", "", html["text/html"])),
             ):
                 assert one_line(str(problem)) in one_line(text)
                 assert one_line(text).count(problem.fix) == 1
+
+
+async def test_one_error_has_one_kind_and_one_cause_for_every_program(
+    new_agent: Callable[..., LiveAgent],
+    new_server: Callable[..., LiveServer],
+) -> None:
+    agent = new_agent()
+    server = new_server(agent.where, cluster=agent.cluster)
+    with Cluster(agent.cluster, addresses=[agent.where]) as cluster:
+        wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up"])
+        with pytest.raises(JobNotFoundError) as raised:
+            cluster.job("j-00000000")
+    problem = raised.value.problem
+    done = mntrain(agent, "--json", "status", "j-00000000")
+    assert (done.returncode, done.stdout) == (JobNotFoundError.exit_code, "")
+    answer = server.ask("GET", "/jobs/j-00000000")
+    assert answer.status_code == 404
+    for told in (json.loads(done.stderr), answer.json()):
+        assert (told["kind"], told["cause"]) == (problem.kind, problem.cause)

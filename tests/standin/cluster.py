@@ -12,7 +12,7 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
@@ -289,7 +289,7 @@ class StandInCluster:
         for known, job in self._jobs.items():
             if known.startswith(job_id):
                 return job
-        raise JobNotFoundError(f"no reachable node knows a job {job_id!r}", fix="see: mntrain jobs")
+        raise job_not_found(job_id)
 
     def measure(
         self, participants: Any = None, *, progress: Progress = SILENT

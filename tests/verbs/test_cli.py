@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 import jupyter_mntrain
@@ -13,6 +14,8 @@ import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED
@@ -67,6 +70,34 @@ def test_an_error_is_one_line_on_stderr_with_its_own_exit_code(run, words, code)
     assert len(err.splitlines()) == 1
     assert err.startswith("mntrain: ")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (["nodse"], Kind.BAD_SPEC, 2),
+        (["launch", "r.toml", "--set", "train.stesp=1"], Kind.BAD_RECIPE, 2),
+        (["status", "j-nope"], Kind.NO_SUCH_JOB, 5),
+        (["agent", "run", "--port", "0"], Kind.BAD_SPEC, 2),
+    ],
+)
+def test_with_json_an_error_is_its_problem_on_stderr_with_the_same_exit_code(
+    run, words, kind, code
+):
+    got, out, err = run("--json", *words)
+    problem = msgspec.json.decode(err, type=Problem)
+    assert (got, out, problem.kind) == (code, "", kind)
+    assert run(*words)[2] == f"mntrain: {problem}\n"
+
+
+def test_with_json_the_traceback_is_the_detail_of_the_problem(run):
+    _, _, err = run("status", "j-nope", "--traceback", "--json")
+    assert "Traceback" in json.loads(err)["detail"]
+
+
+def test_json_for_a_script_is_not_json_for_mntrain(run):
+    _, _, err = run("launch", "gone.py", "--", "--json")
+    assert err.startswith("mntrain: ")
 
 
 def test_the_traceback_is_shown_when_it_is_asked_for(run):
@@ -158,7 +189,12 @@ def test_the_command_becomes_the_agent(tmp_path):
         [*command, "--state-dir", str(state)], capture_output=True, text=True, check=False
     )
     assert (again.returncode, again.stdout) == (MntrainError.exit_code, "")
-    assert again.stderr.startswith("mntrain agent: ")
+    assert json.loads(again.stderr)["kind"] == Kind.ERROR
+    command.remove("--json")
+    told = subprocess.run(
+        [*command, "--state-dir", str(state)], capture_output=True, text=True, check=False
+    )
+    assert told.stderr.startswith("mntrain agent: ")
 
 
 def test_a_reader_that_goes_away_is_no_error():

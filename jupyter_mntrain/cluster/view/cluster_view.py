@@ -22,7 +22,7 @@ from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -153,7 +153,7 @@ class ClusterView:
         """
         view = self.jobs.get(job_id)
         if view is None:
-            raise JobNotFoundError(f"no reachable node knows job {job_id}", fix="see: mntrain jobs")
+            raise job_not_found(job_id)
         return view
 
     def take_record(self, record: JobRecord) -> None:

@@ -13,7 +13,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
@@ -98,14 +98,15 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
     def _watch(self, job_id: JobId, stream: str, since: int) -> None:
         self._unwatch(job_id)
         if not is_job_id(job_id) or self._hub.job(job_id) is None:
-            self._refuse(job_id, Kind.NO_SUCH_JOB, f"no reachable node knows job {job_id}")
+            self._refuse(job_id, job_not_found(job_id).problem)
         elif len(self._watched) >= MOST_WATCHED:
-            self._refuse(job_id, Kind.TOO_MANY, f"this page already watches {MOST_WATCHED} jobs")
+            cause, fix = f"this page already watches {MOST_WATCHED} jobs", "close a live view"
+            self._refuse(job_id, Problem(kind=Kind.TOO_MANY, cause=cause, fix=fix))
         else:
             try:
                 unwatch = self._hub.watch(job_id, self._send_series, stream, since)
             except MntrainError as error:  # its nodes have just forgotten it
-                self._refuse(job_id, error.kind, error.cause)
+                self._refuse(job_id, error.problem)
             else:
                 self._watched[job_id] = unwatch
 
@@ -114,8 +115,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         if unwatch is not None:
             unwatch()
 
-    def _refuse(self, job_id: JobId, kind: Kind, cause: str) -> None:
-        problem = Problem(kind=kind, cause=cause, fix="see the list of jobs")
+    def _refuse(self, job_id: JobId, problem: Problem) -> None:
         self._queue(encode(Refused(problem=problem, job_id=job_id)))
 
     def _send_series(self, series: JobSeries) -> None:

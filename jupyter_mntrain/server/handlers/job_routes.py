@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
@@ -11,7 +10,7 @@ from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
@@ -34,14 +33,11 @@ class OneJobResource(MntrainHandler):
         entry = hub.job(job_id)
         if entry is None:
             # A server that has just begun to look has not heard of all nodes yet.
-            with suppress(JobNotFoundError):
-                await self.work(hub.cluster.job, job_id)
-                hub.look_now()
+            await self.work(hub.cluster.job, job_id)
+            hub.look_now()
             entry = hub.job(job_id)
         if entry is None:
-            raise refusal(
-                404, Kind.NO_SUCH_JOB, f"no reachable node knows job {text}", "see GET jobs"
-            )
+            raise job_not_found(job_id)
         return hub, entry
 
     async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:

@@ -1,0 +1,31 @@
+"""Error output: one line for people or, with ``--json``, the problem as data; always on stderr."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.errors import MntrainError
+
+
+def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], None]) -> int:
+    """Print an error as the command line asks. Returns the exit code.
+
+    Args:
+        words: the command line. They are searched, not parsed: it may be what is wrong.
+        say: prints the line for people.
+    """
+    options = words[: words.index("--")] if "--" in words else words
+    trace = "".join(traceback.format_exception(error)) if "--traceback" in options else ""
+    if "--json" in options:
+        problem = error.problem
+        problem = msgspec.structs.replace(problem, detail=trace or problem.detail)
+        text = msgspec.json.format(msgspec.json.encode(problem), indent=2).decode()
+        sys.stderr.write(f"{text}\n")
+    else:
+        sys.stderr.write(trace)
+        say(str(error))
+    return error.exit_code
