@@ -93,8 +93,9 @@ class SeriesBuilder:
         for placement in attempt.placements:
             for rank in placement.ranks:
                 if (series := history.ranks.get(Rank(rank))) is not None:
-                    rows = RankRows(Rank(rank), placement)
-                    self._ranks.setdefault(Rank(rank), rows).series = series
+                    if rank not in self._ranks:
+                        self._ranks[Rank(rank)] = RankRows(Rank(rank), placement)
+                    self._ranks[Rank(rank)].series = series
         self._extend_links(history)
         self._extend_ranks(history)
         self.seq = self._job.extend(history, self.seq)
@@ -130,8 +131,9 @@ class SeriesBuilder:
     def _extend_links(self, history: JobHistory) -> None:
         placements = history.view.attempt.placements
         for placement in placements if len(placements) > 1 else ():
-            link = self._links.setdefault(placement.node, LinkRows(placement))
-            self.seq = link.extend(history, self.seq)
+            if placement.node not in self._links:
+                self._links[placement.node] = LinkRows(placement)
+            self.seq = self._links[placement.node].extend(history, self.seq)
         self._node_of = {rank: place.node for place in placements for rank in place.ranks}
         given = history.view.spec.link_capacity_bytes_per_s
         self._capacities = LinkCapacities(
@@ -142,10 +144,11 @@ class SeriesBuilder:
 
     def _extend_ranks(self, history: JobHistory) -> None:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
+        depth = self._pipeline_stages()
         for rank, known in self._ranks.items():
             before = self.seq
             replicas = stages[known.start.stages] if known.start else 1
-            bubble = self._schedule_bubble(known.start)
+            bubble = _schedule_bubble(known.start, depth)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)
             )
@@ -163,21 +166,16 @@ class SeriesBuilder:
 
         return bytes_per_s
 
-    def _schedule_bubble(self, start: RankStart | None) -> float:
-        """Of a balanced pipeline with this job's schedule; 0 without a pipeline."""
-        if start is None or not start.microbatches or not start.stages:
-            return 0.0
-        stages = {
-            stage for known in self._ranks.values() if known.start for stage in known.start.stages
-        }
-        virtual = len(start.stages)
-        ranks = max(1, len(stages) // virtual)
-        return formulas.ideal_bubble(ranks, start.microbatches, virtual, schedule=start.schedule)
+    def _pipeline_stages(self) -> int:
+        starts = (known.start for known in self._ranks.values() if known.start)
+        return len({stage for start in starts for stage in start.stages})
 
     def _bubble_of_schedule(self) -> float | None:
         starts = [known.start for known in self._ranks.values()]
         told = [one for one in starts if one is not None and one.microbatches and one.stages]
-        return self._schedule_bubble(told[0]) if told and len(starts) > 1 else None
+        if not told or len(starts) < 2:
+            return None
+        return _schedule_bubble(told[0], self._pipeline_stages())
 
     def _peak(self) -> float | None:
         """Of all devices together; ``None`` if one is unknown."""
@@ -218,6 +216,15 @@ class SeriesBuilder:
             evaluation=EvaluationColumns(**page_columns(read(self._evaluations))),
             texts=tuple(text for seq, text in self._texts if seq > since),
         )
+
+
+def _schedule_bubble(start: RankStart | None, stages: int) -> float:
+    """Of a balanced pipeline of so many stages with this job's schedule; 0 without a pipeline."""
+    if start is None or not start.microbatches or not start.stages:
+        return 0.0
+    virtual = len(start.stages)
+    ranks = max(1, stages // virtual)
+    return formulas.ideal_bubble(ranks, start.microbatches, virtual, schedule=start.schedule)
 
 
 def _sample(one: RankText) -> WrittenText:

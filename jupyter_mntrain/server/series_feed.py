@@ -58,9 +58,13 @@ class JobFeed:
             self.numbers = self._builder.summary.numbers
 
     def send(self) -> None:
-        """Send every watcher the rows it lacks."""
-        for send in tuple(self._watchers):
-            self._send(send)
+        """Send every watcher the rows it lacks; rows that several lack are derived once."""
+        derived: dict[tuple[str, int], JobSeries] = {}
+        for send, had in tuple(self._watchers.items()):
+            if had != (self._builder.stream, self._builder.seq):
+                if had not in derived:
+                    derived[had] = self.series(*had, None)
+                self._send(send, derived[had])
 
     def watch(self, send: Send, stream: str, since: int) -> None:
         """Send the rows after ``since`` of ``stream`` now, and new ones as they come.
@@ -70,8 +74,7 @@ class JobFeed:
         """
         if self.numbers is None:
             self.look()
-        self._watchers[send] = (stream, since)
-        self._send(send, is_first=True)
+        self._send(send, self.series(stream, since, None))
 
     def unwatch(self, send: Send) -> None:
         self._watchers.pop(send, None)
@@ -82,10 +85,6 @@ class JobFeed:
             return self._builder.since(since)
         return self._builder.whole() if points is None else self._builder.whole(points)
 
-    def _send(self, send: Send, *, is_first: bool = False) -> None:
-        stream, since = self._watchers[send]
-        if not is_first and stream == self._builder.stream and since == self._builder.seq:
-            return
-        series = self.series(stream, since, None)
+    def _send(self, send: Send, series: JobSeries) -> None:
         self._watchers[send] = (series.stream, series.seq)
         send(series)

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -37,6 +38,8 @@ ROUND_S = tunables.seconds("server.round_s")
 
 SERIES_S = tunables.seconds("server.series_interval_s")
 
+UNSEEN_ROUND_S = tunables.seconds("server.unseen_round_s")
+
 RELEASED_AFTER_S = tunables.seconds("server.released_after_s")
 
 MOST_READ_BACK = tunables.count("server.jobs_read_back")
@@ -49,7 +52,8 @@ encode = msgspec.json.Encoder().encode
 class PageUpdates:
     """The cluster's state as pages know it, and the pages to notify of changes.
 
-    Runs on the Jupyter server's event loop and never waits for a node.
+    Runs on the Jupyter server's event loop and never waits for a node. While no page listens,
+    nothing is derived: reading the state updates it first.
 
     Args:
         cluster: open already.
@@ -67,9 +71,11 @@ class PageUpdates:
         self._feed_numbers = itertools.count(1)
         self._ended: dict[JobId, JobEntry] = {}
         """Last entries of jobs whose rows were freed."""
-        self.status = self._read_status()
+        self._status = self._read_status()
         self._listeners: set[Callable[[bytes], None]] = set()
         self._changed = asyncio.Event()
+        self._is_woken = False
+        """Whether the cluster's thread has set the event for the next round."""
         self._unsubscribe = cluster.subscribe(self._wake)
         self.look_now()
         self._task = asyncio.create_task(self._run())
@@ -80,14 +86,22 @@ class PageUpdates:
         await asyncio.wait([self._task])
 
     @property
+    def status(self) -> ServerStatus:
+        self._catch_up()
+        return self._status
+
+    @property
     def nodes(self) -> tuple[NodeEntry, ...]:
+        self._catch_up()
         return tuple(self._nodes.values())
 
     @property
     def jobs(self) -> tuple[JobEntry, ...]:
+        self._catch_up()
         return tuple(self._jobs.values())
 
     def job(self, job_id: JobId) -> JobEntry | None:
+        self._catch_up()
         return self._jobs.get(job_id)
 
     def feed(self, job_id: JobId) -> JobFeed:
@@ -114,12 +128,15 @@ class PageUpdates:
     def listen(self, tell: Callable[[bytes], None]) -> None:
         """Pass every new message to ``tell``, which must not block."""
         self._listeners.add(tell)
+        self._changed.set()
 
     def forget(self, tell: Callable[[bytes], None]) -> None:
         self._listeners.discard(tell)
+        self._changed.set()  # ends a wait that only a listener's rounds would end
 
     def greeting(self, stream: str, since: int) -> list[bytes]:
         """Messages that bring a page up to date."""
+        self._catch_up()
         first = self._kept[0][0] if self._kept else self._seq + 1
         if stream == self.stream and first - 1 <= since <= self._seq:
             missed = [message for seq, message in self._kept if seq > since]
@@ -127,23 +144,27 @@ class PageUpdates:
         whole = Snapshot(
             stream=self.stream,
             seq=self._seq,
-            status=self.status,
-            nodes=self.nodes,
-            jobs=self.jobs,
+            status=self._status,
+            nodes=tuple(self._nodes.values()),
+            jobs=tuple(self._jobs.values()),
         )
         return [encode(whole)]
 
     # rounds
 
     def _wake(self) -> None:
-        """In the cluster's thread."""
-        if not self._changed.is_set():
+        """In the cluster's thread, for every line of a journal: wakes the loop once a round."""
+        if self._listeners and not self._is_woken:
+            self._is_woken = True
             self._loop.call_soon_threadsafe(self._changed.set)
 
     async def _run(self) -> None:
         series_due = time.monotonic()
         while True:
-            await self._changed.wait()
+            with suppress(TimeoutError):
+                limit_s = None if self._listeners else UNSEEN_ROUND_S
+                await asyncio.wait_for(self._changed.wait(), limit_s)
+            self._is_woken = False
             self._changed.clear()
             self.look_now()
             now = time.monotonic()
@@ -151,18 +172,24 @@ class PageUpdates:
                 self._look_at_series()
                 series_due = now + SERIES_S
             await asyncio.sleep(ROUND_S)
-            if any(not feed.is_over for feed in self._feeds.values()):
+            if self._listeners and any(not feed.is_over for feed in self._feeds.values()):
                 # New rows alone do not set the event.
                 self._changed.set()
 
     def look_now(self) -> None:
         """Send what has changed; also called after a request that changes something."""
         status = self._read_status()
-        if status != self.status:
-            self.status = status
+        if status != self._status:
+            self._status = status
             self._tell(StatusSet, status=status)
         self._look_at_nodes(self.cluster.nodes())
         self._look_at_jobs()
+
+    def _catch_up(self) -> None:
+        """Look now if no page listens: there are no rounds then."""
+        if not self._listeners:
+            self.look_now()
+            self._look_at_series()
 
     # State is updated before listeners are told: they may ask for a snapshot at once.
 

@@ -109,11 +109,60 @@ def wrong_name() -> Cluster:
     raise SpecError("no such name")
 
 
+def ignore(message: bytes) -> None:
+    """A page that is open and does nothing."""
+
+
+def changes_of(cluster: Cluster) -> Callable[[], int]:
+    """How many changes the cluster has told of since now."""
+    told: list[None] = []
+    cluster.subscribe(lambda: told.append(None))
+    return lambda: len(told)
+
+
+async def test_nothing_is_derived_while_no_page_is_open(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 10)
+    await asyncio.sleep(2 * hub_module.ROUND_S)  # a round that had begun ends
+    looked: list[JobFeed] = []
+    look = JobFeed.look
+
+    def counted(feed: JobFeed, now_s: float | None = None) -> None:
+        looked.append(feed)
+        look(feed, now_s)
+
+    monkeypatch.setattr(JobFeed, "look", counted)
+    before, changes = hub._seq, changes_of(hub.cluster)
+    for number, agent in enumerate(both):
+        agents.do(agent.steps, JOB, number, range(11, 21))
+    await until(lambda: changes() >= 20)
+    assert (hub._seq, looked) == (before, [])
+    # Whoever asks is told the present state.
+    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 20)
+    hub.listen(ignore)
+    seen = len(looked)
+    await until(lambda: len(looked) > seen + 1 and hub._seq > before + 4)
+    hub.forget(ignore)
+
+
+async def test_rows_that_nobody_asks_for_are_taken_now_and_then(
+    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "UNSEEN_ROUND_S", 0.05)
+    _, connect = two_nodes(agents)
+    hub = await new_opening(connect).hub()
+    await until(lambda: JOB in hub._feeds and hub._feeds[JOB].numbers)
+
+
 async def test_a_page_away_for_too_long_gets_everything(
     agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub_module, "MOST_KEPT", 3)
     hub = await new_opening(two_nodes(agents)[1]).hub()
+    hub.listen(ignore)
     await until(lambda: hub._seq >= 6)
     kinds = [msgspec.json.decode(m)["kind"] for m in hub.greeting(hub.stream, hub._seq - 3)]
     assert kinds[0] == "resumed"
@@ -166,6 +215,7 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     monkeypatch.setattr(hub_module, "RELEASED_AFTER_S", 0.0)
     both, connect = two_nodes(agents)
     hub = await new_opening(connect).hub()
+    hub.listen(ignore)
     await until(lambda: hub.job(JOB))
     rows: list[JobSeries] = []
     unwatch = hub.watch(JOB, rows.append, "", 0)
