@@ -7,6 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 
+import msgspec
+
 from jupyter_mntrain.metrics.columns import Table
 from jupyter_mntrain.metrics.history import JobHistory, RankSeries
 from jupyter_mntrain.metrics.rank_rows import WARM_UP, all_tell, short
@@ -20,10 +22,6 @@ from jupyter_mntrain.telemetry import formulas
 
 LEAST_WINDOW_S = tunables.seconds("figures.link_window_s")
 MOST_WINDOW_S = tunables.seconds("figures.link_longest_window_s")
-
-OVERHEAD = 1.1
-"""Counters hold headers and acknowledgments, payload does not: up to this much more than the
-payload is the job's own (TCP over Ethernet: 1.04 to 1.06, small messages a little more)."""
 
 NO_SAMPLE = "no sample yet"
 
@@ -54,6 +52,8 @@ class LinkRows:
         self._steps = 0
         self._times: array[float] = array("d")
         self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
+        self._most: dict[Direction, float] = dict.fromkeys(DIRECTIONS, 0.0)
+        """The highest rates seen over :data:`LEAST_WINDOW_S` or longer."""
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
@@ -132,10 +132,30 @@ class LinkRows:
         if end <= begin:
             return NO_RATES
         seconds = self._times[end] - self._times[begin]
-        return {
+        rates: Rates = {
             direction: (totals[end] - totals[begin]) / seconds
             for direction, totals in self._totals.items()
         }
+        self._see(rates, seconds)
+        return rates
+
+    def _see(self, rates: Rates, seconds: float) -> None:
+        # A shorter burst says nothing: buffers take it.
+        for one in DIRECTIONS if seconds >= LEAST_WINDOW_S else ():
+            self._most[one] = max(self._most[one], rates[one] or 0.0)
+
+    def _capacity(self, direction: Direction, known: Capacity | None) -> Capacity | None:
+        """In the unit of this link's rates; the highest rate seen, if that is more."""
+        if known is None:
+            return None
+        if self.basis == "ranks":
+            known = msgspec.structs.replace(
+                known, bytes_per_s=known.payload_bytes_per_s, payload_share=1.0
+            )
+        most = self._most[direction]
+        if most <= known.bytes_per_s:
+            return known
+        return msgspec.structs.replace(known, bytes_per_s=most, is_exceeded=True)
 
     def summary(
         self,
@@ -163,8 +183,10 @@ class LinkRows:
         if self.basis == "interface":
             rates = self._rates(*span) if span else NO_RATES
             own = _own(payload, rates)
+        elif span:
+            self._see(rates, span[1] - span[0])
         for one in DIRECTIONS:
-            rate, capacity, used = rates[one], capacities[one], None
+            rate, capacity, used = rates[one], self._capacity(one, capacities[one]), None
             if rate is not None and capacity is not None:
                 used = formulas.link_utilization(rate, capacity.bytes_per_s)
             yield LinkSummary(
@@ -210,7 +232,11 @@ def _own(payload: Rates, counted: Rates) -> Rates:
     """What the counters say where that is payload and headers; else the payload."""
 
     def own(paid: float | None, all_: float | None) -> float | None:
-        return all_ if paid is not None and all_ is not None and all_ <= paid * OVERHEAD else paid
+        return (
+            all_
+            if paid is not None and all_ is not None and all_ <= paid * formulas.MOST_OVERHEAD
+            else paid
+        )
 
     return {direction: own(payload[direction], counted[direction]) for direction in DIRECTIONS}
 

@@ -86,7 +86,7 @@ class RankRows:
         Args:
             seq: number of the last row of any table.
             bubble: of the schedule.
-            capacity: bytes per second to another rank's node, where that is known.
+            capacity: payload per second to another rank's node, where that is known.
         """
         self.series = series
         for step in series.steps[self._taken :]:

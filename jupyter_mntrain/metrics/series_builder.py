@@ -158,11 +158,11 @@ class SeriesBuilder:
             known.replicas = replicas
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
-        """Bytes per second from a node to that of another rank."""
+        """Payload per second from a node to that of another rank."""
 
         def bytes_per_s(peer: int) -> float | None:
             capacity = self._capacities.between(node, self._node_of.get(peer, ""))
-            return capacity.bytes_per_s if capacity else None
+            return capacity.payload_bytes_per_s if capacity else None
 
         return bytes_per_s
 

@@ -168,9 +168,9 @@ def capacity(value: Capacity | None, now_s: float | None = None) -> str:
     """
     if value is None:
         return "not measured"
-    rate = bit_rate(value.bytes_per_s)
+    rate = bit_rate(value.bytes_per_s) + (" best seen, more than" if value.is_exceeded else "")
     if value.source == "given":
-        return f"{rate} as given"
+        return f"{rate} given" if value.is_exceeded else f"{rate} as given"
     age = f" {duration(now_s - value.time_s)} ago" if now_s is not None and value.time_s else ""
     disturbed = f", {value.condition}" if value.condition not in (None, "alone") else ""
     return f"{rate} measured{age}{disturbed}"

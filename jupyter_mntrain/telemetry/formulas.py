@@ -159,10 +159,39 @@ def step_shares(
     return StepShares(compute=compute, send=send, bubble=idle, wait=max(0.0, left - idle))
 
 
+MOST_OVERHEAD = 1.1
+"""Counters hold headers and acknowledgments, payload does not: up to this much more than the
+payload is the same traffic (TCP over Ethernet: 1.05, small messages a little more)."""
+
+HEADER_BYTES = 66
+"""Of each packet, as an interface counts it: Ethernet 14 (IEEE 802.3, without the checksum), IPv4
+20 (RFC 791), TCP 20 (RFC 9293), timestamps 12 (RFC 7323)."""
+
+
+def counted_rate(
+    payload_bytes_per_s: float, counted_bytes_per_s: float | None, segment_bytes: int
+) -> float:
+    """A TCP stream's rate as its interface counts it, with headers.
+
+    That is what the counters say, if this stream alone explains it. Otherwise (other traffic,
+    counters that are updated seldom, or none) headers are added to every full segment.
+
+    Args:
+        segment_bytes: payload of a full segment.
+    """
+    if (
+        counted_bytes_per_s is not None
+        and payload_bytes_per_s <= counted_bytes_per_s <= MOST_OVERHEAD * payload_bytes_per_s
+    ):
+        return counted_bytes_per_s
+    return payload_bytes_per_s * (segment_bytes + HEADER_BYTES) / segment_bytes
+
+
 def link_utilization(bytes_per_s: float, capacity_bytes_per_s: float | None) -> float | None:
     """Share of a link's capacity in use in *one* direction; links are full duplex.
 
-    ``None`` if the capacity is unknown.
+    100 % is what the interface counted while a probe filled the link: both are counted in the same
+    way, headers included. ``None`` if the capacity is unknown.
     """
     if not capacity_bytes_per_s:
         return None

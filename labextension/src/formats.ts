@@ -111,13 +111,14 @@ export function seconds(value: Maybe): string {
 
 /** How a capacity is known: measured 12 s ago, beside a job. */
 export function origin(capacity: Capacity): string {
+  const exceeded = capacity.is_exceeded ? 'best seen, more than ' : '';
   if (capacity.source === 'given') {
-    return 'as given';
+    return exceeded ? `${exceeded}given` : 'as given';
   }
   const age = Date.now() / 1000 - (capacity.time_s ?? 0);
   const { condition } = capacity;
   const disturbed = condition && condition !== 'alone' ? `, ${condition}` : '';
-  return `measured ${duration(age)} ago${disturbed}`;
+  return `${exceeded}measured ${duration(age)} ago${disturbed}`;
 }
 
 /** A duration in at most two units: "4 h 04 min". */

@@ -301,14 +301,18 @@ export interface Interface {
   links?: LinkMeasurement[];
 }
 /**
- * Capacity: the payload that a link carries in one direction.
+ * Capacity: what a link carries in one direction, counted as its interface counts.
  *
- *     What a network card calls itself is not one: virtual cards say nonsense (veth: 10 Gbit/s).
+ *     That is with the headers, so that the counters of a full link show 100 %. What a network card
+ *     calls itself is not a capacity: virtual cards say nonsense (veth: 10 Gbit/s).
  *
  *     Args:
  *         source: measured by a probe, or given by the user.
  *         time_s: Unix time of the measurement; 0 if given.
  *         condition: of the measurement; a disturbed one is a lower bound. ``None`` if given.
+ *         payload_share: the part of it that is payload; 1 if given.
+ *         is_exceeded: the counters showed more than was measured or given. The rate is the highest
+ *             they showed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Capacity".
@@ -318,6 +322,8 @@ export interface Capacity {
   source: "given" | "measured";
   time_s?: number;
   condition?: ("alone" | "beside a job" | "starved of CPU") | null;
+  payload_share?: number;
+  is_exceeded?: boolean;
 }
 /**
  * Measurement of one direction between two nodes. The sender keeps it.

@@ -193,7 +193,7 @@ def links(
 
 def test_a_link_is_averaged_over_the_recent_steps() -> None:
     """Steps end at 30, 40, 41 … 47 and 52 s: six of them in the last ten seconds."""
-    sent = (9999,) * 40 + (500,) * 12 + (7777,) * 8
+    sent = (999,) * 40 + (500,) * 12 + (777,) * 8
     measured = Capacity(bytes_per_s=1000.0, source="measured")
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
     out, into = (link for link in got.links if link.node == "node1")
@@ -223,6 +223,26 @@ def test_each_direction_is_divided_by_its_own_capacity() -> None:
         ("node2", "sent"): (back, 0.125),
         ("node2", "received"): (there, 1.0),
     }
+
+
+def test_a_link_that_carries_more_than_was_measured_is_full_and_says_so() -> None:
+    known = Capacity(bytes_per_s=400.0, source="measured", time_s=5.0, payload_share=0.5)
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(known)])
+    out = got.links[0]
+    assert (out.bytes_per_s, out.utilization) == (500.0, 1.0)
+    assert out.capacity == Capacity(
+        bytes_per_s=500.0, source="measured", time_s=5.0, payload_share=0.5, is_exceeded=True
+    )
+
+
+def test_a_burst_says_nothing_of_what_a_link_carries() -> None:
+    known = Capacity(bytes_per_s=600.0, source="measured")
+    one_second = (100,) * 40 + (1500,) + (100,) * 19
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(known, sent=one_second)])
+    assert got.links[0].capacity == known
+    three_seconds = (100,) * 40 + (1500,) * 3 + (100,) * 17
+    got = summary(node1=[*pipeline(0, compute_s=0.8), *links(known, sent=three_seconds)])
+    assert got.links[0].capacity.is_exceeded
 
 
 def test_a_link_that_was_never_measured_has_no_utilization() -> None:

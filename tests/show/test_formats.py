@@ -48,6 +48,14 @@ MEASURED = Capacity(bytes_per_s=1.25e8, source="measured", time_s=100.0, conditi
             "1 Gbit/s measured, starved of CPU",
         ),
         (formats.capacity(Capacity(bytes_per_s=1.25e8, source="given")), "1 Gbit/s as given"),
+        (
+            formats.capacity(replace(MEASURED, is_exceeded=True), now_s=112),
+            "1 Gbit/s best seen, more than measured 12 s ago",
+        ),
+        (
+            formats.capacity(Capacity(bytes_per_s=1.25e8, source="given", is_exceeded=True)),
+            "1 Gbit/s best seen, more than given",
+        ),
     ],
 )
 def test_numbers_read_as_in_the_design_notes(spelled, expected):

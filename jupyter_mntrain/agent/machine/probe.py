@@ -9,12 +9,16 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import psutil
 
 from jupyter_mntrain.agent.machine.condition import CONDITIONS, ConditionWatch
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeSend, ProbeTicket
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement
+from jupyter_mntrain.telemetry import formulas
 
 TICKET_LIFE_S = 10.0
 IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
@@ -99,7 +103,7 @@ def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:
         ) as connection:
             connection.sendall(request.token.encode())
             watch = ConditionWatch(has_job)
-            rate = _send(connection, seconds)
+            payload, counted = _send(connection, seconds, request.interface)
             conditions = watch.condition(), _peer_condition(connection)
     except (OSError, OverflowError) as error:
         raise RefusedError(
@@ -114,7 +118,8 @@ def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:
         interface=request.interface,
         address=request.address,
         capacity=Capacity(
-            bytes_per_s=rate,
+            bytes_per_s=counted,
+            payload_share=payload / counted if counted else 1.0,
             source="measured",
             time_s=time.time(),
             condition=max(conditions, key=CONDITIONS.index),
@@ -133,17 +138,46 @@ def _peer_condition(connection: socket.socket) -> Condition:
         return "alone"
 
 
-def _send(connection: socket.socket, seconds: float) -> float:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What had arrived, and what the interface had sent, at one time."""
+
+    time_s: float
+    payload_bytes: int
+    counted_bytes: int | None
+
+    @classmethod
+    def take(cls, connection: socket.socket, sent: int, interface: str) -> _Reading:
+        counters = psutil.net_io_counters(pernic=True).get(interface)
+        return cls(
+            time_s=time.monotonic(),
+            payload_bytes=sent - unacknowledged(connection),
+            counted_bytes=counters.bytes_sent if counters else None,
+        )
+
+
+def _send(connection: socket.socket, seconds: float, interface: str) -> tuple[float, float]:
+    """Bytes per second: of the payload, and as the interface counts them."""
     chunk = memoryview(bytes(CHUNK_BYTES))
-    start = time.monotonic()
-    begin_s, begin_bytes, sent = start, 0, 0
+    start_s, sent = time.monotonic(), 0
+    begin: _Reading | None = None
     while True:
         sent += connection.send(chunk)
-        now = time.monotonic()
-        if begin_bytes == 0 and now - start >= WARM_UP_S:
-            begin_s, begin_bytes = now, sent - unacknowledged(connection)
-        if now - start >= WARM_UP_S + seconds:
-            return (sent - unacknowledged(connection) - begin_bytes) / (now - begin_s)
+        now_s = time.monotonic()
+        if begin is None and now_s - start_s >= WARM_UP_S:
+            begin = _Reading.take(connection, sent, interface)
+        elif begin is not None and now_s - start_s >= WARM_UP_S + seconds:
+            end = _Reading.take(connection, sent, interface)
+            return _rates(begin, end, connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))
+
+
+def _rates(begin: _Reading, end: _Reading, segment_bytes: int) -> tuple[float, float]:
+    interval_s = end.time_s - begin.time_s
+    payload = (end.payload_bytes - begin.payload_bytes) / interval_s
+    counted = None
+    if begin.counted_bytes is not None and end.counted_bytes is not None:
+        counted = (end.counted_bytes - begin.counted_bytes) / interval_s
+    return payload, formulas.counted_rate(payload, counted, segment_bytes)
 
 
 def unacknowledged(connection: socket.socket) -> int:

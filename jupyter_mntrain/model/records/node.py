@@ -17,20 +17,31 @@ Condition = Literal["alone", "starved of CPU", "beside a job"]
 
 
 class Capacity(Record, frozen=True):
-    """Capacity: the payload that a link carries in one direction.
+    """Capacity: what a link carries in one direction, counted as its interface counts.
 
-    What a network card calls itself is not one: virtual cards say nonsense (veth: 10 Gbit/s).
+    That is with the headers, so that the counters of a full link show 100 %. What a network card
+    calls itself is not a capacity: virtual cards say nonsense (veth: 10 Gbit/s).
 
     Args:
         source: measured by a probe, or given by the user.
         time_s: Unix time of the measurement; 0 if given.
         condition: of the measurement; a disturbed one is a lower bound. ``None`` if given.
+        payload_share: the part of it that is payload; 1 if given.
+        is_exceeded: the counters showed more than was measured or given. The rate is the highest
+            they showed.
     """
 
     bytes_per_s: float
     source: CapacitySource
     time_s: float = 0.0
     condition: Condition | None = None
+    payload_share: float = 1.0
+    is_exceeded: bool = False
+
+    @property
+    def payload_bytes_per_s(self) -> float:
+        """Without the headers: what the ranks' own bytes are compared with."""
+        return self.bytes_per_s * self.payload_share
 
 
 class LinkMeasurement(Record, frozen=True):

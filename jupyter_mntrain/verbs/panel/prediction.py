@@ -87,7 +87,7 @@ def _links(
             receiver=receiver,
             bytes_per_step=count,
             capacity=capacity,
-            seconds=count / capacity.bytes_per_s if capacity else None,
+            seconds=count / capacity.payload_bytes_per_s if capacity else None,
         )
         for (sender, receiver), count in traffic.items()
         for capacity in [capacities.between(sender, receiver)]
