@@ -25,7 +25,7 @@ def import_s() -> float:
 
 
 def command_s() -> float:
-    """The whole process of a command that asks no node."""
+    """Seconds of a whole command that contacts no node."""
     begun = time.perf_counter()
     command = [sys.executable, "-m", "jupyter_mntrain.cli", "--help"]
     subprocess.run(command, capture_output=True, check=True)

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @contextlib.contextmanager
 def own_configuration(directory: Path) -> Iterator[None]:
-    """A separate place for clusters, so that the user's own stay untouched."""
+    """Use a separate configuration directory, so that the user's own clusters stay untouched."""
     before = os.environ.get("XDG_CONFIG_HOME")
     os.environ["XDG_CONFIG_HOME"] = str(directory / "config")
     try:

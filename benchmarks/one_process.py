@@ -46,7 +46,7 @@ def main() -> int:
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     found = {}
     with tempfile.TemporaryDirectory() as directory:
-        os.environ["MNTRAIN_METRICS_DIR"] = directory  # recording counts
+        os.environ["MNTRAIN_METRICS_DIR"] = directory  # the cost of recording is included
         for microbatches in arguments.microbatches or MICROBATCHES:
             found[microbatches] = _measured(microbatches, arguments)
     if arguments.json:

@@ -15,22 +15,22 @@ from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurem
 
 
 class BeatSampler:
-    """Takes counter differences; call :meth:`sample` every beat."""
+    """Computes counter differences; call :meth:`sample` at every beat."""
 
     def __init__(self, node: LocalNode) -> None:
         self._node = node
         self._told: dict[tuple[JobId, int], tuple[LinkMeasurement, ...]] = {}
-        """What the journal of each attempt says of its links."""
+        """The link measurements that each attempt's journal holds already."""
         self._previous = psutil.net_io_counters(pernic=True)
         self._previous_s = time.monotonic()
         psutil.cpu_percent()
 
     def sample(self) -> None:
-        """Also at rest (0.1 ms): a job's first sample must not count what went before it."""
+        """Sample once, also at rest (0.1 ms): a job's first sample must not count older traffic."""
         counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
         interval_s, self._previous_s = now - self._previous_s, now
         previous, self._previous = self._previous, counters
-        # Counters of an interface that came anew begin at zero again: no difference to take.
+        # Counters of an interface that was re-created start at zero: there is no difference.
         moved = {
             name: (
                 max(0, new.bytes_sent - previous[name].bytes_sent),

@@ -1,4 +1,4 @@
-"""Listeners to this agent's changes; one that does not keep up is dropped."""
+"""Listeners: send this agent's changes to its readers; slow ones are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAREWELL_S = tunables.seconds("agent.farewell_s")
 
 
 class Listeners:
-    """Hands every message to every listener's own bounded queue."""
+    """Puts every message into each listener's own bounded queue."""
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[StreamMessage | None]] = set()
@@ -28,7 +28,7 @@ class Listeners:
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Queue[StreamMessage | None]]:
-        """A queue of messages from now on; ``None`` means: too slow, or the agent ends."""
+        """Queue of messages from now on; ``None`` = too slow, or the agent ends."""
         queue: asyncio.Queue[StreamMessage | None] = asyncio.Queue(BACKLOG + 1)
         self._queues.add(queue)
         self._listening += 1
@@ -49,7 +49,7 @@ class Listeners:
                 queue.put_nowait(message)
 
     async def close(self) -> None:
-        """Let every listener go, after what is already on its way to it."""
+        """End every listener, after the messages already queued for it."""
         for queue in list(self._queues):
             self._queues.discard(queue)
             queue.put_nowait(None)

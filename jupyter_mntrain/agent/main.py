@@ -1,4 +1,4 @@
-"""``mntrain agent``: joining, leaving, and the daemon's life from its start to its last goodbye."""
+"""``mntrain agent``: joins, leaves, and runs the daemon."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
 class Done(NamedTuple):
-    """What an action did, for people and for ``--json``."""
+    """Result of an action, for people and for ``--json``."""
 
     text: str
     data: dict[str, str]
 
 
 def run(argv: Sequence[str]) -> int:
-    """Do what the command line says. Returns the exit code."""
+    """Run the command line. Returns the exit code."""
     try:
         tunables.check()
         options = parse_options(argv)
@@ -86,10 +86,10 @@ def _say_error(text: str) -> None:
 
 
 def perform(options: Options) -> Done:
-    """Do it; an agent that stays runs until SIGTERM or Ctrl-C, and its jobs go on then.
+    """Run an action. A daemon runs until SIGTERM or Ctrl-C; its jobs continue after that.
 
     Raises:
-        MntrainError: naming the cause and the fix.
+        MntrainError: it failed.
     """
     if options.action in ("install-service", "remove-service"):
         lines = _change_service(options)
@@ -110,7 +110,7 @@ def perform(options: Options) -> Done:
 
 def _set_up_log() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    # Failed connections of strangers are not an error of this program.
+    # Failed connections of unknown clients are not an error of this program.
     for name in ("tornado.access", "tornado.general"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
@@ -148,7 +148,7 @@ async def _serve(options: Options) -> None:
 async def _join(
     options: Options, token: Token, sockets: Sequence[socket.socket], announcer: Announcer
 ) -> None:
-    """Wait until a driver has admitted us, and keep what it gave."""
+    """Wait until a driver admits this node, and store the certificates."""
     _refuse_other_cluster(options, token)
     node_id = load_node_id(options.state)
     name = options.settings.name
@@ -292,14 +292,14 @@ async def _every(interval_s: float, work: Callable[[], object]) -> None:
         await asyncio.sleep(interval_s)
         try:
             work()
-        except Exception as error:  # one bad reading must not end the agent; it is in the log
+        except Exception as error:  # one failed reading must not end the agent; the error is logged
             if repr(error) != trouble:  # once, not ten times a second
                 log.exception("a periodic task failed")
             trouble = repr(error)
 
 
 async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
-    """Announce, and announce anew when interfaces come and go."""
+    """Announce the agent, and again when its interfaces change."""
     previous: object = None
     record = ServiceRecord(
         node_id=node.node_id,
@@ -312,7 +312,7 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
     while True:
         try:
             inventory = node.inventory.read()
-            # Memory changes always, and comes with every beat.
+            # Memory changes all the time, and is part of every beat.
             current = (inventory.interfaces, tuple(gpu.uuid for gpu in inventory.gpus))
             if previous is not None and current != previous:
                 node.changed()
@@ -320,7 +320,7 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
             addresses = node.reach.addresses(inventory.interfaces)
             sources = node.reach.announced_from(inventory.interfaces)
             await announcer.announce(record, addresses, sources)
-        except Exception:  # whatever a network does, the agent stays; it is in the log
+        except Exception:  # no network error may end the agent; it is logged
             log.exception("reading the interfaces failed")
         await asyncio.sleep(INVENTORY_INTERVAL_S)
 

@@ -37,10 +37,10 @@ NEAR_PORTS = tunables.count("launch.ports_tried")
 
 @dataclass
 class LocalNode:
-    """Everything a request may ask of this agent.
+    """This agent's state and the operations that requests may perform.
 
     Args:
-        instance: of this start of the agent.
+        instance: identifies this start of the agent.
     """
 
     node_id: NodeId
@@ -59,7 +59,7 @@ class LocalNode:
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
-    """What listeners know of our leases."""
+    """The leases last sent to listeners."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
         inventory = inventory or self.inventory.read()
@@ -82,20 +82,20 @@ class LocalNode:
         )
 
     def has_job(self) -> bool:
-        """Whether anything is leased: a job runs here, or is about to."""
+        """Whether anything is leased: a job runs or is about to start."""
         return bool(self.leases.all())
 
     def lease(self, request: LeaseRequest) -> LeaseGrant:
-        """Promise what is asked, or refuse with the reason and what would do.
+        """Grant a lease, or refuse with the cause and a fix.
 
         Raises:
-            RefusedError: a GPU that is missing, promised or busy, an interface that is missing,
-                down or without an IPv4 address, a port that is taken.
+            RefusedError: a GPU is missing, leased or busy; the interface is missing, down or
+                without an IPv4 address; or the port is in use.
         """
         inventory = self.inventory.read()
         if self.leases.find(request.job_id, request.attempt) is None:
             self._check_request(request)
-            # Who promised it says more than which process happens to use it.
+            # A lease says more than the process that happens to use it.
             self.leases.refuse_conflicts(request, self.name)
             self._refuse_what_is_kept(request)
             self._check_gpus(request, inventory.gpus)
@@ -105,11 +105,11 @@ class LocalNode:
         return self._granted(lease, request)
 
     def _refuse_what_is_kept(self, request: LeaseRequest) -> None:
-        """Raises RefusedError if a job that waits here comes before the one that asks."""
+        """Raise RefusedError if a job queued here comes before the requested one."""
         now_s = time.time()
         queued = self.jobs.queued()
         asks = next((one for one in queued if one.job_id == request.job_id), None)
-        # Who does not wait in the queue has come just now.
+        # A job that is not queued here was submitted just now.
         mine = order(asks) if asks else (0, now_s, request.job_id)
         first = kept_for(request.job_id, request.gpus, queued, mine=mine, now_s=now_s)
         if first is not None:
@@ -121,10 +121,10 @@ class LocalNode:
             )
 
     def port_status(self, port: int, interface: str | None) -> PortStatus:
-        """Whether a head's port could be promised on an interface's address. Holds nothing.
+        """Whether a head's port could be leased on an interface's address. Leases nothing.
 
         Raises:
-            RefusedError: there is no such port or interface.
+            RefusedError: no such port or interface exists.
         """
         address = self._address_on(interface, self.inventory.read().interfaces)
         problem = self.leases.port_refusal(address, port)
@@ -135,41 +135,41 @@ class LocalNode:
         return PortStatus(port=port, address=address, problem=problem, next_free=free)
 
     def take_news(self, news: TrustNews) -> None:
-        """Believe what the cluster's authority has signed, and tell listeners if it was news.
+        """Store revocations and certificates, and notify listeners of new ones.
 
         Raises:
-            TrustError: it has not.
+            TrustError: they are not signed by the cluster's authority.
         """
         if self.trust.take(news):
             self.changed()
 
     def changed(self) -> None:
-        """Tell listeners about this node anew; nothing is read when nobody listens."""
+        """Send this node's inventory to listeners; it is not read if there are none."""
         self._told = self._lease_keys()
         if self.hub.has_listeners:
             self.hub.publish(NodeChanged(node=self.info()))
 
     def tell_leases(self) -> None:
-        """Tell listeners if what is promised has changed: granted, expired, given back."""
+        """Notify listeners if leases were granted, expired or released."""
         self.leases.expire()
         if self._lease_keys() != self._told:
             self.changed()
 
     def _lease_keys(self) -> tuple[tuple[object, ...], ...]:
-        # A renewal alone is no news.
+        # A renewal alone is not a change.
         return tuple(
             (lease.job_id, lease.attempt, lease.expires_s is None) for lease in self.leases.all()
         )
 
     def _lease_infos(self) -> tuple[LeaseInfo, ...]:
-        # Whoever is answered now sees an expired lease gone: so must the listeners, or they would
-        # not be told when the same is granted again.
+        # The caller sees expired leases as gone. Listeners must, too: else they would not notice
+        # when the same lease is granted again.
         self.tell_leases()
         offset_s = time.time() - self.leases.clock()
         return tuple(lease.info(offset_s) for lease in self.leases.all())
 
     def _granted(self, lease: Lease, request: LeaseRequest) -> LeaseGrant:
-        # A started lease does not end; the driver that asks again is told the time it asked for.
+        # A started lease does not expire; a repeated request gets the time it asked for.
         left_s = request.expires_in_s
         if lease.expires_s is not None:
             left_s = lease.expires_s - self.leases.clock()
@@ -235,6 +235,6 @@ class LocalNode:
         return RefusedError(cause, kind=Kind.NO_INTERFACE, fix=fix, node=self.name)
 
     def _own_address(self, interfaces: tuple[Interface, ...]) -> str:
-        """One that can be bound here: what is advertised may be a gateway's."""
+        """An address that can be bound here: an advertised one may be a gateway's."""
         own = self.reach.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
         return own[0]

@@ -1,4 +1,4 @@
-"""The agent's actions and their options, checked: each mistake is one line."""
+"""Agent options: parses and checks the command line of ``mntrain agent``."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 class Options(Record, frozen=True):
-    """What an agent is told at its start.
+    """Options of one start of the agent.
 
     Args:
         state: directory of the node's id, keys and jobs.
         token: the invitation to join with.
-        stays: whether it goes on running once it has joined.
+        stays: whether it keeps running after it has joined.
     """
 
     action: Action
@@ -49,15 +49,15 @@ class Options(Record, frozen=True):
 
     @property
     def capacities(self) -> dict[str, Capacity]:
-        """By interface name."""
+        """Link capacities by interface name."""
         return dict(parse_link_capacity(text) for text in self.settings.link_capacities)
 
 
 def parse_options(argv: Sequence[str]) -> Options:
-    """The command line of ``python -m jupyter_mntrain.agent``.
+    """Parse the command line of ``python -m jupyter_mntrain.agent``.
 
     Raises:
-        SpecError: something cannot work.
+        SpecError: an option is invalid.
         TrustError: the token is malformed.
         HelpWanted: ``--help`` was among the words.
     """
@@ -97,7 +97,7 @@ def _state(name: str | None) -> Path:
 
 
 def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> Settings:
-    """What is told now, or else was when this node joined, or else is usual."""
+    """Settings from the options, else from when this node joined, else the defaults."""
     membership = find(state)
     usual = Settings(name=name or _own_name(), python=sys.executable)
     kept = membership.settings if membership else usual
@@ -122,7 +122,7 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
 
 
 def _own_name() -> str:
-    """The host's own name, without what cannot stand in a node's."""
+    """The host's name, without characters that a node name cannot have."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:NODE_NAME_LIMIT]
     return name.strip("-._") or "node"
 
@@ -132,7 +132,7 @@ def _unique(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _own_address(text: str) -> str:
-    """An address to listen on, exactly."""
+    """Check an address to listen on."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:
@@ -149,7 +149,7 @@ def _own_address(text: str) -> str:
 
 
 def _reached_at(text: str, port: int) -> str:
-    """``host:port`` as others are told."""
+    """``host:port`` to advertise."""
     try:
         parts = urlsplit(f"//{text}")
         host, given = parts.hostname, parts.port

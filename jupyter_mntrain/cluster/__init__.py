@@ -1,6 +1,6 @@
 """Cluster API for drivers: find nodes, launch, watch, stop. Synchronous; the core is async.
 
-Names are loaded on first use: most commands need a part of this room, and some need none.
+Names are loaded on first use: most commands need only a part of this room, some none of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cluster: what notebooks, the command line and scripts can do with one."""
+"""Cluster: the API of notebooks, the command line and scripts."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_
 
 
 class Cluster:
-    """The nodes of one cluster and their jobs, watched from the moment this is made.
+    """The nodes and jobs of one cluster, watched until it is closed.
 
-    ``nodes()`` and ``jobs()`` answer at once from the live view; everything that asks a node
-    raises :class:`MntrainError` in one line. All methods may be called from any thread, also from
-    a notebook cell. Close it, or use it as a context manager; jobs go on. What may take longer
-    than a second takes a ``progress`` that hears how far it is.
+    ``nodes()`` and ``jobs()`` return at once, from the live view. Methods that contact nodes
+    raise :class:`MntrainError`. All methods may be called from any thread, also from a notebook
+    cell. Close it, or use it as a context manager; jobs continue. Methods that may take longer
+    than a second report to ``progress``.
 
     Args:
-        name: nodes of other clusters are not seen.
-        addresses: ``host[:port]`` of agents to watch besides those discovery finds.
-        discovery: how agents are found; mDNS if not given.
-        peers: where typed addresses are remembered; the user's own if not given.
-        clock: where times come from.
+        name: of the cluster; nodes of others are ignored.
+        addresses: ``host[:port]`` of agents to watch besides those that discovery finds.
+        discovery: how agents are found; default: mDNS.
+        peers: where typed addresses are stored; default: the user's own file.
+        clock: source of times.
 
     Raises:
-        SpecError: a name with odd characters, an address with another form, a damaged peers file.
+        SpecError: the name or an address is malformed, or the peers file is damaged.
     """
 
     def __init__(
@@ -91,29 +91,29 @@ class Cluster:
         return f"<Cluster {self.name!r}: {len(self.nodes())} nodes>"
 
     def close(self) -> None:
-        """Stop watching; jobs go on. May be called twice."""
+        """Stop watching. Jobs continue. May be called twice."""
         self._closer()
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have ``tell`` called after every change of nodes, jobs or a watched job's history.
+        """Call ``tell`` after every change of nodes, jobs or a watched job's history.
 
         Args:
-            tell: called in this cluster's own thread; returns at once and does not raise.
+            tell: called in this cluster's own thread; must return at once and not raise.
 
         Returns:
-            what ends it.
+            a function that ends the subscription.
         """
         return self._driver.live.changes.subscribe(tell)
 
     def nodes(self) -> tuple[NodeView, ...]:
-        """Every node known, sorted by name, from the live view: asks nobody."""
+        """All known nodes, sorted by name. From the live view: contacts no node."""
         return self._driver.live.nodes
 
     def settled_nodes(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:
-        """As :meth:`nodes`, but a driver that has just begun first waits until it can have found
-        those called ``names``, or all of them.
+        """Like :meth:`nodes`, but a driver that has just started first waits for discovery: until
+        the nodes in ``names`` are found, or the time that discovery needs is over.
         """
 
         def found() -> bool:
@@ -137,16 +137,16 @@ class Cluster:
         even_busy: bool = False,
         progress: Progress = SILENT,
     ) -> tuple[Participant, ...]:
-        """Participants of a job, checked against what the nodes have now.
+        """Make the participants of a job, checked against the nodes' current state.
 
         Args:
-            members: ``HOST:N[:IFACE]`` in node-rank order. None: every node with an idle GPU and
-                all of its idle ones, or one process per node where no node has GPUs.
-            even_busy: for a job that waits: GPUs that are not idle will do.
+            members: ``HOST:N[:IFACE]`` in node-rank order. Default: every node with idle GPUs and
+                all of those, or one process per node if no node has GPUs.
+            even_busy: for a queued job: accept GPUs that are not idle.
 
         Raises:
-            SpecError: a member has another form, its node is unknown or has too few idle GPUs.
-            NodeError: its node is not answering.
+            SpecError: a member is malformed, or its node is unknown or has too few idle GPUs.
+            NodeError: its node does not answer.
         """
         wanted = [parse_member(text) for text in members]
         self.settled_nodes([member.node for member in wanted], progress=progress)
@@ -159,12 +159,12 @@ class Cluster:
         """Ask ``node`` whether ``port`` is free for a head; leases nothing.
 
         Args:
-            interface: whose address; the agent's own if not given.
+            interface: the one whose address to try; default: the agent's own address.
 
         Raises:
-            SpecError: no node is called so.
+            SpecError: the node is unknown.
             NodeError: it does not answer.
-            RefusedError: there is no such port or interface.
+            RefusedError: no such port or interface exists.
         """
         info = find_node(node, [view.info for view in self.nodes() if view.info])
         address = next(view.address for view in self.nodes() if view.info is info)
@@ -174,11 +174,11 @@ class Cluster:
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.
 
-        What only a launch decides is shown as job ``j-00000000`` and, without a port of its own
-        in the spec, port 0.
+        The job id is ``j-00000000``, and the port 0 unless the spec has one: only a launch
+        decides them.
 
         Raises:
-            SpecError, NodeError: as :meth:`launch`.
+            SpecError, NodeError: as for :meth:`launch`.
         """
         self._settle(spec.participants, progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
@@ -191,17 +191,17 @@ class Cluster:
         submitted_by: str = "",
         progress: Progress = SILENT,
     ) -> Job:
-        """Start a job on all of its participants or on none. Ctrl-C gives back what was taken.
+        """Start a job on all of its participants or on none. Ctrl-C releases every lease.
 
         Args:
-            is_queued: leave the job on its participants, ``pending`` and holding nothing, until
-                all are free that it needs. Its head starts it then; no driver is needed.
-            submitted_by: for people; user and host if not given.
+            is_queued: queue the job on its participants, ``pending`` and without leases. Its head
+                starts it once everything it needs is free; no driver is needed.
+            submitted_by: for people; default: user and host.
 
         Raises:
-            SpecError: the spec cannot work, or not on these nodes.
+            SpecError: the spec is invalid, or does not fit these nodes.
             NodeError: a participant does not answer.
-            RefusedError: a participant cannot have what it needs: GPU, interface, port.
+            RefusedError: a GPU, interface or port that a participant needs is not available.
         """
         self._settle(spec.participants, progress)
         launcher = self._driver.launcher(submitted_by)
@@ -210,15 +210,15 @@ class Cluster:
         return Job(self._driver, view.job_id)
 
     def jobs(self) -> tuple[JobView, ...]:
-        """Every job known to a reachable node, newest first, from the live view: asks nobody."""
+        """All jobs known to reachable nodes, newest first. From the live view: contacts no node."""
         return tuple(self._driver.live.jobs.values())
 
     def known_job(self, job_id: JobId) -> Job:
-        """A job by its whole id, without a check that any node knows it."""
+        """A job by its full id, without a check that any node knows it."""
         return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
-        """A job by its id or the beginning of it, whoever launched it, with all its participants.
+        """A job of any driver, by its id or the beginning of it.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -241,16 +241,16 @@ class Cluster:
         *,
         progress: Progress = SILENT,
     ) -> tuple[LinkMeasurement, ...]:
-        """Bandwidth of every ordered pair, in bytes per second, about 1 s each, one by one.
+        """Measure the bandwidth of every ordered pair in turn, about 1 s each.
 
-        The sending agents keep the result: it then decides which network is fastest and how
-        full a link is.
+        The sending agents store the results, from which networks are chosen and link utilization
+        is computed.
 
         Args:
-            participants: nodes and interfaces; every usable node if not given.
+            participants: nodes and interfaces; default: every usable node.
 
         Raises:
-            SpecError, NodeError, RefusedError: as :meth:`launch`.
+            SpecError, NodeError, RefusedError: as for :meth:`launch`.
         """
         chosen = participants
         if chosen is None:
@@ -284,9 +284,9 @@ class Cluster:
         self.settled_nodes([one.node for one in participants], progress=progress)
 
     def _hear_everybody(self, job_id: JobId) -> None:
-        """Wait, in a new driver, until every participant of a job was heard.
+        """Wait, in a new driver, until every participant of a job has answered.
 
-        One of them knows them all, with their addresses: no need to wait for each to be found.
+        Any one of them knows the addresses of all, so discovery need not find each.
         """
         live = self._driver.live
         placements = self._driver.live.job(job_id).attempt.placements
@@ -300,7 +300,7 @@ class Cluster:
 
 
 def _remember(peers: PeerBook, cluster: str, clock: Clock, info: NodeInfo) -> None:
-    """Write down a node that answered; called in the driver's thread, maybe during construction."""
+    """Store a node that answered. Called in the driver's thread, maybe during construction."""
     node = SeenNode(
         node_id=info.node_id,
         name=info.name,

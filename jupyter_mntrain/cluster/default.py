@@ -1,4 +1,4 @@
-"""Default cluster: read from the environment."""
+"""Default cluster: reads its name and agents from the environment."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from jupyter_mntrain.model.environment import AGENTS_VARIABLE, CLUSTER_VARIABLE
 
 
 def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Its name, and the typed-in addresses of its agents."""
+    """The cluster's name, and the addresses of its agents."""
     name = environment.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
     return name, tuple(environment.get(AGENTS_VARIABLE, "").replace(",", " ").split())

@@ -21,8 +21,8 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Place
 
 
 class Job:
-    """A job, wherever it was launched from. Got from :meth:`Cluster.launch` or
-    :meth:`Cluster.job`; it goes on when this object, its process or its machine is gone.
+    """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
+    on this object, its process or its machine.
 
     Every method may be called from any thread.
     """
@@ -44,32 +44,32 @@ class Job:
 
     @property
     def state(self) -> JobState:
-        """The state of all parts together, from the live view."""
+        """The combined state of all parts, from the live view."""
         return self.view().state
 
     def view(self) -> JobView:
-        """The job now, from the live view, without asking anybody. A silent node's part is
+        """The job now. From the live view: contacts no node. The part of an unreachable node is
         ``unknown``.
 
         Raises:
-            JobNotFoundError: every node has forgotten it.
+            JobNotFoundError: every node has deleted it.
         """
         return self._driver.live.job(self.id)
 
     def watch(self) -> None:
-        """Begin to read what the ranks write; once is enough. Returns at once."""
+        """Start reading the ranks' samples. Idempotent; returns at once."""
         self._follower = self._driver.follower(self.id)
 
     def unwatch(self) -> None:
-        """Free the memory of the history; watching again reads it again."""
+        """Free the history's memory. Watching again reads it again."""
         self._follower = None
         self._driver.unfollow(self.id)
 
     def history(self) -> JobHistory:
-        """Everything read so far, from the job's first step on. Begins to watch.
+        """The history read so far, from the job's first step. Starts watching.
 
         Cheap at any length: old steps are not copied. The first call returns before much has
-        arrived; ``is_complete`` says when a finished job has been read to its end.
+        arrived; ``is_complete`` tells when an ended job has been read to its end.
         """
         if self._follower is None or self._follower.is_behind:
             self.watch()
@@ -77,29 +77,29 @@ class Job:
         return self._follower.snapshot()
 
     def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
-        """The history once it is complete, or what there is after ``timeout_s`` seconds."""
+        """The history once it is complete, or as it is after ``timeout_s`` seconds."""
         self._driver.live.changes.wait_until(lambda: self.history().is_complete, timeout_s)
         return self.history()
 
     def summary(self) -> JobSummary:
-        """The job's figures, from what has been read so far. Begins to watch."""
+        """The job's figures, from what has been read so far. Starts watching."""
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.summary
 
     def series(self, points: int = POINTS) -> JobSeries:
-        """The figures over time, thinned to ``points`` rows, and the summary with them."""
+        """The figures over time, thinned to ``points`` rows, with the summary."""
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
-        """Wait until every part has ended; the view then, or after ``timeout_s`` seconds.
+        """Wait until every part has ended, or for ``timeout_s`` seconds. Returns the view.
 
-        A part whose node is silent has not ended. Ctrl-C stops the waiting, never the job.
+        A part whose node does not answer has not ended. Ctrl-C stops the waiting, never the job.
 
         Args:
-            progress: hears how many of the parts have ended.
+            progress: receives the number of ended parts.
         """
 
         def has_ended() -> bool:
@@ -118,9 +118,9 @@ class Job:
         timeout_s: float | None = None,
         progress: Progress = SILENT,
     ) -> int | None:
-        """Wait for a checkpoint of a later step than ``after``; its step.
+        """Wait for a checkpoint of a later step than ``after``. Returns its step.
 
-        ``None`` if there is none in ``timeout_s`` seconds, or the job ended before.
+        ``None`` if there is none within ``timeout_s`` seconds, or the job ends before.
         """
         progress.report("waiting for the checkpoint", 0, 1)
 
@@ -151,10 +151,10 @@ class Job:
         return self._driver.loop.run(self._read_logs(placements, rank, tail))
 
     def stacks(self) -> Mapping[str, Sequence[RankStack] | MntrainError]:
-        """Stacks of every living rank, by node; or the error of a node that does not answer.
+        """Stacks of every live rank, by node; or the error of a node that does not answer.
 
-        Ranks that use a Recorder tell the stacks of all their threads and go on; of others only
-        the kernel's state is known. Takes up to two seconds.
+        Ranks that use a Recorder report the stacks of all their threads and continue; of other
+        ranks only the kernel's state is known. Takes up to two seconds.
         """
         return self._driver.loop.run(self._read_stacks(self.view().attempt.placements))
 
@@ -165,10 +165,10 @@ class Job:
         grace_s: float = STOP_GRACE_S,
         progress: Progress = SILENT,
     ) -> JobView:
-        """End the job on every node. Returns once every node that answers has taken it on.
+        """End the job on every node. Returns once every reachable node has accepted the request.
 
         Args:
-            grace_s: seconds that torchrun may take to end its ranks before all are killed.
+            grace_s: seconds that the ranks get to end before they are killed.
 
         Raises:
             NodeError: no node answered.
@@ -179,20 +179,20 @@ class Job:
         )
 
     def save(self, *, is_last: bool = False, reason: str = "stopped after saving") -> JobView:
-        """Have all ranks save a checkpoint after the step they are at. Returns when they were told.
+        """Ask all ranks to save a checkpoint after their current step. Does not wait for it.
 
         Args:
             is_last: end the job after it, as canceled.
 
         Raises:
             NodeError: the head does not answer.
-            RefusedError: it is over, or its ranks do not save on request.
+            RefusedError: the job has ended, or its ranks do not save on request.
         """
         launcher = self._driver.launcher()
         return self._driver.loop.run(launcher.save(self.id, is_last=is_last, reason=reason))
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
-        """Kill every process of the job at once; otherwise as :meth:`stop`."""
+        """Kill every process of the job at once; otherwise like :meth:`stop`."""
         return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
 
     async def _read_stacks(

@@ -1,4 +1,4 @@
-"""Event loop in a thread: how synchronous code uses the async core."""
+"""Event loop in a thread: runs the async core for synchronous code."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 INTERRUPT_S = 10.0
-"""After Ctrl-C, how long canceled work may take to undo what it had begun."""
+"""Time that canceled work may take, after Ctrl-C, to undo what it has begun."""
 
 UNBEGUN_S = 0.2
-"""For work that was handed over when Ctrl-C came to notice that it is not wanted any more."""
+"""Time for work handed over just before Ctrl-C to notice that it is canceled."""
 
 CLOSE_S = 5.0
-"""For tasks to end when the thread is closed; it is a daemon and never holds up the exit."""
+"""Time for tasks to end on close. The thread is a daemon and never delays the exit."""
 
 
 CANCEL_AGAIN_S = 0.5
-"""A timeout that strikes in the moment of a cancellation swallows it, and the task goes on."""
+"""A timeout that fires at the moment of a cancellation swallows it: cancel again after this."""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
@@ -32,7 +32,7 @@ async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:
             task.cancel()
         ended, open_tasks = await asyncio.wait(open_tasks, timeout=CANCEL_AGAIN_S)
         for task in ended:
-            # Asked for, so that an error is not reported as never retrieved.
+            # Retrieve the error, or asyncio reports it as never retrieved.
             if not task.cancelled():
                 task.exception()
 
@@ -62,8 +62,8 @@ class LoopThread:
         """Run ``work`` and wait for its result. Ctrl-C cancels it and waits until it has ended.
 
         Raises:
-            ClosedError: the thread is closed, or was while this was waited for.
-            RuntimeError: called from this very thread, which would wait for itself.
+            ClosedError: the thread is closed, or was closed meanwhile.
+            RuntimeError: called from this thread itself: it would wait forever.
         """
         if self._loop is None:
             work.close()
@@ -73,7 +73,7 @@ class LoopThread:
             raise RuntimeError("called from its own loop")
         call = _Call(work)
         try:
-            # Ctrl-C may come before there is anything to wait for: the call knows its own task.
+            # Ctrl-C may come before there is a future to wait for: the call keeps its own task.
             return asyncio.run_coroutine_threadsafe(call.run(), self._loop).result()
         except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(call.cancel)
@@ -96,7 +96,7 @@ class LoopThread:
 
 
 class _Call(Generic[T]):
-    """One piece of work on its way through the loop; can be canceled before it has begun."""
+    """Work handed to the loop; can be canceled before it has started."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self.has_ended = threading.Event()
@@ -115,10 +115,10 @@ class _Call(Generic[T]):
             self.has_ended.set()
 
     def cancel(self) -> None:
-        """In the loop's own thread."""
+        """Cancel the work. Runs in the loop's thread."""
         self._is_canceled = True
         if self._task is not None:
             self._task.cancel()
         else:
-            # Handed over a moment ago, or never: then nobody would ever say that it has ended.
+            # The work was only just handed over, or never: nothing else would mark it as ended.
             asyncio.get_running_loop().call_later(UNBEGUN_S, self.has_ended.set)

@@ -14,10 +14,10 @@ from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 
 class ClusterMembership:
-    """The members of one cluster, as this driver knows them. Any thread may call.
+    """The members of one cluster, as this driver knows them. Safe from any thread.
 
     Args:
-        session: the driver's.
+        session: of the driver.
     """
 
     def __init__(self, session: DriverSession) -> None:
@@ -28,7 +28,7 @@ class ClusterMembership:
         """This driver's membership; ``None`` before it has joined.
 
         Raises:
-            TrustError: its keys are damaged, or others may read them.
+            TrustError: its keys are damaged, or other users can read them.
         """
         desk = self._session.live.desk
         if desk.problem is not None:
@@ -37,41 +37,41 @@ class ClusterMembership:
 
     @property
     def is_driver(self) -> bool:
-        """Whether this user has keys of the cluster; the first invitation makes it."""
+        """Whether this user has keys of the cluster. The first invitation creates them."""
         return self._session.live.desk.identity is not None
 
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
     ) -> str:
-        """A token that lets a node, or another driver, join. The first one makes the cluster.
+        """Make a token with which a node or driver joins. The first one creates the cluster.
 
-        Whoever waits with it is admitted by this process, or any other of this user, while it
-        runs.
+        While this process, or another of this user, runs, it admits the machines that wait with
+        the token.
 
         Args:
-            uses: how many may join with it.
+            uses: number of machines that may join with it.
 
         Raises:
-            SpecError: no uses, or no time.
-            TrustError: another driver made the cluster; or keys can be read by others.
+            SpecError: uses or validity is not positive.
+            TrustError: another driver created the cluster, or other users can read the keys.
         """
         identity = self.identity or DriverMembership.make(self._session.live.cluster)
         self._session.loop.run(self._look())
         return write_token(identity.authorized().invite(role, uses=uses, expires_in_s=expires_in_s))
 
     def members(self) -> Sequence[RegisteredMember]:
-        """Everybody who ever joined, as known to the driver that made the cluster."""
+        """All members that ever joined, as known to the driver that created the cluster."""
         registrar = self.identity.registrar if self.identity else None
         return registrar.members() if registrar else ()
 
     def revoke(self, name: str) -> RegisteredMember:
-        """Revoke a driver's or a node's certificate; reachable nodes know it when this returns.
+        """Revoke a driver's or a node's certificate. Reachable nodes know it when this returns.
 
-        Nodes that are silent now are told by the first driver that sees them.
+        Unreachable nodes learn it from the first driver that reaches them.
 
         Raises:
-            SpecError: nobody is called so, or it is this driver.
-            TrustError: another driver made the cluster.
+            SpecError: no member has this name, or it is this driver.
+            TrustError: another driver created the cluster.
         """
         if self.identity is None:
             name = self._session.live.cluster

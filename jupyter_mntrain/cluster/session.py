@@ -24,7 +24,7 @@ class DriverSession:
 
     Args:
         addresses: watched from the start.
-        seen: so are these, until they are found again.
+        seen: nodes seen before, also watched from the start.
         on_seen: called, in the driver's own thread, with every node that answers as a member.
     """
 
@@ -50,11 +50,11 @@ class DriverSession:
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
 
     def follower(self, job_id: JobId) -> JournalFollower:
-        """The job's journals, followed from now on."""
+        """Follow the job's journals."""
         return self.loop.run(self._follow(job_id))
 
     def unfollow(self, job_id: JobId) -> None:
-        """Forget what was read of a job's journals; following again reads it again."""
+        """Stop following a job's journals and free what was read."""
         self.loop.run(self._unfollow(job_id))
 
     def close(self) -> None:

@@ -41,10 +41,10 @@ class JsonHandler(RequestHandler):
     """Takes and answers JSON."""
 
     statuses: ClassVar[Mapping[type[MntrainError], int]] = {}
-    """Of our errors, the first that fits; those that are not here are bad input."""
+    """HTTP status by error class, the first that matches. Other errors are bad input (400)."""
 
     broken: ClassVar[Problem] = Problem(kind=Kind.BROKEN, cause="Internal Server Error")
-    """The answer to a mistake of ours."""
+    """The answer to an unexpected exception."""
 
     def answer(self, content: object, status: int = 200) -> None:
         self.set_status(status)
@@ -72,7 +72,7 @@ class JsonHandler(RequestHandler):
         raise refusal(404, Kind.NO_SUCH_JOB, cause, fix)
 
     def number(self, name: str, default: int, least: int = 0, most: int = LARGEST) -> int:
-        """A number in the query.
+        """Read a number from the query.
 
         Raises:
             RequestRefusedError: 400 with the range.
@@ -90,7 +90,7 @@ class JsonHandler(RequestHandler):
         return value
 
     def problem_of(self, error: BaseException | None, status: int) -> tuple[Problem, int]:
-        """The answer to an error, and its status."""
+        """The problem to answer an error with, and its status."""
         match error:
             case RequestRefusedError(problem=problem):
                 return problem, status
@@ -112,6 +112,6 @@ class JsonHandler(RequestHandler):
         self.answer(*self.problem_of(error, status_code))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        """Log mistakes of ours only: what a caller can cause is an answer."""
+        """Log unexpected exceptions only: errors that a caller can cause are answered."""
         if not isinstance(value, MntrainError | HTTPError):
             super().log_exception(typ, value, tb)

@@ -56,7 +56,7 @@ class PageUpdates:
     nothing is derived: reading the state updates it first.
 
     Args:
-        cluster: open already.
+        cluster: an open one.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -153,7 +153,7 @@ class PageUpdates:
     # rounds
 
     def _wake(self) -> None:
-        """In the cluster's thread, for every line of a journal: wakes the loop once a round."""
+        """Wake the loop, at most once a round. Called in the cluster's thread, after every line."""
         if self._listeners and not self._is_woken:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._changed.set)

@@ -1,4 +1,4 @@
-"""Command parsing: from words to a verb and its arguments, with the options every verb takes."""
+"""Command parsing: turns words into a verb and its arguments; adds the common options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Command:
 
 
 def split_line(line: str) -> list[str]:
-    """Words of a magic's line, quoted as in a shell.
+    """Split a magic's line into words, quoted as in a shell.
 
     Raises:
         SpecError: a quote is not closed.
@@ -51,8 +51,8 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     """Parse the words after ``mntrain`` or ``%mntrain``.
 
     Raises:
-        SpecError: something is unknown, missing or of the wrong form.
-        HelpWanted: ``--help``, or nothing at all, was given.
+        SpecError: a word is unknown, missing or malformed.
+        HelpWanted: ``--help`` or no word at all was given.
     """
     # By hand: argparse loses what follows -- if options stand between positionals.
     at = argv.index("--") if "--" in argv else len(argv)
@@ -82,7 +82,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
 
 
 def top_parser(program: str) -> Parser:
-    """The parser of the common options and the verb; the rest is the verb's own."""
+    """The parser of the common options and the verb's name; the other words go to the verb."""
     listed = {name: verb.help for name, verb in TABLE.items()}
     description = "Train one model across several machines, and watch it."
     parser = menu_parser(program, description, listed, "verb")
@@ -93,7 +93,7 @@ def top_parser(program: str) -> Parser:
 
 
 def verb_parser(verb: Verb, program: str) -> Parser:
-    """A verb's own parser, or that of its action; it takes the common options, too."""
+    """The parser of a verb or of its actions; it also takes the common options."""
     name, sentence = f"{program} {verb.name}", f"{verb.help[0].upper()}{verb.help[1:]}."
     if verb.actions:
         listed = {name: action.help for name, action in verb.actions.items()}

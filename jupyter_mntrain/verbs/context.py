@@ -1,4 +1,4 @@
-"""Context of a verb: clusters, screen, environment, clock."""
+"""Context of a verb: its clusters, screen, environment and clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Clusters:
-    """One open :class:`Cluster` per name and typed-in addresses, for as long as this lives.
+    """Keeps one open :class:`Cluster` per name and typed-in addresses.
 
     Args:
         connect: opens a cluster; :class:`jupyter_mntrain.cluster.Cluster` itself.
@@ -62,11 +62,11 @@ class Context:
     """Everything that a verb may use.
 
     Args:
-        program: the word a person types, ``mntrain`` or ``%mntrain``: used in hints.
+        program: the word that users type, ``mntrain`` or ``%mntrain``: for hints.
         cell: the cell below ``%%mntrain``.
-        arguments: what stood after ``--``.
+        arguments: the words after ``--``.
         clock: Unix time.
-        sleep: waits; a test's own never does.
+        sleep: waits this many seconds.
     """
 
     clusters: Clusters

@@ -1,6 +1,6 @@
-"""Find: nodes and jobs by name, after a short wait for a fresh command line to hear of them.
+"""Find: looks up nodes and jobs by name. A new command waits briefly until it has heard of them.
 
-In a notebook the cluster has been listening for a while and none of this waits.
+In a notebook, which has been listening for a while, nothing waits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
 
 
 def named_job(context: Context, args: Namespace, text: str) -> Job:
-    """The job with this id or start of it.
+    """The job whose id this is, or begins with this.
 
     Raises:
         JobNotFoundError: no reachable node knows it.
@@ -58,7 +58,7 @@ def find_job(context: Context, args: Namespace) -> Job:
     if args.job:
         return named_job(context, args, args.job)
     cluster = context.cluster(args)
-    # Of whoever answers first the newest job need not be the newest.
+    # Wait for all nodes: the first to answer may not have the newest job.
     reachable_nodes(context, cluster)
     jobs = cluster.jobs()
     if not jobs:
@@ -70,7 +70,7 @@ def find_job(context: Context, args: Namespace) -> Job:
 
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:
-    """The history, read up to the step that the agents know each rank has finished."""
+    """The history, up to the last step that the agents have reported for each rank."""
     deadline = context.clock() + SAMPLES_S
     with context.screen.progress() as progress:
         while True:
@@ -88,7 +88,7 @@ def is_caught_up(history: JobHistory) -> bool:
         return history.is_complete
     for part in history.view.parts:
         if part.state == "unknown":
-            continue  # it will not tell
+            continue  # it does not answer
         for rank in part.ranks:
             series = history.ranks.get(rank.rank)
             last = series.steps[-1].step if series and series.steps else 0

@@ -15,7 +15,7 @@ def run(command: Command, context: Context) -> Outcome:
     """Run a parsed command.
 
     Raises:
-        MntrainError: naming the thing, the node and the fix.
+        MntrainError: the verb failed.
     """
     if context.cell is not None and not command.verb.takes_cell:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Table of verbs, for both the magic and the command line."""
+"""Table of verbs, shared by the magic and the command line."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def variable_option(parser: Parser) -> None:
 
 
 def refuse_variable(context: Context, args: Namespace) -> None:
-    """Refuse a bad variable name before anything is started.
+    """Refuse an invalid variable name before anything is started.
 
     Raises:
         SpecError: it is not a variable name, or this is not a notebook.

@@ -1,4 +1,4 @@
-"""Verb: the contract of every verb, and the outcome it returns."""
+"""Verb: base class of all verbs, and the outcome that they return."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Outcome:
 
     Args:
         renderable: for people.
-        data: the same for programs, JSON-able; what ``--json`` prints.
+        data: for programs, convertible to JSON; ``--json`` prints it.
         exit_code: of the command line: 0 done, 1 the job failed or was canceled, 130 detached
             by Ctrl-C; errors carry their own.
-        job: the job it was about, where there is one.
+        job: the job concerned, if there is one.
         picture: a PNG to show.
     """
 
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class Verb(ABC):
-    """A command, the same as a magic and on the command line."""
+    """A command, for both the magic and the command line."""
 
     name: str
     help: str
@@ -47,7 +47,7 @@ class Verb(ABC):
     """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
 
     takes_arguments: ClassVar[bool] = False
-    """Whether words after ``--`` go to a script; with a cell they always may."""
+    """Whether it passes the words after ``--`` to a script. With a cell it always does."""
 
     uses_cluster: ClassVar[bool] = True
     """Whether it takes ``--cluster`` and ``--agent``."""
@@ -56,22 +56,22 @@ class Verb(ABC):
     """Why it cannot run in a notebook; empty if it can."""
 
     usage: ClassVar[str] = ""
-    """The words to type in a terminal instead."""
+    """The command to type in a terminal instead."""
 
     @property
     def actions(self) -> Mapping[str, Verb]:
-        """The verbs of a group, by name; empty for a verb that does something itself."""
+        """The verbs of a group, by name; empty for a verb that runs itself."""
         return {}
 
     def add_arguments(self, parser: Parser) -> None:  # noqa: B027 - some take nothing
-        """Add what this verb takes, besides the options that all verbs have."""
+        """Add this verb's arguments; the common options are added elsewhere."""
 
     @abstractmethod
     def run(self, context: Context, args: Namespace) -> Outcome:
-        """Execute it.
+        """Run the verb.
 
         Raises:
-            MntrainError: naming the thing, the node and the fix; nothing is then left half done.
+            MntrainError: it failed; nothing is left half done.
         """
 
 

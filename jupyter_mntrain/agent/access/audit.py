@@ -16,7 +16,7 @@ log = logging.getLogger("mntrain.agent")
 LARGEST_BYTES = tunables.size("limits.audit_log_bytes")
 
 WORD_LIMIT = 200
-"""Characters of what a caller says of himself."""
+"""Most characters of a name that the caller gives."""
 
 
 class Audit:
@@ -31,11 +31,11 @@ class Audit:
         self._clock = clock
 
     def note(self, what: str, *, job: str, who: str, where: str, outcome: str = "done") -> None:
-        """One line. A full disk keeps nobody from stopping a job: it is said in the agent's log.
+        """Write one line. If the disk is full, the agent's log says so and the request continues.
 
         Args:
             what: ``start`` or ``stop``.
-            who: as the caller says.
+            who: the name that the caller gives.
             where: the address that the request came from.
         """
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))

@@ -1,4 +1,4 @@
-"""Callers: authenticates them, cuts revoked ones, relays revocations and renewed certificates."""
+"""Callers: authenticates them, disconnects revoked ones, relays revocations and renewals."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class NotAllowedError(RefusedError):
 
 
 class TrustKeeper:
-    """Knows every caller, and hangs up on those that are revoked.
+    """Authenticates callers, and disconnects those that are revoked.
 
     Args:
         credentials: of this node.
-        path: where certificates of drivers are kept that those have not seen yet.
+        path: file with the renewed certificates that their drivers have not fetched yet.
     """
 
     def __init__(self, credentials: Credentials, path: Path) -> None:
@@ -52,10 +52,10 @@ class TrustKeeper:
         self._open: dict[int, set[IOStream]] = defaultdict(set)
 
     def caller(self, certificate: bytes | None) -> tuple[Subject, int]:
-        """Who asks, and the serial number of the certificate shown.
+        """The caller, and the serial number of its certificate.
 
         Raises:
-            NotAllowedError: none was shown, or it was revoked since the connection began.
+            NotAllowedError: it has no certificate, or one revoked since it connected.
         """
         if certificate is None:
             raise NotAllowedError("no certificate was shown", fix="join the cluster")
@@ -69,7 +69,7 @@ class TrustKeeper:
 
     @contextmanager
     def connected(self, serial: int, connection: IOStream) -> Iterator[None]:
-        """While an answer goes on that may take long: it ends when its reader is revoked."""
+        """Register a long-lived answer, so that it ends when its reader is revoked."""
         self._open[serial].add(connection)
         try:
             yield
@@ -79,10 +79,10 @@ class TrustKeeper:
                 del self._open[serial]
 
     def take(self, news: TrustNews) -> bool:
-        """Keep what is newer than what is known; whether anything was.
+        """Store revocations and certificates that are newer. Returns whether any was.
 
         Raises:
-            TrustError: a part of it is not signed by the cluster's authority.
+            TrustError: one is not signed by the cluster's authority.
         """
         is_news = self.credentials.take_revocations(news.revocations)
         for pem in news.certificates[:MOST_DRIVERS]:
@@ -93,7 +93,7 @@ class TrustKeeper:
         return is_news
 
     def news(self) -> TrustNews:
-        """What a driver may not know yet."""
+        """Revocations and certificates that a driver may not know yet."""
         return TrustNews(
             revocations=self.credentials.revocations_pem(),
             certificates=tuple(self._drivers.values()),
@@ -125,4 +125,4 @@ class TrustKeeper:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
         except (OSError, msgspec.DecodeError):
-            return {}  # drivers that made them bring them again
+            return {}  # the drivers that made them send them again

@@ -25,20 +25,20 @@ MOST_STREAMS_EACH = tunables.count("limits.streams_per_peer")
 
 
 class TooManyError(RefusedError):
-    """There is no room for another stream."""
+    """Too many streams are open."""
 
     default = Kind.TOO_MANY
 
 
 class Streams:
-    """Counts the answers that go on for long."""
+    """Counts the long-lived answers."""
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def opened(self, address: str) -> Iterator[None]:
-        """While the answer goes on.
+        """Count an answer while it is sent.
 
         Raises:
             TooManyError: this address, or all of them, have too many open.

@@ -1,4 +1,4 @@
-"""Attempt directory: prepares it, starts the keeper in it, and reads what the attempt wrote."""
+"""Attempt directory: its files, its keeper, and what the attempt wrote."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from jupyter_mntrain.model.records.job import Leftover
 
 
 class KeeperIdentity(Record, frozen=True):
-    """What makes a pid mean one keeper and no later process."""
+    """Identifies a keeper, also after its pid has been reused."""
 
     pid: int
     start_time: int | None
     boot_id: str
     oom_kills: int | None = None
-    """How many processes the kernel had ended for want of memory when this one began."""
+    """Value of :func:`oom_kills` when the keeper started."""
 
 
 class KeeperStatus(Record, frozen=True):
-    """What the keeper wrote when nothing of the attempt was left."""
+    """What the keeper wrote when no process of the attempt was left."""
 
     exit_code: int
     ended_s: float
@@ -49,8 +49,8 @@ class KeeperStatus(Record, frozen=True):
 
 
 def oom_kills() -> int | None:
-    """Processes the kernel has ended for want of memory since it started, cgroups' own limits
-    included (``/proc/vmstat``, Linux 4.13); ``None`` where it does not say.
+    """Number of processes killed by the kernel's OOM killer since boot, cgroup limits included
+    (``/proc/vmstat``, Linux 4.13); ``None`` where the kernel does not count them.
     """
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
@@ -60,20 +60,20 @@ def oom_kills() -> int | None:
 
 
 def has_oom_since(began: KeeperIdentity | None) -> bool | None:
-    """Whether the kernel has ended anything for want of memory since an attempt began."""
+    """Whether the OOM killer has killed anything since an attempt began."""
     before, now = began.oom_kills if began else None, oom_kills()
     return None if before is None or now is None else now > before
 
 
 @dataclass
 class AttemptDirectory:
-    """``jobs/ID/attempt-N`` and the keeper that owns what happens in it."""
+    """``jobs/ID/attempt-N`` and the keeper that runs in it."""
 
     path: Path
     job_id: JobId
     number: int
     keeper: subprocess.Popen[bytes] | None = None
-    """Only when this agent started it; one adopted is known by its files."""
+    """Set only if this agent started it; an adopted keeper is known by its files."""
     _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
 
     def prepare(
@@ -87,7 +87,7 @@ class AttemptDirectory:
         """Write the job's files, the log's first line and the command; nothing runs yet.
 
         Args:
-            sent_s: what the clock says now that the attempt goes by; ``None`` = this machine's.
+            sent_s: the time now by the attempt's clock; ``None`` = by this machine's.
 
         Raises:
             SpecError: a file name leaves the working directory, or cannot be written.
@@ -118,7 +118,7 @@ class AttemptDirectory:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        # Written here, not by the keeper: an agent that comes back must know it from the start.
+        # Written by the agent, not the keeper: a restarted agent needs it from the first moment.
         identity = KeeperIdentity(
             pid=self.keeper.pid,
             start_time=start_time(self.keeper.pid),
@@ -129,12 +129,12 @@ class AttemptDirectory:
 
     @cached_property
     def clock(self) -> Clock:
-        """Unix time as all parts of the attempt tell it."""
+        """The clock that all parts of the attempt share, in Unix time."""
         try:
             environment = json.loads((self.path / "command.json").read_bytes())["environment"]
         except (OSError, ValueError, KeyError):
             return time.time
-        # Another boot has another monotonic clock.
+        # The monotonic clock starts again at every boot.
         return time.time if self.is_of_another_boot() else clock_of(environment)
 
     def keeper_is_alive(self) -> bool:
@@ -158,7 +158,7 @@ class AttemptDirectory:
         return msgspec.json.decode(path.read_bytes(), type=KeeperStatus)
 
     def stop(self, grace_s: float) -> None:
-        """Ask the keeper to end it all; a shorter grace replaces a longer one."""
+        """Ask the keeper to end the attempt. A shorter grace replaces a longer one."""
         content = json.dumps({"grace_s": grace_s}).encode()
         with suppress(OSError):  # a full disk must not keep a job from being stopped
             write_atomically(self.path / "stop.json", content)
@@ -171,7 +171,7 @@ class AttemptDirectory:
                 os.kill(self.identity.pid, signal.SIGTERM)
 
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
-        """(rank, pid) of every rank process; of a rank's children only the eldest counts."""
+        """(rank, pid) of every rank: its oldest process, not the children it started."""
         found: dict[Rank, int] = {}
         for pid, environment in sorted(processes_of(self.path).items()):
             if environment.get("RANK", "").isdigit():
@@ -179,12 +179,12 @@ class AttemptDirectory:
         yield from found.items()
 
     def processes(self) -> Alive:
-        """What is alive of the attempt, the keeper not counted."""
+        """Live processes of the attempt, without the keeper."""
         return marked(self.path)
 
     @property
     def identity(self) -> KeeperIdentity | None:
-        """The keeper's; ``None`` if none was ever started."""
+        """Identity of the keeper; ``None`` if none was ever started."""
         path = self.path / "keeper.json"
         if self._identity is None and path.exists():
             self._identity = msgspec.json.decode(path.read_bytes(), type=KeeperIdentity)

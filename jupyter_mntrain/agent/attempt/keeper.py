@@ -1,11 +1,10 @@
 """Keeper: a tiny process per attempt that outlives the agent.
 
 ``python -m jupyter_mntrain.agent.attempt.keeper ATTEMPT_DIR`` reads ``command.json``, owns
-``log``, starts torchrun, adopts every process torchrun's ranks leave behind, and writes
-``status.json`` when nothing of the attempt is left. SIGTERM ends the attempt; ``stop.json`` says
-with how much grace,
-and a second SIGTERM makes it look again. It imports almost nothing: its start is part of every
-launch.
+``log``, starts torchrun, adopts every process that torchrun's ranks leave behind, and writes
+``status.json`` when no process of the attempt is left. SIGTERM ends the attempt, with the grace in
+``stop.json``; another SIGTERM makes it read that file again. It imports almost nothing, because
+every launch waits for its start.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ FULL_BYTES = 64 << 10
 SPARED_BYTES = tunables.size("keeper.full_disk_log_bytes")
 
 NOT_STARTED = 127
-"""What shells report of a command they cannot start."""
+"""What shells report for a command that they cannot start."""
 
 
 def main(directory: Path) -> int:
@@ -72,7 +71,7 @@ def main(directory: Path) -> int:
 
 
 class Children:
-    """Collects every child that ended, adopted ones too; keeps torchrun's exit code."""
+    """Reaps every child, also adopted ones; keeps torchrun's exit code."""
 
     def __init__(self, torchrun: int, wakeup: int) -> None:
         self.torchrun = torchrun
@@ -80,7 +79,7 @@ class Children:
         self._wakeup = wakeup
 
     def wait(self, timeout_s: float | None = None) -> bytes:
-        """Until a signal comes; the numbers of the ones that came."""
+        """Wait for signals. Returns their numbers."""
         ready = select.select([self._wakeup], [], [], timeout_s)[0]
         signals = os.read(self._wakeup, 64) if ready else b""
         self._reap()
@@ -99,10 +98,10 @@ class Children:
 
 
 def _end(directory: Path, children: Children) -> list[dict[str, object]]:
-    """End every process of the attempt; what would not die.
+    """End every process of the attempt. Returns those that could not be killed.
 
-    torchrun is asked first and hands it on to its ranks in order. What is left without torchrun
-    is asked by us. After the grace everything is killed.
+    SIGTERM goes to torchrun first, which forwards it to its ranks. Processes that remain without
+    torchrun get it from the keeper. After the grace everything is killed.
     """
 
     def find() -> Alive:
@@ -139,13 +138,13 @@ def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 
 def is_full(directory: Path) -> bool:
-    """Whether nothing can be written there that a person would want to read."""
+    """Whether the disk is too full to write logs and status there."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize < FULL_BYTES
 
 
 def _grace(stop: Path) -> float:
-    """Seconds; asked anew at every look, so that a kill shortens a stop."""
+    """Seconds of grace. Read again at every look, so that a kill shortens a stop."""
     try:
         return float(json.loads(stop.read_bytes())["grace_s"])
     except (OSError, ValueError, KeyError):
@@ -179,7 +178,7 @@ def _finish(
         try:
             write_atomically(directory / "status.json", content)
         except OSError:
-            # A full disk: how it ended is worth more than the middle of its logs.
+            # The disk is full: the exit status matters more than the middle of the logs.
             for log in logs_of(directory):
                 trim(log, kept_bytes=SPARED_BYTES, slack_bytes=0)
             if time.monotonic() > deadline:

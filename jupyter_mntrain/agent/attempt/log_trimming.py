@@ -1,8 +1,7 @@
 """Log trimming: bounds logs on disk without moving offsets. Standard library only, for the keeper.
 
-What lies between a log's first and last bytes is given back to the file system by punching a hole
-(fallocate(2)). Nothing is renamed or copied, so whoever writes goes on writing, whoever reads at an
-offset goes on reading there, and no line is torn at a rotation.
+The middle of a long log is freed by punching a hole (fallocate(2)). Nothing is renamed or copied:
+writers keep writing, readers keep their offsets, and no line is torn as by a rotation.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def logs_of(attempt: Path) -> Iterator[Path]:
-    """All that an attempt's processes write: what torchrun says, what each rank does, and the
-    samples of each rank, which are in the journal by the time that they are given back.
+    """The files that an attempt's processes write: torchrun's log, the ranks' logs, and the ranks'
+    samples, which the journal holds before they are freed.
     """
     yield attempt / "log"
     yield from (attempt / "metrics").glob("rank-*.ndjson")
@@ -37,9 +36,9 @@ def logs_of(attempt: Path) -> Iterator[Path]:
 
 
 def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_BYTES) -> bool:
-    """Give back the middle of a file that takes more room than it may.
+    """Free the middle of a file that exceeds its limit.
 
-    False where there was nothing to do, or where the file system cannot do it.
+    False if it does not, or if the file system cannot punch holes.
     """
     with suppress(OSError):
         found = path.stat()
@@ -51,7 +50,7 @@ def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_B
 
 
 def give_back(path: Path, begin: int, end: int) -> bool:
-    """Whole blocks of a file between two places of it, which read as zeros from then on.
+    """Free the whole blocks between two offsets; they read as zeros afterwards.
 
     Raises:
         OSError: it cannot be opened.
@@ -73,8 +72,8 @@ def _punch(path: Path, begin: int, length: int) -> bool:
 
 
 def next_data(descriptor: int, offset: int, size: int) -> int:
-    """Where the first byte at or after ``offset`` is that was not given back."""
+    """Offset of the first byte at or after ``offset`` that was not freed."""
     try:
         return min(size, os.lseek(descriptor, offset, os.SEEK_DATA))
-    except OSError:  # behind the last byte, or a file system without holes
+    except OSError:  # beyond the last byte, or a file system without holes
         return min(offset, size)

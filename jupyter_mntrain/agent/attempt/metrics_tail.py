@@ -12,8 +12,8 @@ from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.model.records.metrics import RankSample
 
 READ_BYTES = 1 << 20
-"""At most per look and file; what is more comes with the next look. No line is that long: what
-has no end by then is not a sample, and is passed over."""
+"""Most that is read per call and file. No sample is that long: a line that does not end by then
+is skipped."""
 
 _decoder = msgspec.json.Decoder(RankSample)
 
@@ -31,10 +31,10 @@ class MetricsTail:
         self._offsets = offsets
 
     def read(self) -> Iterator[tuple[str, int, RankSample]]:
-        """(file name, offset behind the line, sample) of every new whole line.
+        """(file name, offset after the line, sample) of every new complete line.
 
-        A line counts as read when the next one is asked for: whoever fails to keep it gets it
-        again. A line a script wrote wrongly is skipped: one bad line must not blind us to the rest.
+        A line counts as read once the next one is requested: a caller that fails to store it gets
+        it again. A malformed line is skipped, so that it does not hide the lines after it.
         """
         for path in sorted(self._directory.glob("rank-*.ndjson")):
             block = self._new_bytes(path)
@@ -48,7 +48,7 @@ class MetricsTail:
                 self._offsets[path.name] = offset
 
     def has_more(self) -> bool:
-        """Whether another look would get on."""
+        """Whether there is more to read."""
         blocks = map(self._new_bytes, self._directory.glob("rank-*.ndjson"))
         return any(b"\n" in block or len(block) == READ_BYTES for block in blocks)
 
@@ -58,9 +58,9 @@ class MetricsTail:
             if path.stat().st_size <= offset:
                 return b""
             with path.open("rb") as file:
-                # What was given back while no agent read here cannot be had any more.
+                # Bytes freed while no agent was running are lost.
                 self._offsets[path.name] = next_data(file.fileno(), offset, path.stat().st_size)
                 file.seek(self._offsets[path.name])
                 return file.read(READ_BYTES)
-        except OSError:  # taken away by the script; it may come again
+        except OSError:  # removed by the script; it may be created again
             return b""

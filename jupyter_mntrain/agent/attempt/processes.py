@@ -1,10 +1,10 @@
-"""Processes of an attempt: finds and ends them, and nothing else. Standard library only.
+"""Processes of an attempt: finds and ends them, and no others. Standard library only.
 
 torchrun starts each rank in a session of its own, so neither its process group nor its session
 holds them all (measured). Every process of an attempt carries the attempt's own directory in its
-environment instead; nothing is ever matched by name. The job id would not do: two agents on one
-machine may both have a part of the job. A process that changed its environment is still found as
-a descendant of the keeper, which adopts every orphan below it.
+environment instead; nothing is ever matched by name. The job id would not be enough: two agents on
+one machine may run parts of the same job. A process that changed its environment is still found
+as a descendant of the keeper, which adopts every orphan below it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SCAN_INTERVAL_S = 0.05
 KILL_PATIENCE_S = tunables.seconds("keeper.kill_patience_s")
 
 Alive = dict[int, int]
-"""Living processes: pid → start time, which tells a process from a later one with its pid."""
+"""Live processes: pid → start time, which distinguishes a process from one that reuses its pid."""
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """A process's initial environment; empty if it is gone, a zombie or somebody else's."""
+    """A process's initial environment; empty if it is gone, a zombie or another user's."""
     pairs = (item.partition(b"=") for item in _environment(pid) if item)
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, _, value in pairs}
 
@@ -40,19 +40,19 @@ def start_time(pid: int) -> int | None:
 
 
 def processes_of(directory: Path) -> dict[int, dict[str, str]]:
-    """Every living process marked with the attempt in ``directory``: pid → environment."""
+    """Every live process that carries the attempt's directory: pid → environment."""
     return {pid: environment_of(pid) for pid in marked(directory)}
 
 
 def marked(directory: Path) -> Alive:
-    """Every living process that carries the attempt's directory in its environment."""
+    """Every live process that carries the attempt's directory in its environment."""
     mark = f"{METRICS_VARIABLE}={metrics_of(directory)}".encode()
     found = ((pid, start_time(pid)) for pid in _pids() if mark in _environment(pid))
     return {pid: started for pid, started in found if started is not None}
 
 
 def descendants(ancestor: int) -> Alive:
-    """Every living process below ``ancestor``, whatever its session."""
+    """Every live descendant of ``ancestor``, in any session."""
     stats = {pid: stat for pid in _pids() if (stat := _stat(pid)) is not None}
     children: dict[int, list[int]] = {}
     for pid, (parent, _) in stats.items():
@@ -67,12 +67,12 @@ def descendants(ancestor: int) -> Alive:
 
 
 def metrics_of(directory: Path) -> Path:
-    """Where an attempt's ranks write: on one machine no two attempts of any agent share it."""
+    """Where an attempt's ranks write. Unique on a machine, even with several agents."""
     return directory / "metrics"
 
 
 def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
-    """Signal processes that are still the ones they were."""
+    """Signal the processes whose pids have not been reused."""
     for pid, started in alive.items():
         if start_time(pid) != started:
             continue
@@ -85,9 +85,9 @@ def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
 def kill_all(
     find: Callable[[], Alive], pause: Callable[[], object] = lambda: time.sleep(SCAN_INTERVAL_S)
 ) -> list[dict[str, object]]:
-    """SIGKILL until nothing is found; what would not die: pid, command and kernel state.
+    """Send SIGKILL until no process is found. Returns those that survive: pid, command, state.
 
-    Looks again and again, because a process may fork between a look and a kill.
+    It repeats because a process may fork between the search and the kill.
     """
     deadline = time.monotonic() + KILL_PATIENCE_S
     while (alive := find()) and time.monotonic() < deadline:
@@ -97,7 +97,7 @@ def kill_all(
 
 
 def describe(pid: int) -> dict[str, object]:
-    """What a person needs to go after a process."""
+    """Pid, command and kernel state of a process, for people."""
 
     def read(name: str) -> str:
         try:
@@ -123,12 +123,12 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _stat(pid: int) -> tuple[int, int] | None:
-    """(parent, start time); ``None`` of a zombie too."""
+    """(parent, start time); ``None`` if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             stat = file.read()
     except OSError:
         return None
-    # The name before the last ")" may hold spaces and brackets of its own.
+    # The name, before the last ")", may itself contain spaces and parentheses.
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))

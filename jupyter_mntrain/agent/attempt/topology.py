@@ -6,7 +6,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Attempt, Placement
 
 LOG_TAG = "[mntrain]"
-"""Before every line of ours in a log that torchrun and the ranks write to."""
+"""Prefix of our lines in a log that torchrun and the ranks write to."""
 
 
 def topology_line(job_id: JobId, attempt: Attempt) -> str:

@@ -1,7 +1,7 @@
 """Link trial: tests the links of a stalled part, address to address, the way its ranks use them.
 
-A high port, and more bytes than one packet holds: a firewall, a wrong MTU or a dead cable shows no
-other way.
+It uses a high port and more bytes than fit into one packet: only that reveals a firewall, a wrong
+MTU or a dead cable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Own node: the head's place among the agents that start an attempt together."""
+"""Own node: the head's own part in a gang start, without HTTP."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jupyter_mntrain.model.records.job import JobRecord
 
 
 class OwnNode:
-    """Answers a gang start in the place of an HTTP client.
+    """Takes part in a gang start like an HTTP client, but calls this agent directly.
 
     Args:
-        job: as it is before the attempt; nothing is started once a person has stopped it.
+        job: as it is before the attempt; nothing starts after a user has stopped it.
     """
 
     def __init__(self, node: LocalNode, job: LocalJob) -> None:
@@ -42,7 +42,7 @@ class OwnNode:
 
 def refuse_if_stopped(job: LocalJob) -> None:
     """Raises:
-    RefusedError: no further attempt is to come.
+    RefusedError: no further attempt may start.
     """
     if job.record.restart is None:
         raise RefusedError(f"job {job.record.job_id} was stopped", kind=Kind.OUT_OF_TURN)

@@ -1,4 +1,4 @@
-"""Peer client: asks another node's agent, by the node id that its certificate must have."""
+"""Peer client: calls another node's agent, and checks the node id in its certificate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_ANSWER = 599
 
 
 class PeerClient(AgentCalls):
-    """Asks a participant, at the first of its addresses where it answers.
+    """Calls a participant at the first of its addresses that answers.
 
     Args:
         context: shows this node's certificate.
@@ -57,7 +57,7 @@ class PeerClient(AgentCalls):
                 ssl_options=self._context,
             )
             answer = await client.fetch(request, raise_error=False)
-            # 599 is tornado's own, for everything that is no answer.
+            # tornado's own code 599 stands for every failure to get an answer.
             return None if answer.code == NO_ANSWER else Reply(answer.code < 400, answer.body)
         except (HTTPClientError, OSError, ValueError):  # ValueError: a bad address
             return None
@@ -66,7 +66,7 @@ class PeerClient(AgentCalls):
 
 
 Peers = Callable[[Placement], AgentCalls]
-"""Gives the client of a participant."""
+"""Makes the client of a participant."""
 
 
 def silence(node: str) -> NodeError:
@@ -76,7 +76,7 @@ def silence(node: str) -> NodeError:
 
 
 class _To(Resolver):
-    """Resolves every name to one address: only the node that is meant has the certificate."""
+    """Resolves every name to one address. The certificate proves that the right node answers."""
 
     def initialize(self, host: str) -> None:
         self._host = host

@@ -1,7 +1,7 @@
 """Restarter: starts the next attempt of a job that failed or waits, from the job's head.
 
 A driver has deposited the job on every participant, so no driver is needed. While a node refuses or
-is silent, nothing is held anywhere, and the record says what the job waits for.
+does not answer, nothing is leased anywhere, and the record says what the job waits for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Restarter:
     """Starts further attempts of the jobs that this node is the head of.
 
     Args:
-        peers: asks the other participants.
+        peers: makes the clients of the other participants.
     """
 
     def __init__(self, node: LocalNode, peers: Peers) -> None:
@@ -55,7 +55,7 @@ class Restarter:
 
         Args:
             job: its attempt has ended.
-            parts: how, on each node that said so.
+            parts: how it ended, on each node that answered.
         """
         plan = job.record.restart or next_restart(job.record, parts, job.now_s())
         if plan is None:
@@ -63,7 +63,7 @@ class Restarter:
             return None
         job.plan(plan)
         log.info("job %s: attempt %d is next", job.record.job_id, plan.number)
-        # After a reboot the clock may be another one.
+        # The clock may have changed with a reboot.
         await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
         silent_since_s: dict[NodeId, float] = {}
         while job.record.restart is not None:
@@ -76,11 +76,11 @@ class Restarter:
         return None
 
     async def succeed(self, job: LocalJob) -> LocalJob | None:
-        """As :meth:`run`, in the place of a head that is lost; ``None`` if it is not, or another
-        node has done it.
+        """Like :meth:`run`, instead of a lost head; ``None`` if the head answers or another node
+        has taken over.
 
         Args:
-            job: its attempt has ended, and starting the next one is not ours.
+            job: its attempt has ended, and another node is its head.
         """
         head, own = job.record.attempt.head, job.placement.node_rank
         between = job.record.attempt.placements[1:own]
@@ -90,7 +90,7 @@ class Restarter:
             await asyncio.sleep(RETRY_S)
             known = await self._records_of(job, [head, *between])
             if known:
-                # The head itself, or somebody who comes before us.
+                # The head itself, or a participant of lower rank.
                 heard_s = time.monotonic()
                 job.plan(None)
                 if any(record.is_over for record in known):
@@ -105,7 +105,7 @@ class Restarter:
         return None
 
     async def _plan_instead(self, job: LocalJob) -> Restart | None:
-        """Plan the next attempt for a lost head, under another number: the head may come back."""
+        """Plan the next attempt for a lost head. It skips a number, as the head may come back."""
         own = job.placement.node_rank
         after = job.record.attempt.placements[own + 1 :]
         parts = [record.part for record in await self._records_of(job, after)]
@@ -117,13 +117,13 @@ class Restarter:
         return msgspec.structs.replace(plan, number=plan.number + own)
 
     async def _records_of(self, job: LocalJob, places: Sequence[Placement]) -> list[JobRecord]:
-        """Ask participants for the job's record; silent ones are left out."""
+        """Ask participants for the job's record; those that do not answer are omitted."""
         asked = (self._peers(place).job(job.record.job_id) for place in places)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, JobRecord)]
 
     async def _is_taken_over(self, job: LocalJob) -> bool:
-        """Whether another node became head and began a later attempt while this one was away."""
+        """Whether another node became head and started a later attempt while this one was away."""
         if not may_succeed(job.record):
             return False
         others = [p for p in job.record.attempt.placements if p.node_id != self._node.node_id]
@@ -156,7 +156,7 @@ class Restarter:
             return self._node.jobs.get(job_id)
         except MntrainError as error:
             if job.record.restart is not None:
-                # What may have begun somewhere is over: the next try is an attempt of its own.
+                # Nodes that had started this attempt have ended it: the next try is a new one.
                 number = plan.number + gang.is_begun
                 plan = msgspec.structs.replace(plan, number=number, waits_for=error.problem)
                 job.plan(plan)
@@ -169,7 +169,7 @@ class Restarter:
                     silent_since_s.pop(place.node_id, None)
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
-        """Participants of the next attempt; a job that may shrink leaves out silent nodes."""
+        """Participants of the next attempt; a job that may shrink omits unreachable nodes."""
         places, least = job.record.attempt.placements, job.record.spec.min_nodes
         now = time.monotonic()
         gone = {n for n, since in silent_since_s.items() if now - since >= LEAVE_OUT_AFTER_S}

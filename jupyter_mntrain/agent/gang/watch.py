@@ -1,8 +1,8 @@
 """Gang watch: ends the other parts of an attempt when one has failed.
 
-Without this the rest waits: torchrun itself sits 300 s at its exit barrier, and ranks in a
-collective for 10 to 30 minutes (measured). The head's agent watches; if it does not answer, the
-lowest-ranked participant that does. A silent peer is not a dead one: nothing is killed for it.
+Without it the other nodes wait: torchrun for 300 s at its exit barrier, ranks in a collective for
+10 to 30 minutes (measured). The head's agent watches; if it does not answer, the lowest-ranked
+participant that does. Nothing is killed because a peer does not answer: it may still be running.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class GangWatch:
         for placement in before:
             head = await self._ask(placement)
             if head is not None:
-                # It watches the others. It knows already that our part failed.
+                # That node watches the others, and knows already that our part failed.
                 number = self.job.record.attempt.number
                 if head.attempt.number > number:
                     self._end_ours(f"attempt {number} is over")
@@ -120,8 +120,8 @@ class GangWatch:
         return self.clock() - self._symptom_since_s < SYMPTOM_PATIENCE_S
 
     def _give_up_on_a_stall(self, parts: Sequence[PartStatus]) -> None:
-        """An attempt without progress has failed, if its job says so: of any that hangs, or of
-        one that can go on without a node that is silent.
+        """End a stalled attempt as failed if the job asks for that, or if the job can continue
+        without an unreachable node.
         """
         spec = self.job.record.spec
         is_silent = any(part.state == "unknown" for part in parts)

@@ -16,7 +16,7 @@ log = logging.getLogger("mntrain.agent")
 
 
 class Watches:
-    """One task per attempt; asking twice starts one."""
+    """Runs one task per attempt, even if asked twice."""
 
     def __init__(self, node: LocalNode, peers: Peers) -> None:
         self._peers = peers
@@ -47,7 +47,9 @@ class Watches:
                 restarted = await self._restarter.succeed(job)
             if restarted is not None:
                 self.watch(restarted)
-        except Exception:  # drivers must not wait for what will not come; it is in the log
+        except (
+            Exception
+        ):  # drivers must not wait for an attempt that will not start; the error is logged
             log.exception("job %s: is no longer watched", job.record.job_id)
             job.give_up()
 

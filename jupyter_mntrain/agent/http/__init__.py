@@ -57,7 +57,7 @@ ROUTES = tuple((route.format(**_PARTS), handler) for route, handler in _HANDLERS
 
 
 class AgentApplication(Application):
-    """Sends a request whose body is too long to the one handler that does not keep it."""
+    """Routes requests whose body is too long to a handler that discards it."""
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
         length = request.headers.get("Content-Length", "0")

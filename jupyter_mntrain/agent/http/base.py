@@ -23,7 +23,7 @@ from jupyter_mntrain.trust.certificates import Subject
 log = logging.getLogger("mntrain.agent")
 
 DRAINED_BYTES = 64 << 20
-"""Of a body that is too long: read and thrown away, or the sender never sees our answer."""
+"""Most of an oversized body that is read and discarded: else its sender never sees the answer."""
 
 SLOW_READER_S = tunables.seconds("limits.slow_reader_s")
 
@@ -39,7 +39,7 @@ class AgentHandler(JsonHandler):
     }
 
     for_nodes = False
-    """Whether other nodes may ask, too. What they may be told is then the route's own affair."""
+    """Whether other nodes may call it, too. The route then decides what each may see."""
     has_hung_up = False
     caller: Subject
 
@@ -61,10 +61,10 @@ class AgentHandler(JsonHandler):
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """While an answer goes on for long.
+        """Count a long-lived answer while it is sent.
 
         Raises:
-            TooManyError: there is no room for another one.
+            TooManyError: too many are open.
         """
         connection = self.request.connection
         assert connection is not None  # noqa: S101 - a server's request has one
@@ -79,7 +79,7 @@ class AgentHandler(JsonHandler):
 
     @contextmanager
     def audited(self, what: str, job: str) -> Iterator[None]:
-        """Who did this, and how it ended, is kept."""
+        """Log who did something, and with what outcome."""
         outcome = "failed"
         try:
             yield
@@ -93,10 +93,10 @@ class AgentHandler(JsonHandler):
             self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
 
     async def send_block(self, block: bytes) -> None:
-        """Send and wait until it is on its way: no reader is buffered for without bound.
+        """Send a block and wait until it is flushed, so that no buffer grows without bound.
 
         Raises:
-            StreamClosedError: the reader is gone, or so slow that it was let go.
+            StreamClosedError: the reader is gone, or too slow and was disconnected.
         """
         self.write(block)
         try:
@@ -116,7 +116,7 @@ class NotFound(AgentHandler):
 
 @stream_request_body
 class TooLarge(AgentHandler):
-    """Answers a body that is over the limit, without keeping it."""
+    """Refuses a body that is over the limit, and discards it."""
 
     for_nodes = True
 

@@ -37,15 +37,15 @@ class JobsHandler(AgentHandler):
 
 
 class _SharedJob(AgentHandler):
-    """A job's participants may ask one another for it: they have it all the same."""
+    """A route that a job's participants may call, too: each of them has the job already."""
 
     for_nodes = True
 
     def shared(self, job_id: str) -> JobId:
-        """The id of a job that the caller may ask for.
+        """The job id, if the caller may see the job.
 
         Raises:
-            NotAllowedError: it takes no part in it, or no driver has deposited it here.
+            NotAllowedError: the node is not a participant, or no driver has deposited the job here.
         """
         known = self.job_id(job_id)
         if self.caller.role == "driver":
@@ -61,7 +61,7 @@ class _SharedJob(AgentHandler):
 
 
 class QueueHandler(_SharedJob):
-    """``PUT``: a driver leaves a job here."""
+    """``PUT``: a driver queues a job here."""
 
     def get(self, job_id: str) -> None:
         self.answer(self.node.jobs.get(self.shared(job_id)).record)
@@ -103,12 +103,12 @@ class JobStopHandler(_SharedJob):
                     known, request.reason, request.grace_s, request.attempt
                 )
         finally:
-            self.node.tell_leases()  # a stop before its start gives back what was promised
+            self.node.tell_leases()  # a stop before the start releases the lease
         self.answer(record)
 
 
 class JobJournalHandler(AgentHandler):
-    """Lines above ``since``; with ``follow=1`` the answer goes on until the part has ended."""
+    """Lines above ``since``; with ``follow=1`` the answer continues until the part has ended."""
 
     async def get(self, job_id: str) -> None:
         with self.streaming(), suppress(StreamClosedError):
@@ -119,8 +119,8 @@ class JobJournalHandler(AgentHandler):
             position = journal.position_after(since)
             self.set_header("Content-Type", "application/x-ndjson")
             while not self.has_hung_up:
-                # Taken before reading: a line that comes meanwhile wakes the wait below.
-                # Asked anew: a job that waited may have begun since, and its journal goes on.
+                # Taken before reading: a line that arrives meanwhile ends the wait below.
+                # Read again: a queued job may have started since, and its journal continues.
                 grown = journal.grown
                 is_last = not (follow and self.node.jobs.get(job.record.job_id).is_active)
                 for block, after in journal.read(position):
@@ -143,7 +143,7 @@ class JobLogHandler(AgentHandler):
             offset = max(0, size + offset)
         content = b""
         if offset < size:
-            # Not beyond the size just told: the log grows while we read.
+            # Not beyond the size just sent: the log grows while it is read.
             offset, content = await asyncio.to_thread(_read, path, offset, limit, size)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
@@ -161,7 +161,7 @@ class JobSaveHandler(AgentHandler):
 
 
 class JobStacksHandler(AgentHandler):
-    """What every rank here is at, now."""
+    """The current stacks of every rank on this node."""
 
     async def post(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
@@ -170,7 +170,7 @@ class JobStacksHandler(AgentHandler):
 
 
 def _read(path: Path, offset: int, limit: int, size: int) -> tuple[int, bytes]:
-    """From where a log that was trimmed goes on: that place, and what stands there."""
+    """Read a log, after its freed part: the offset, and the bytes from there."""
     with path.open("rb") as file:
         begin = next_data(file.fileno(), offset, size)
         return begin, os.pread(file.fileno(), min(limit, size - begin), begin)

@@ -13,7 +13,7 @@ class LeasesHandler(RestartHandler):
 
 class LeaseHandler(RestartHandler):
     def delete(self, job_id: str, attempt: str) -> None:
-        """Give back what was not started; what runs is ended by stop."""
+        """Release a lease whose attempt did not start. A running attempt is ended by stop."""
         if self.caller.role == "node":
             self.refuse_what_is_over(self.job_id(job_id))
         self.node.leases.release_unstarted(self.job_id(job_id), int(attempt))

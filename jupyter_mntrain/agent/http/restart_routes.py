@@ -13,15 +13,15 @@ from jupyter_mntrain.model.records.job import JobRecord
 
 
 class RestartHandler(AgentHandler):
-    """Drivers may ask for anything, a node for the next attempt of a job that it may lead."""
+    """Drivers may start anything; a node may start the next attempt of a job that it leads."""
 
     for_nodes = True
 
     def refuse_foreign(self, job_id: JobId) -> JobRecord:
-        """The record of a job that the calling node may lead.
+        """The job's record, if the calling node may lead it.
 
         Raises:
-            NotAllowedError: no driver has deposited it here, or another node leads it.
+            NotAllowedError: no driver has deposited the job here, or another node leads it.
         """
         try:
             record = self.node.jobs.get(job_id).record
@@ -32,25 +32,25 @@ class RestartHandler(AgentHandler):
         return record
 
     def refuse_what_is_over(self, job_id: JobId) -> JobRecord:
-        """As :meth:`refuse_foreign`, of a job that may still begin, or begin again."""
+        """Like :meth:`refuse_foreign`; also refuses a job that has ended for good."""
         record = self.refuse_foreign(job_id)
         if not (record.spec.max_restarts or record.was_queued):
             raise self.not_allowed()
         return record
 
     def refuse_other_work(self, request: StartRequest) -> None:
-        """Raises NotAllowedError if a node asks for more than the driver did."""
+        """Raise NotAllowedError if a node asks for more than the driver did."""
         if self.caller.role == "driver":
             return
         record = self.refuse_foreign(request.job_id)
         if (request.spec, request.attempt) == (record.spec, record.attempt):
-            return  # once more, because the answer was lost
+            return  # repeated, because the answer was lost
         self.refuse_what_is_over(request.job_id)
         if request.spec != record.spec or not follows(request.attempt, record):
             raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:
-        """What is asked for, if the caller may.
+        """The request, if the caller may make it.
 
         Raises:
             NotAllowedError: a node asks for more than the driver did.

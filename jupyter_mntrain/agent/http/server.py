@@ -1,4 +1,4 @@
-"""HTTPS server of the agent: bounds what unauthenticated callers can make it hold."""
+"""HTTPS server of the agent: limits the connections that unauthenticated callers can hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_mntrain.agent.access.limits import (
 
 
 class AgentServer(HTTPServer):
-    """Hangs up on an address that has too many connections, and on everybody if all have."""
+    """Closes connections beyond a limit per address, and beyond a limit in total."""
 
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         host = address[0]
@@ -33,7 +33,7 @@ class AgentServer(HTTPServer):
 
 
 def agent_server(application: Application, context: ssl.SSLContext) -> AgentServer:
-    """Over TLS; the context says who is let in."""
+    """Make the server; the TLS context decides who may connect."""
     return AgentServer(
         application,
         ssl_options=context,

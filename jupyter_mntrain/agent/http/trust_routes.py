@@ -1,4 +1,4 @@
-"""Trust routes: drivers leave revocations and renewed certificates here."""
+"""Trust routes: drivers exchange revocations and renewed certificates through the agent."""
 
 from __future__ import annotations
 

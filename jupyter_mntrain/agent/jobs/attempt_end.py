@@ -1,4 +1,4 @@
-"""Attempt end: waits until nothing of an attempt is left, then says how it ended."""
+"""Attempt end: waits until an attempt has no process left, then records how it ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AttemptEnd:
     """Concludes an attempt whose keeper has finished or was killed.
 
     Args:
-        gpus: asked whether the memory of its ranks is free again.
+        gpus: tells whether the memory of its ranks is free again.
     """
 
     def __init__(self, attempt: AttemptDirectory, gpus: GpuReader) -> None:
@@ -40,7 +40,7 @@ class AttemptEnd:
         return self._attempt.status() is not None or not self._attempt.keeper_is_alive()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[RankDown | Exited, ...]:
-        """The events that end the part; none while processes or GPU memory are still held.
+        """The events that end the part; empty while processes remain or GPU memory is still held.
 
         Args:
             now_s: monotonic seconds.
@@ -63,7 +63,7 @@ class AttemptEnd:
         return *downs, exited
 
     def _sweep(self, now_s: float) -> bool:
-        """Kill what a killed keeper left behind. True once that is done, or will not succeed."""
+        """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
         alive = self._attempt.processes()
         signal_all(alive, signal.SIGKILL)
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
@@ -84,7 +84,7 @@ class AttemptEnd:
             fix = (kind_of(status.error) or ("", ""))[1]
             cause = f"torchrun did not start: {status.error}"
             return [], Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
-        # torch tells its times by the machine's own clock.
+        # torch's times are by this machine's own clock.
         ahead_s = self._attempt.clock() - time.time()
         downs, problem = explain(
             self._attempt.path,
@@ -95,7 +95,7 @@ class AttemptEnd:
         )
         time_s = (problem.time_s or ended_s) + ahead_s
         if status.disk_was_full and problem.kind is not Kind.DISK_FULL:
-            # Whatever it had to say of its end could not be written.
+            # The disk was full: the keeper could not write how the attempt ended.
             cause = f"the disk of {self._attempt.path} is full"
             problem = msgspec.structs.replace(
                 problem, kind=Kind.DISK_FULL, cause=cause, fix=FIXES[Kind.DISK_FULL]

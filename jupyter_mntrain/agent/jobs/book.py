@@ -1,4 +1,4 @@
-"""Job book: every job that this node takes or took part in."""
+"""Job book: every job in which this node participates, or has participated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JobBook:
 
     Args:
         python: interpreter that ranks run under.
-        gpus: asked, at the end of an attempt, whether their memory is free again.
+        gpus: tells, at the end of an attempt, whether their memory is free again.
     """
 
     directory: Path
@@ -58,7 +58,7 @@ class JobBook:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def load(self) -> None:
-        """Take up what an earlier agent kept: running attempts are adopted, ended ones read."""
+        """Load the jobs that an earlier agent stored; running attempts are adopted."""
         for path in sorted(self.directory.glob("j-*")):
             try:
                 job = LocalJob(path, read_record(path), self.gpus)
@@ -89,12 +89,12 @@ class JobBook:
             ) from None
 
     def start(self, request: StartRequest) -> LocalJob:
-        """Start this node's part. The same request again changes nothing.
+        """Start this node's part. Idempotent: a repeated request changes nothing.
 
         Raises:
-            RefusedError: no lease (it expired, or was released) or one for something else,
-                stopped before it came, or another attempt is there.
-            SpecError: the request is wrong in itself.
+            RefusedError: the lease expired, was released or is for other GPUs; the job was
+                stopped before this request arrived; or another attempt is running.
+            SpecError: the request itself is invalid.
         """
         job_id, number = request.job_id, request.attempt.number
         known = self._jobs.get(job_id)
@@ -119,11 +119,11 @@ class JobBook:
             raise
 
     def deposit(self, request: StartRequest) -> LocalJob:
-        """Keep a job that waits until its head can start it. The same again changes nothing.
+        """Store a queued job until its head can start it. Idempotent.
 
         Raises:
-            RefusedError: it was stopped before it came.
-            SpecError: the request is wrong in itself.
+            RefusedError: the job was stopped before this request arrived.
+            SpecError: the request itself is invalid.
         """
         known = self._jobs.get(request.job_id)
         if known is not None:
@@ -144,18 +144,18 @@ class JobBook:
         return job
 
     def queued(self) -> list[JobRecord]:
-        """Of jobs that wait for their first attempt."""
+        """Records of the jobs that wait for their first attempt."""
         return [job.record for job in self.active() if job.record.is_queued]
 
     def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
-        """End this node's part; an older or ended attempt is left as it is."""
+        """End this node's part. No effect on an attempt that is older or has ended."""
         job = self._jobs.get(job_id)
         is_whole = attempt is None  # the job, and not one attempt of it
         if job is not None and is_whole:
             job.give_up()
         is_early = attempt is not None and job is not None and job.record.attempt.number < attempt
         if job is None or is_early or (is_whole and not job.is_active):
-            # Overtaken: the start this stop is meant for must not succeed later.
+            # The stop overtook its start, which must not succeed when it arrives.
             self._early_stops.remember(job_id, attempt)
             self.leases.release_unstarted(job_id, attempt)
         job = self.get(job_id)
@@ -165,7 +165,7 @@ class JobBook:
         return job.record
 
     def poll(self) -> None:
-        """Follow every attempt that is not settled; cheap when there is none."""
+        """Poll every attempt that is not settled. Cheap when there are none."""
         now = time.monotonic()
         for job in list(self._jobs.values()):
             if job.is_settled and not job.has_news:
@@ -175,7 +175,7 @@ class JobBook:
                 self._tell(job)
 
     def close(self) -> None:
-        """The agent ends; attempts go on under their keepers."""
+        """Close the files. Attempts continue under their keepers."""
         for job in self._jobs.values():
             job.close()
 
@@ -245,7 +245,7 @@ class JobBook:
         heading = topology_line(request.job_id, request.attempt)
         try:
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
-            # Kept before anything runs: an agent killed in between knows what to look for.
+            # Stored before anything runs: the next agent finds it if this one is killed now.
             job.save()
             job.attempt.spawn()
         except BaseException:
@@ -285,7 +285,7 @@ class JobBook:
 
 
 def _is_same(one: Attempt, other: Attempt) -> bool:
-    """Whether it is the same start once more, and not another head's with the same number."""
+    """Whether it is the same start repeated, not another head's start with the same number."""
     return (one.number, one.placements, one.master_port) == (
         other.number,
         other.placements,
@@ -294,7 +294,7 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
 
 
 def _lease_of(job: LocalJob) -> Lease:
-    """The lease of an adopted attempt; its port is bound anew if torchrun does not listen yet."""
+    """The lease of an adopted attempt. Binds its port again if torchrun does not listen yet."""
     record, placement = job.record, job.placement
     is_head = placement.node_rank == 0
     port = record.attempt.master_port if is_head else None

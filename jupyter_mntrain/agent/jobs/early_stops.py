@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from jupyter_mntrain.model.ids import JobId
 
 REMEMBERED_S = 60.0
-"""Longer than any request is on its way: drivers give up after seconds."""
+"""Longer than any request takes to arrive: drivers give up after seconds."""
 
 
 @dataclass
 class EarlyStops:
-    """Remembers up to which attempt a job must not start any more.
+    """Remembers the last attempt of each job that must no longer start.
 
     Args:
         clock: monotonic seconds.
@@ -24,7 +24,7 @@ class EarlyStops:
     """Job → (last attempt that must not start, until when)."""
 
     def remember(self, job_id: JobId, attempt: int | None) -> None:
-        """``None`` = the whole job, whatever attempt comes."""
+        """Refuse later starts of an attempt and those before it; ``None`` = of any attempt."""
         now = self.clock()
         self._stops = {job: stop for job, stop in self._stops.items() if stop[1] > now}
         last = float("inf") if attempt is None else float(attempt)

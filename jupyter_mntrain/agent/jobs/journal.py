@@ -1,6 +1,6 @@
 """Journal: a job's samples on this node, numbered and on disk, so that any reader can resume.
 
-A job of weeks keeps how it began and what was last; the middle is given back to the disk.
+It keeps the beginning and the end of a long job; the middle is freed by punching a hole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.metrics import JournalLine, Sample, encoder, journal_decoder
 
 READ_BYTES = 1 << 18
-"""Per read: large enough for hundreds of lines, small enough not to hold the event loop."""
+"""Per read: large enough for hundreds of lines, small enough not to block the event loop."""
 
 MARK_EVERY = 1024
 """Lines between remembered positions: days of samples cost a few kilobytes of memory."""
@@ -34,15 +34,15 @@ SLACK_BYTES = tunables.size("journal.slack_bytes")
 
 
 class _Gap(Record, frozen=True):
-    """The middle that was given back, in whole chunks of :data:`MARK_EVERY` lines.
+    """The middle that was freed, in whole chunks of :data:`MARK_EVERY` lines.
 
     Args:
         first: chunks before it.
         last: chunks up to its end.
-        begin: where it begins in the file, in bytes.
-        end: where the file goes on.
-        attempt: that ``sources`` are of.
-        sources: bytes of each source that had been read when it was given back.
+        begin: offset of its first byte.
+        end: offset of the first byte after it.
+        attempt: the attempt that ``sources`` belong to.
+        sources: bytes of each source that had been read when the middle was freed.
     """
 
     first: int
@@ -56,11 +56,12 @@ class _Gap(Record, frozen=True):
 class Journal:
     """Append-only NDJSON; the Nth line of the file has the number N.
 
-    Opening one again finds the last number. A torn last line, left by a crash, is cut off.
+    Reopening continues after the last number. An incomplete last line, left by a crash, is cut off.
 
     Args:
         path: the file; created if missing.
-        kept_bytes: of the file at most, and some slack; of that ``head_bytes`` are its beginning.
+        kept_bytes: most of the file that is kept, plus some slack; ``head_bytes`` of it are its
+            beginning.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Journal:
         self._sources: dict[str, int] = {}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._marks: list[int] = []
-        """Where lines 1, 1 + MARK_EVERY, 1 + 2 MARK_EVERY, … begin."""
+        """Offsets of lines 1, 1 + MARK_EVERY, 1 + 2 MARK_EVERY, …"""
         self.last_seq = 0
         self.size = 0
         self.grown = asyncio.Event()
@@ -89,10 +90,10 @@ class Journal:
     def append(
         self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
     ) -> None:
-        """Number a sample and keep it.
+        """Number a sample and store it.
 
         Raises:
-            OSError: it could not be written whole; then nothing of it is in the journal.
+            OSError: it could not be written completely; none of it is stored then.
         """
         line = JournalLine(
             seq=self.last_seq + 1, attempt=attempt, body=body, source=source, offset=offset
@@ -104,13 +105,13 @@ class Journal:
         self._count(encoded)
         self._remember(line)
         self._trim()
-        # Wake whoever waits, and give the next wait a fresh event.
+        # Wake the waiting readers; the next wait gets a new event.
         self.grown.set()
         self.grown = asyncio.Event()
 
     def position_after(self, seq: int) -> int:
-        """Where the line after number ``seq`` begins, or will once it comes; of lines that were
-        given back, where the journal goes on after them.
+        """Offset of the line after number ``seq``, which may not exist yet. If that line was
+        freed: offset of the first line after the gap.
         """
         if seq >= self.last_seq:
             return self.size
@@ -122,7 +123,7 @@ class Journal:
             return self._marks[mark] + sum(len(line) for line in islice(file, rest))
 
     def read(self, position: int = 0) -> Iterator[tuple[bytes, int]]:
-        """Whole lines from ``position`` on, in blocks, and where the next one begins."""
+        """Blocks of complete lines from ``position`` on, each with the offset after it."""
         with self._path.open("rb") as file:
             while True:
                 gap = self._gap
@@ -132,7 +133,7 @@ class Journal:
                 if gap is not None and position < gap.begin:
                     room = min(room, gap.begin - position)
                 file.seek(position)
-                # Lines until they are more than that, and the gap begins with a line.
+                # Complete lines only; the gap, too, begins at the start of a line.
                 block = b"".join(file.readlines(room - 1))
                 if not block:
                     return
@@ -140,7 +141,7 @@ class Journal:
                 yield block, position
 
     def offsets(self, attempt: int) -> dict[str, int]:
-        """Source → bytes of it that are already here: where a restarted agent reads on."""
+        """Bytes already read of each source: a restarted agent continues from there."""
         gap = self._gap
         self._attempt = attempt
         self._sources = dict(gap.sources) if gap is not None and gap.attempt == attempt else {}
@@ -149,7 +150,7 @@ class Journal:
                 try:
                     entry = journal_decoder.decode(line)
                 except msgspec.MsgspecError:
-                    continue  # of a newer agent, or spoilt; numbers and sources go on behind it
+                    continue  # written by a newer agent, or damaged; later lines are still valid
                 if entry.attempt == attempt:
                     self._remember(entry)
         return dict(self._sources)
@@ -165,7 +166,7 @@ class Journal:
         self.size += len(line)
 
     def _remember(self, line: JournalLine) -> None:
-        """How far its source has been read: what is given back must not be read again."""
+        """Note how far its source has been read, so that freed lines are not read again."""
         if line.attempt > self._attempt:
             self._attempt, self._sources = line.attempt, {}
         if line.source is not None and line.attempt == self._attempt:
@@ -189,9 +190,9 @@ class Journal:
             attempt=self._attempt,
             sources=self._sources,
         )
-        # A full disk keeps nobody from going on; the next line tries again.
+        # The disk is full: carry on; the next line tries again.
         with suppress(OSError):
-            # Said before it is done: whoever opens the journal after a crash must not read zeros.
+            # Recorded first: after a crash, no reader must take the hole's zeros for lines.
             write_atomically(self._gap_path, msgspec.json.encode(gap))
             self._gap = gap
             give_back(self._path, gap.begin, gap.end)
@@ -203,7 +204,7 @@ class Journal:
         with self._path.open("rb") as file:
             while line := file.readline():
                 if gap is not None and self.size == gap.begin:
-                    # The places of the lines in it are never asked for.
+                    # The offsets of its lines are no longer needed.
                     self._marks += [gap.end] * (gap.last - len(self._marks))
                     self.last_seq, self.size = gap.last * MARK_EVERY, gap.end
                     file.seek(gap.end)

@@ -1,4 +1,4 @@
-"""Leases: the GPUs and the port of the head that this node has promised to one attempt."""
+"""Leases: the GPUs, and on the head the port, that this node reserves for an attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = tuple[JobId, int]
 
 @dataclass
 class Lease:
-    """A promise. Without a start it ends by itself at ``expires_s`` on the book's clock."""
+    """A reservation. Expires at ``expires_s`` on the book's clock unless the attempt starts."""
 
     job_id: JobId
     attempt: int
@@ -30,7 +30,7 @@ class Lease:
     port: int | None = None
     holder: PortHolder | None = None
     expires_s: float | None = None
-    """``None`` = until it is released: the attempt has started."""
+    """``None`` once the attempt has started: the lease then lasts until it is released."""
 
     def info(self, wall_minus_clock_s: float) -> LeaseInfo:
         expires = None if self.expires_s is None else self.expires_s + wall_minus_clock_s
@@ -45,7 +45,7 @@ class Lease:
 
 @dataclass
 class LeaseBook:
-    """All leases of a node. A repeated request renews and answers the same.
+    """All leases of a node. A repeated request renews the lease and gets the same answer.
 
     Args:
         clock: monotonic seconds.
@@ -57,12 +57,12 @@ class LeaseBook:
     _leases: dict[Key, Lease] = field(default_factory=dict)
 
     def grant(self, request: LeaseRequest, *, address: str, node: str) -> Lease:
-        """Promise, or refuse naming who has it.
+        """Grant a lease, or refuse and name the holder.
 
         Raises:
-            RefusedError: something is promised to another attempt, or this attempt was promised
-                something else before.
-            PortTakenError: somebody else has the port.
+            RefusedError: a GPU is leased to another attempt, or this attempt already has a
+                different lease.
+            PortTakenError: the port is in use.
         """
         lease = self.find(request.job_id, request.attempt)
         if lease is None:
@@ -84,25 +84,25 @@ class LeaseBook:
         return self._leases.get((job_id, attempt))
 
     def start(self, job_id: JobId, attempt: int) -> Lease | None:
-        """Turn a lease into one that lasts until :meth:`release`; ``None`` if there is none."""
+        """Make a lease last until :meth:`release`; ``None`` if the attempt has no lease."""
         lease = self.find(job_id, attempt)
         if lease is not None:
             lease.expires_s = None
         return lease
 
     def restore(self, lease: Lease) -> None:
-        """Of an attempt that ran on while the agent was away."""
+        """Restore the lease of an attempt that kept running while the agent was down."""
         self._leases[lease.job_id, lease.attempt] = lease
 
     def release(self, job_id: JobId, attempt: int) -> bool:
-        """True if there was one."""
+        """Release a lease. True if there was one."""
         lease = self._leases.pop((job_id, attempt), None)
         if lease is not None and lease.holder is not None:
             lease.holder.close()
         return lease is not None
 
     def release_unstarted(self, job_id: JobId, attempt: int | None = None) -> None:
-        """Give back what was promised and not started; ``None`` = of every attempt."""
+        """Release the leases of attempts that did not start; ``None`` = of any attempt."""
         unstarted = [
             key
             for key, lease in self._leases.items()
@@ -112,7 +112,7 @@ class LeaseBook:
             self.release(*key)
 
     def expire(self) -> list[Key]:
-        """Drop what nobody started in time."""
+        """Drop the leases whose attempts did not start in time."""
         now = self.clock()
         late = [k for k, v in self._leases.items() if v.expires_s is not None and v.expires_s < now]
         for key in late:
@@ -123,7 +123,7 @@ class LeaseBook:
         return self._leases.values()
 
     def refuse_conflicts(self, request: LeaseRequest, node: str) -> None:
-        """Raises RefusedError if another attempt was promised one of the GPUs."""
+        """Raise RefusedError if one of the GPUs is leased to another attempt."""
         for lease in self._leases.values():
             taken = set(request.gpus) & set(lease.gpus)
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
@@ -135,7 +135,7 @@ class LeaseBook:
                 )
 
     def port_refusal(self, address: str, port: int) -> Problem | None:
-        """Why a port could not be promised now; ``None`` if it could. Holds nothing."""
+        """Why a port could not be leased now; ``None`` if it could. Leases nothing."""
         try:
             self._refuse_promised_port(port, "")
             self.hold_port(address, port, "").close()
@@ -157,7 +157,7 @@ class LeaseBook:
         return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)
 
     def _refuse_promised_port(self, port: int, node: str) -> None:
-        """The kernel would let two of our own holders have the same one: none of them listens."""
+        """Refuse a port that is leased already. The kernel would not: our holders do not listen."""
         for lease in self._leases.values():
             if lease.port == port:
                 raise PortTakenError(

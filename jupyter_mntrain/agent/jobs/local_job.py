@@ -1,4 +1,4 @@
-"""Job on this node: its record, its journal, its attempt."""
+"""Local job: a job's record, journal and attempt on this node."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ SCAN_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
 
 
 class LocalJob:
-    """A job's part on this node, kept so that any driver and any later agent can read it.
+    """A job's part on this node, stored so that any driver and any later agent can read it.
 
     Args:
         directory: the job's own.
-        record: as it was last kept.
-        gpus: asked at the end whether their memory is free again.
-        journal: of the job's earlier attempt, if there was one: the numbers continue.
+        record: as it was last stored.
+        gpus: tells, at the end, whether their memory is free again.
+        journal: that of the job's earlier attempt, if there was one: its numbers continue.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LocalJob:
 
     @cached_property
     def journal(self) -> Journal:
-        """Opened when first needed: a hundred ended jobs are not read at every start."""
+        """The journal, opened on first use: a starting agent need not read all ended jobs."""
         return Journal(self.directory / "journal.ndjson")
 
     @cached_property
@@ -104,7 +104,7 @@ class LocalJob:
 
     @property
     def is_settled(self) -> bool:
-        """Ended, and that is on disk."""
+        """Whether it has ended and its end is on disk."""
         return not self.is_active and self._file.is_written
 
     @property
@@ -117,18 +117,18 @@ class LocalJob:
         return next(p for p in self.record.attempt.placements if p.node_id == node_id)
 
     def now_s(self) -> float:
-        """Unix time as all parts of the attempt tell it."""
+        """Unix time by the clock that all parts of the attempt share."""
         return self.attempt.clock()
 
     def save(self) -> None:
         self._file.write()
 
     def take_news(self, now_s: float) -> bool:
-        """True if readers should be told now; steps are told once a second."""
+        """Whether to notify readers now. Steps are reported once a second."""
         return self._file.take_news(now_s)
 
     def change(self, event: PartEvent) -> None:
-        """Apply an event; a change of state is kept and journaled, a step only remembered."""
+        """Apply an event. State changes are written and journaled; steps only update the record."""
         old, new = self.record.part, apply(self.record.part, event)
         if new is old:
             return
@@ -141,7 +141,7 @@ class LocalJob:
             self._journal(PartChange(time_s=self.now_s(), part=new))
 
     def stop(self, reason: str, grace_s: float) -> None:
-        """End this part. What has ended by itself meanwhile keeps its own end."""
+        """End this part. A part that has ended meanwhile keeps its own outcome."""
         if self.attempt.status() is not None:
             self.poll(time.monotonic())
         if not self.is_active:
@@ -153,16 +153,17 @@ class LocalJob:
             self.attempt.stop(grace_s)
 
     def abort(self, problem: Problem) -> None:
-        """End this part as failed: the attempt is given up."""
+        """End this part as failed."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem))
             self.attempt.stop(STOP_GRACE_S)
 
     def save_checkpoint(self, request: SaveRequest) -> None:
-        """Ask the ranks to save. The same request again changes nothing.
+        """Ask the ranks to save a checkpoint. Idempotent.
 
         Raises:
-            RefusedError: the attempt is over or another one, or its ranks do not listen.
+            RefusedError: the attempt has ended, another one is running, or the ranks do not
+                take requests.
         """
         self._refuse_save(request)
         directory = metrics_of(self.attempt.path)
@@ -174,11 +175,11 @@ class LocalJob:
             self.give_up()
 
     def plan(self, restart: Restart | None) -> None:
-        """Say that another attempt will come; ``None``: it is not known whether."""
+        """Record that another attempt will follow; ``None`` = not known yet."""
         self._update(restart=restart)
 
     def give_up(self) -> None:
-        """Say that no further attempt will come."""
+        """Record that no further attempt will follow."""
         self._update(restart=None, is_over=True)
 
     def add_link_sample(self, sample: LinkSample) -> None:
@@ -186,7 +187,7 @@ class LocalJob:
             self._journal(sample)
 
     def poll(self, now_s: float) -> None:
-        """Read everything that the attempt has written, and notice its end.
+        """Read what the attempt has written, and detect its end.
 
         Args:
             now_s: monotonic seconds.
@@ -195,7 +196,7 @@ class LocalJob:
             with self._on_full_disk():
                 self._file.write_changes()
             return
-        # Asked before the tail: what a rank wrote before the end is read in this same look.
+        # Checked before the tail is read: so this poll reads all that a rank wrote before the end.
         is_over = self._end.has_begun
         with self._on_full_disk():
             self._file.write_changes()
@@ -213,7 +214,7 @@ class LocalJob:
             self.change(stall)
 
     def ask_ranks(self) -> list[StackRequest]:
-        """Ask every living rank for its stacks."""
+        """Ask every live rank for its stacks."""
         path = self.attempt.path
         return [StackRequest(path, rank, pid) for rank, pid in self.attempt.living_ranks()]
 
@@ -228,7 +229,7 @@ class LocalJob:
 
     @contextmanager
     def _on_full_disk(self) -> Iterator[None]:
-        """Carry on, and log each reason once: this is tried again ten times a second."""
+        """Carry on, and log each cause once: the write is retried ten times a second."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Record file: a job's newest record, on disk, and what of it readers have not been told."""
+"""Record file: a job's newest record, on disk and for its readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEP_PUBLISH_INTERVAL_S = tunables.seconds("agent.step_publish_interval_s")
 
 
 class RecordFile:
-    """Holds the record; writes state changes at once, and progress together with the next one."""
+    """Holds the record. Writes state changes at once; progress is written with the next one."""
 
     def __init__(self, directory: Path, record: JobRecord) -> None:
         self._path = directory / NAME
@@ -26,7 +26,7 @@ class RecordFile:
         self._next_news_s = 0.0
 
     def update(self, *, is_progress: bool = False, **changes: Any) -> None:
-        """Change fields. Progress alone is not worth a write, and is told at intervals."""
+        """Change fields. Progress alone is not written, and readers get it at intervals."""
         if all(getattr(self.record, name) == value for name, value in changes.items()):
             return
         self.record = msgspec.structs.replace(self.record, **changes)
@@ -42,12 +42,12 @@ class RecordFile:
         self.is_written = True
 
     def write_changes(self) -> None:
-        """Write what :meth:`write` has not written yet."""
+        """Write the changes that are not on disk yet."""
         if not self.is_written:
             self.write()
 
     def take_news(self, now_s: float) -> bool:
-        """True if readers should be told now.
+        """Whether to notify readers now.
 
         Args:
             now_s: monotonic seconds.
@@ -60,7 +60,7 @@ class RecordFile:
 
 
 def read_record(directory: Path) -> JobRecord:
-    """The record that a job's directory holds.
+    """Read the record in a job's directory.
 
     Raises:
         OSError, msgspec.MsgspecError: it is missing or damaged.

@@ -21,7 +21,7 @@ class InventoryReader:
 
     Args:
         python: interpreter that ranks run with; its packages define the node's versions.
-        links: what links were measured or given to carry.
+        links: measured or given link capacities.
     """
 
     def __init__(self, python: str, links: LinkBook) -> None:

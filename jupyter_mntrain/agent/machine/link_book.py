@@ -1,4 +1,4 @@
-"""Link book: what this node measured when it sent, and what the user says of its links."""
+"""Link book: link capacities that this node measured as the sender, or the user gave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decoder = msgspec.json.Decoder(tuple[LinkMeasurement, ...])
 
 
 class LinkBook:
-    """The newest measurement to each receiver over each interface; they survive a restart.
+    """Stores the newest measurement to each receiver over each interface, on disk.
 
     Args:
         given: the user's figures by interface name.
@@ -35,15 +35,15 @@ class LinkBook:
         return tuple(one for one in self._measured.values() if one.interface == interface)
 
     def attach(self, interfaces: Iterable[Interface]) -> tuple[Interface, ...]:
-        """The interfaces with what is known of their links."""
+        """The interfaces with the known capacities of their links."""
         return tuple(
             msgspec.structs.replace(one, given=self.given(one.name), links=self.measured(one.name))
             for one in interfaces
         )
 
     def keep(self, link: LinkMeasurement) -> None:
-        """Store a measurement. A disturbed one is a lower bound: it does not replace a higher one
-        that was made alone.
+        """Store a measurement. A disturbed one is only a lower bound: it does not replace a
+        higher one that was undisturbed.
         """
         key, new = (link.interface, link.receiver), link.capacity
         old = self._measured[key].capacity if key in self._measured else None

@@ -34,9 +34,9 @@ HasJob = Callable[[], bool]
 
 
 def open_sink(address: str, node: str, has_job: HasJob) -> ProbeTicket:
-    """Listen for one sender, who must show the token; gone after it or after 10 s.
+    """Listen for one sender, which must send the token. Closes after it, or after 10 s.
 
-    A sender that has finished is told, in one byte, which of :data:`CONDITIONS` held here.
+    The sender's last answer is one byte: which of :data:`CONDITIONS` held here.
 
     Raises:
         RefusedError: ``address`` is not one of this machine's.
@@ -89,7 +89,7 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:
-    """Send for ``request.seconds`` and count what arrived, after a warm-up. Blocks; use a thread.
+    """Send for ``request.seconds``, count the bytes received after a warm-up. Blocks; use a thread.
 
     Raises:
         RefusedError: the peer's sink cannot be reached over this interface.
@@ -128,8 +128,8 @@ def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:
 
 
 def _peer_condition(connection: socket.socket) -> Condition:
-    """The receiver's, once it has everything. A link so slow that this takes too long was not
-    slowed down by a processor.
+    """Read the receiver's condition, which it sends at the end. If that takes too long, the link
+    is the bottleneck, not a busy CPU.
     """
     connection.shutdown(socket.SHUT_WR)
     try:
@@ -181,6 +181,6 @@ def _rates(begin: _Reading, end: _Reading, segment_bytes: int) -> tuple[float, f
 
 
 def unacknowledged(connection: socket.socket) -> int:
-    """Bytes that were sent and have not arrived, as far as is known."""
+    """Bytes sent but not acknowledged yet."""
     answer = fcntl.ioctl(connection, SIOCOUTQ, struct.pack("i", 0))
     return int(struct.unpack("i", answer)[0])

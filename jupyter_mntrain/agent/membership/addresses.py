@@ -1,4 +1,4 @@
-"""Agent addresses: where it listens, and which ones it announces."""
+"""Agent addresses: those it listens on, and those it announces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOOPBACK = "127.0.0.1"
 
 
 class Reach(Record, frozen=True):
-    """Both, as they were told; what was not told follows from the interfaces.
+    """The addresses that the user gave; the interfaces supply the rest.
 
     Args:
         listen: IPv4 addresses to listen on, exactly these; none = all.
-        advertised: ``host:port`` by which others reach it, where that is not what its own
-            interfaces have: from outside of a container, or over a VPN.
+        advertised: ``host:port`` at which others reach it, if no interface of this machine has
+            that address: in a container, or over a VPN.
         port: to listen on.
     """
 
@@ -31,7 +31,7 @@ class Reach(Record, frozen=True):
         return self.listen or (EVERYWHERE,)
 
     def addresses(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
-        """``host:port``, the likeliest first."""
+        """``host:port`` of each address, the most likely to work first."""
         if self.advertised:
             return self.advertised
         hosts = self.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
@@ -41,14 +41,13 @@ class Reach(Record, frozen=True):
         return tuple(address.rpartition(":")[0] for address in self.addresses(interfaces))
 
     def is_local(self, interfaces: Sequence[Interface]) -> bool:
-        """Whether only this machine itself can find it."""
+        """Whether only this machine can reach it."""
         return all(map(is_loopback, self.hosts(interfaces)))
 
     def announced_from(self, interfaces: Sequence[Interface]) -> tuple[str, ...]:
         """Addresses of this machine to announce from: every real interface that is up.
 
-        An agent that listens on loopback alone can only be reached from here, and says so only
-        here.
+        An agent that listens on loopback only is announced on loopback only.
         """
         if self.listen and all(map(is_loopback, self.listen)):
             return (LOOPBACK,)

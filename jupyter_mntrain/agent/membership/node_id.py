@@ -16,19 +16,19 @@ from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
 
 NODE_NAME_LIMIT = 49
-"""A DNS label holds 63; announcements add eight digits of the node id and four of the instance."""
+"""A DNS label has at most 63; announcements add eight of the node id and four of the instance."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def boot_id() -> str:
-    """Changes with every boot: a pid from before it means nothing any more."""
+    """Id of this boot. A pid recorded under another boot id is meaningless."""
     return _BOOT_ID.read_text().strip()
 
 
 def checked_name(kind: str, name: str, limit: int) -> str:
-    """``name`` if it can stand in a path, an mDNS label and a log line."""
+    """Check that a name can be used in a path, an mDNS label and a log line."""
     fix = f"use at most {limit} letters, digits, '-', '_' and '.', a letter or digit first"
     if len(name) > limit:
         raise SpecError(f"{kind} {name[:limit]!r}… is longer than {limit} characters", fix=fix)
@@ -40,9 +40,9 @@ def checked_name(kind: str, name: str, limit: int) -> str:
 
 
 def load_node_id(state: Path) -> NodeId:
-    """This state directory's node id, made at first use.
+    """The node id of a state directory, created on first use.
 
-    A damaged file is an error, not a new identity: jobs are kept under the old one.
+    A damaged file is an error, not a new id: stored jobs belong to the old one.
     """
     path = state / "node_id"
     if not path.exists():
@@ -57,10 +57,10 @@ def load_node_id(state: Path) -> NodeId:
 
 @contextmanager
 def locked_state(state: Path) -> Iterator[None]:
-    """Hold the state directory; the lock goes with the process, however that ends.
+    """Lock the state directory. The lock ends with the process, even if it is killed.
 
     Raises:
-        MntrainError: another agent holds it, or it cannot be written.
+        MntrainError: another agent holds the lock, or the directory is not writable.
     """
     lock = FileLock(state / "lock", mode=0o600)
     # Not in the lock file: releases of filelock before 3.20 truncate it when they find it locked.

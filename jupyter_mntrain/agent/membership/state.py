@@ -18,11 +18,11 @@ from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 
 FILE = "membership.json"
 _FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs")
-"""What a node leaves behind when it leaves: the next cluster's drivers must not read its jobs."""
+"""Files moved aside when a node leaves: the next cluster's drivers must not read its jobs."""
 
 
 class Settings(Record, frozen=True):
-    """How an agent is to run.
+    """Settings of an agent.
 
     Args:
         name: of this node.
@@ -40,12 +40,12 @@ class Settings(Record, frozen=True):
 
 
 class Membership(Record, frozen=True):
-    """Of one node.
+    """Membership of one node.
 
     Args:
-        cluster: its name.
-        hostname: of the machine it joined on.
-        settings: what ``mntrain agent run`` need not be told again.
+        cluster: name of the cluster.
+        hostname: of the machine on which it joined.
+        settings: defaults of ``mntrain agent run``.
     """
 
     cluster: str
@@ -62,12 +62,12 @@ def own_state(name: str) -> Path:
     """The state directory of the node that runs on this machine.
 
     Args:
-        name: what it would be called by default; it may have joined under another name.
+        name: the default; the node may have joined under another name.
     """
     usual = nodes_directory() / name
     if Credentials.exist(usual):
         return usual
-    # Homes are shared between machines: another one's node is not ours.
+    # A home directory may be shared: this node may be another machine's.
     ours = [
         path.parent
         for path in sorted(nodes_directory().glob(f"*/{OWN}"))
@@ -101,10 +101,10 @@ def keep(state: Path, cluster: str, settings: Settings) -> Membership:
 
 
 def leave(state: Path) -> str:
-    """Forget the cluster; what its jobs left is moved aside. Returns the cluster's name.
+    """Leave the cluster; files of its jobs are moved aside. Returns the cluster's name.
 
     Raises:
-        MntrainError: this node belongs to none.
+        MntrainError: this node is not a member of a cluster.
     """
     membership = find(state)
     if membership is None:
@@ -114,6 +114,6 @@ def leave(state: Path) -> str:
     for name in _FORGOTTEN:
         if (state / name).exists():
             shutil.move(state / name, aside / name)
-    # Keys are of no use to anybody any more.
+    # Keys are no longer needed.
     (aside / OWN).unlink(missing_ok=True)
     return membership.cluster

@@ -25,7 +25,7 @@ After=network-online.target
 
 [Service]
 ExecStart={command}
-# Keepers and ranks live on when the agent ends, is upgraded or is restarted; it adopts them again.
+# Keepers and ranks keep running while the agent is restarted or upgraded; it adopts them again.
 KillMode=process
 Restart=always
 RestartSec=2
@@ -41,7 +41,7 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 def unit_path(*, is_root: bool) -> Path:
-    """Of the whole machine for root, else of this user's own systemd."""
+    """Path of the unit: the system's for root, else this user's."""
     if is_root:
         return Path("/etc/systemd/system") / UNIT
     configuration = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
@@ -67,7 +67,7 @@ def install(
     is_root: bool | None = None,
     run: Run | None = None,
 ) -> list[str]:
-    """Write the unit and have systemd start it; what was done, and what is left to do, in lines.
+    """Write the unit and start it. Returns lines that say what was done and what is left to do.
 
     Raises:
         MntrainError: the unit cannot be written, or systemd refuses it.
@@ -98,10 +98,10 @@ def install(
 def remove(
     *, path: Path | None = None, is_root: bool | None = None, run: Run | None = None
 ) -> list[str]:
-    """Stop and forget the service; jobs go on.
+    """Stop and remove the service. Jobs continue.
 
     Raises:
-        MntrainError: there is none, or systemd does not let it go.
+        MntrainError: there is no service, or systemd refuses.
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     path = path or unit_path(is_root=is_root)
@@ -121,7 +121,7 @@ def _control(*, is_root: bool) -> list[str]:
 
 
 def _has_systemd() -> bool:
-    # What sd_booted(3) asks.
+    # The check of sd_booted(3).
     return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
 
 

@@ -1,1 +1,1 @@
-"""Admission: lets nodes and drivers into the cluster, and tells members who was revoked."""
+"""Admission: admits nodes and drivers to the cluster, and relays revocations."""

@@ -1,4 +1,4 @@
-"""Admission: connects to a machine that waits with one of our tokens, and lets it in."""
+"""Admission: connects to a machine that waits with one of our tokens, and admits it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from jupyter_mntrain.trust.registrar import Registrar
 async def admit(
     address: str, registrar: Registrar, invites: Sequence[IssuedInvitation]
 ) -> Application:
-    """Admit whoever waits at ``address`` with one of these invitations.
+    """Admit the machine that waits at ``address`` with one of these invitations.
 
     Raises:
-        NodeError: nobody waits there.
-        TrustError: whoever does holds none of these tokens, somebody sits in between, or the
-            invitation admits nobody more; the other side is told why, too.
+        NodeError: no machine waits there.
+        TrustError: it has none of these tokens, the connection is intercepted, or the invitation
+            is used up. The other side gets the cause, too.
     """
     nonce = new_nonce()
     async with open_http(blind_context()) as http:

@@ -29,12 +29,12 @@ MOST_ANNOUNCED = tunables.count("trust.candidates")
 
 @dataclass
 class AdmissionDesk:
-    """Closed until this user is a driver of the cluster: who makes or joins it, in any process.
+    """Opens once this user is a driver of the cluster: has created or joined it, in any process.
 
     Args:
-        cluster: what this user calls it.
+        cluster: this user's name for it.
         now: Unix time.
-        on_member: called with every agent found that says to be of this cluster.
+        on_member: called with every agent found that claims to be a member of this cluster.
         on_open: called when this user has become a driver.
     """
 
@@ -43,15 +43,15 @@ class AdmissionDesk:
     on_member: Callable[[FoundAgent], None]
     on_open: Callable[[], None]
     strangers: dict[str, FoundAgent] = field(default_factory=dict)
-    """Announced here, by instance, and of other clusters: never asked."""
+    """Announced agents of other clusters, by instance. They are never contacted."""
     problem: MntrainError | None = None
-    """Why this user's keys cannot be used, if they are there."""
+    """Why this user's keys exist but cannot be used."""
     _dialler: Dialler | None = None
     _trustee: Trustee | None = None
     _early: list[FoundAgent] = field(default_factory=list)
-    """Found before the desk was open."""
+    """Agents found before the desk opened."""
     _admissions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    """By instance."""
+    """Running admissions, by instance."""
 
     @property
     def identity(self) -> DriverMembership | None:
@@ -59,7 +59,7 @@ class AdmissionDesk:
         return self._dialler.identity if self._dialler else None
 
     def look(self) -> None:
-        """Open as soon as there is an identity; notice what other processes have changed in it."""
+        """Open once there is a membership; reload it if another process has changed it."""
         if self._dialler is not None:
             self._dialler.identity.credentials.refresh()
             return
@@ -86,7 +86,7 @@ class AdmissionDesk:
         self, address: str, node_id: NodeId | None = None, node: str | None = None
     ) -> AgentClient:
         """Raises:
-        TrustError: this user is no driver of the cluster.
+        TrustError: this user is not a driver of the cluster.
         """
         if self._dialler is None:
             raise self.problem or TrustError(
@@ -96,7 +96,7 @@ class AdmissionDesk:
         return AgentClient(self._dialler, address, node_id=node_id, node=node)
 
     def take(self, found: FoundAgent) -> None:
-        """Tell apart members, candidates and strangers among the agents that are announced."""
+        """Sort an announced agent: member, candidate or stranger."""
         identity = self.identity
         if identity is None:
             if len(self._early) < MOST_ANNOUNCED:
@@ -109,15 +109,15 @@ class AdmissionDesk:
         elif found.authority in (None, identity.credentials.authority_id):
             self.on_member(found)
         elif len(self.strangers) < MOST_ANNOUNCED or found.instance in self.strangers:
-            # What it is called does not matter: its nodes believe another authority.
+            # Its name does not matter: its nodes trust another authority.
             self.strangers[found.instance] = found
 
     async def admit(self, address: str) -> Subject:
-        """Let in whoever waits at an address with one of our invitations.
+        """Admit the machine that waits at an address with one of our invitations.
 
         Raises:
-            NodeError: nobody waits there.
-            TrustError: nobody waits there with one of our invitations.
+            NodeError: no machine waits there.
+            TrustError: the machine there has none of our invitations.
         """
         registrar = self.identity.registrar if self.identity else None
         invites = registrar.invites() if registrar else ()
@@ -126,7 +126,7 @@ class AdmissionDesk:
         return (await admit(address, registrar, invites)).subject
 
     async def lets_in(self, address: str) -> bool:
-        """Admit whoever may wait at an address that multicast does not reach."""
+        """Admit the machine, if one waits, at an address that multicast does not reach."""
         registrar = self.identity.registrar if self.identity else None
         if registrar is None or not registrar.open_invites():
             return False
@@ -148,7 +148,7 @@ class AdmissionDesk:
                 await self._trustee.settle(view.info, client)
 
     async def _admit(self, found: FoundAgent) -> None:
-        # It may not listen yet, or be too busy to answer; another process of ours may be quicker.
+        # It may not listen yet or be too busy; or another process of this user was faster.
         for pause_s in ADMIT_PAUSES_S:
             for address in found.addresses:
                 try:

@@ -1,7 +1,7 @@
 """Trust relay: passes revocations and renewed certificates on to the nodes.
 
-Drivers never talk to one another. Each tells the nodes it sees what they do not know yet, and
-learns from them what other drivers have told.
+Drivers never connect to one another. Each sends its nodes what they do not know yet, and learns
+from them what other drivers have sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger("mntrain.cluster")
 
 RENEW_EVERY_S = tunables.seconds("trust.renew_interval_s")
 SAME_S = 1.0
-"""Certificates hold whole seconds."""
+"""Times in certificates are whole seconds."""
 
 
 class Trustee:
@@ -40,7 +40,7 @@ class Trustee:
                 self._identity.registrar.renew()
 
     async def settle(self, info: NodeInfo, client: AgentClient) -> None:
-        """Exchange news with a node; a failure is tried again with its next message."""
+        """Exchange news with a node. After a failure the node's next message triggers a retry."""
         try:
             if self._knows_less(info):
                 await client.tell_news(self._identity.news_for(info.node_id))

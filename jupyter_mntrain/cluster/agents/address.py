@@ -8,11 +8,11 @@ from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import SpecError
 
 MOST_CHARACTERS, MOST_OF_A_LABEL = 253, 63
-"""Of a host's name (RFC 1035 §2.3.4)."""
+"""Limits of a host name and its labels (RFC 1035 §2.3.4)."""
 
 
 def parse_address(text: str) -> str:
-    """``host:port`` in one spelling, the port filled in; IPv6 as ``[::1]:8765``.
+    """Normalize an address to ``host:port``, with the default port; IPv6 as ``[::1]:8765``.
 
     Raises:
         SpecError: it is not an address.
@@ -35,13 +35,13 @@ def host_of(address: str) -> str:
 
 
 def _can_be_asked(host: str) -> bool:
-    """Whether a resolver takes it: printable, and short enough also in the spelling of DNS."""
+    """Whether a resolver accepts it: printable, and short enough in its DNS encoding, too."""
     if not host.isprintable() or any(c.isspace() for c in host) or len(host) > MOST_CHARACTERS:
         return False
     try:
         host.encode("idna")
     except UnicodeError:
-        # An odd label by itself, as in "..", is the resolver's to refuse: it says what is wrong.
+        # The resolver itself refuses empty labels, as in "..", with a clear message.
         return host.isascii() and all(len(label) <= MOST_OF_A_LABEL for label in host.split("."))
     return True
 

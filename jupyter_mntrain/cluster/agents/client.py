@@ -1,4 +1,4 @@
-"""Agent client: asks an agent from a driver, and reads its streams."""
+"""Agent client: a driver's requests to an agent, and its streams."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ T = TypeVar("T")
 
 
 class AgentClient(AgentCalls):
-    """Asks one agent, from a driver.
+    """Client of one agent.
 
     Args:
         dialler: shared by all clients of a driver.
         address: ``host:port``.
-        node_id: who must answer there; ``None`` = whichever node of the cluster does.
-        node: what errors call it; its address if not given.
+        node_id: the node that must answer there; ``None`` = any node of the cluster.
+        node: its name in errors; default: its address.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class AgentClient(AgentCalls):
         return info
 
     async def log(self, job_id: JobId, offset: int, limit: int) -> tuple[bytes, int]:
-        """Bytes of the log and the size of all of it; a negative offset counts from the end."""
+        """Bytes of the log, and its total size. A negative offset counts from the end."""
         params = {"offset": offset, "limit": limit}
         response = await self._request("GET", Route.LOG.format(job_id=job_id), params=params)
         if not response.is_success:
@@ -74,7 +74,7 @@ class AgentClient(AgentCalls):
             raise not_an_agent(self.address, self.node) from error
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
-        """Hello, then what changes and a beat a second, until the connection ends."""
+        """Hello, then changes and a beat per second, until the connection ends."""
         async with aclosing(self._lines(Route.STREAM, {})) as lines:
             async for line in lines:
                 yield self._decoded(api.stream_decoder.decode, line)
@@ -84,7 +84,7 @@ class AgentClient(AgentCalls):
     ) -> AsyncGenerator[JournalLine, None]:
         """Lines numbered above ``since``; with ``follow``, new ones as they come.
 
-        Samples of a kind that only a newer agent knows are left out.
+        Samples of unknown kinds, from newer agents, are omitted.
         """
         params = {"since": since} | ({"follow": 1} if follow else {})
         async with aclosing(self._lines(Route.JOURNAL.format(job_id=job_id), params)) as lines:
@@ -95,7 +95,7 @@ class AgentClient(AgentCalls):
 
     def check(self, info: NodeInfo) -> None:
         """Raises:
-        NodeError: it speaks another protocol, or calls itself something its certificate does not.
+        NodeError: its protocol differs, or its node id is not the one in its certificate.
         """
         if self.node_id not in (None, info.node_id):
             raise NodeError(
@@ -147,7 +147,7 @@ class AgentClient(AgentCalls):
                 is_answered = True
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
-                    # A connection that is open goes on whatever happens to certificates.
+                    # An open connection continues even if a certificate expires or is replaced.
                     if shown in self._dialler.identity.credentials.revoked:
                         raise revoked(self.node)
                     yield line
@@ -163,13 +163,13 @@ class AgentClient(AgentCalls):
             raise not_an_agent(self.address, self.node) from error
 
     async def _named(self) -> dict[str, str]:
-        """TLS name that the certificate must have, whatever the address."""
+        """The TLS name that the certificate must have, at any address."""
         if self.node_id is None:
             self.node_id = await self._dialler.identify(self.address)
         return {"sni_hostname": Subject(role="node", name=self.node_id).dns_name}
 
     async def _explained(self, error: Exception) -> NodeError:
-        # Who hangs up on our certificate says why, but what we have sent meanwhile may drown it.
+        # An agent that refuses our certificate sends an alert, but pending writes may hide it.
         was_cut = isinstance(error, (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError))
         if was_cut or is_about_trust(error):
             reason = await self._dialler.explain(self.address, self.node_id, self.node)

@@ -15,7 +15,7 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 
 class Dialler:
-    """Shared by all clients of a driver."""
+    """Opens connections; shared by all clients of a driver."""
 
     def __init__(self, identity: DriverMembership) -> None:
         self.identity = identity
@@ -27,11 +27,11 @@ class Dialler:
         await self._unnamed.aclose()
 
     async def identify(self, address: str) -> NodeId:
-        """Which node of the cluster answers at an address.
+        """Id of the node of the cluster that answers at an address.
 
         Raises:
-            httpx.HTTPError, ssl.SSLError: none does.
-            NodeError: a driver does.
+            httpx.HTTPError, ssl.SSLError: no node answers.
+            NodeError: a driver answers.
         """
         async with self._unnamed.stream("GET", f"https://{address}{Route.NODE}") as response:
             shown = x509.load_der_x509_certificate(shown_certificate(response))

@@ -1,7 +1,7 @@
 """Failed TLS handshakes: reads the other side's certificate and says why it was not accepted.
 
-Libraries say "certificate verify failed", or that the connection broke off. What a person needs to
-know is whose certificate it is and what is wrong with it.
+Libraries only say "certificate verify failed", or that the connection broke off. Users need to know
+whose certificate it is and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ALERTS: tuple[tuple[str, Kind], ...] = (
     ("DECRYPT_ERROR", Kind.OTHER_AUTHORITY),
     ("BAD_CERTIFICATE", Kind.CLOCK_OFF),
 )
-"""What an agent answers to our certificate, by the end of OpenSSL's name for it. OpenSSL calls a
-certificate "bad" that is not valid yet."""
+"""An agent's answers to our certificate, by the end of OpenSSL's name. OpenSSL calls a certificate
+"bad" that is not valid yet."""
 
 
 async def explain(
@@ -43,11 +43,11 @@ async def explain(
     """Connect once more, without verifying, and judge both certificates.
 
     Args:
-        node_id: who should be there; ``None`` = any node.
-        node: what errors call it.
+        node_id: the node that should answer; ``None`` = any node.
+        node: its name in errors.
 
     Returns:
-        what is wrong; ``None`` if nothing is with either certificate, or nobody answers.
+        the error; ``None`` if both certificates are fine, or there is no answer.
     """
     try:
         shown, alert = await asyncio.to_thread(_ask, address, credentials)
@@ -148,9 +148,9 @@ def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
 
 
 def _ask(address: str, credentials: Credentials) -> tuple[x509.Certificate, str]:
-    """The agent's certificate, and its alert about ours. Blocks; use a thread."""
+    """Fetch the agent's certificate and its alert about ours. Blocks; use a thread."""
     host, port = host_of(address), int(address.rpartition(":")[2])
-    # Not asyncio: it may have read an alert, which ends everything, before we see a certificate.
+    # Not asyncio: an alert may end the connection before asyncio shows the certificate.
     with (
         socket.create_connection((host, port), CONNECT_S) as plain,
         credentials.blind_client.wrap_socket(plain) as connection,
@@ -159,7 +159,7 @@ def _ask(address: str, credentials: Credentials) -> tuple[x509.Certificate, str]
         assert shown is not None  # noqa: S101 - servers always show one
         connection.settimeout(ALERT_S)
         alert = ""
-        # Nothing was asked, so nothing is answered, but for an alert: TLS 1.3 has it come late.
+        # We sent no request, so the only answer can be an alert, which TLS 1.3 sends late.
         try:
             connection.recv(1)
         except ssl.SSLError as error:

@@ -24,20 +24,20 @@ CONNECT_TIMEOUT_S = tunables.seconds("connection.connect_timeout_s")
 ANSWER_TIMEOUT_S = tunables.seconds("connection.answer_timeout_s")
 
 SILENT_STREAM_S = LOST_AFTER_S
-"""A stream that says nothing for this long is opened again."""
+"""A stream that is silent for this long is reopened."""
 
 TROUBLE = (httpx.HTTPError, ssl.SSLError)
-"""What a request can end with. An alert that comes after the handshake, as those about
-certificates do in TLS 1.3, is not made an error of httpx's (measured, httpcore 1.0.9)."""
+"""Errors of a request. httpx does not wrap a TLS alert that follows the handshake, as those about
+certificates do in TLS 1.3 (measured, httpcore 1.0.9)."""
 
 _HOST_GONE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
 
 
 def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
-    """A client for agents: never through a proxy of the environment, as many streams as needed.
+    """Make a client for agents: without the environment's proxies, with any number of streams.
 
-    No connection is kept for the next request. One that the agent has closed meanwhile would lose
-    that request, and httpcore leaks those it finds closed while it is being canceled (measured).
+    No connection is reused. One that the agent has closed meanwhile would lose a request, and
+    httpcore leaks connections that it finds closed while it is being canceled (measured).
     """
     return httpx.AsyncClient(
         verify=context,
@@ -69,7 +69,7 @@ def is_about_trust(error: Exception) -> bool:
 
 
 def shown_certificate(response: httpx.Response) -> bytes:
-    """The other side's certificate, DER."""
+    """The other side's certificate, as DER."""
     connection = response.extensions["network_stream"].get_extra_info("ssl_object")
     shown: bytes = connection.getpeercert(binary_form=True)
     return shown

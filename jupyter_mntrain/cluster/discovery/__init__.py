@@ -1,1 +1,1 @@
-"""Discovery: finding agents by mDNS or by the addresses that were given."""
+"""Discovery: finds agents by mDNS or by given addresses."""

@@ -1,4 +1,4 @@
-"""Cluster discovery: nodes found by mDNS, and addresses that a person adds or forgets."""
+"""Cluster discovery: finds nodes by mDNS, and adds or forgets addresses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClusterDiscovery:
     """Finds the nodes of one cluster. Any thread may call.
 
     Args:
-        peers: where typed addresses are remembered.
+        peers: where typed addresses are stored.
     """
 
     def __init__(self, session: DriverSession, peers: PeerBook) -> None:
@@ -33,7 +33,7 @@ class ClusterDiscovery:
 
     @property
     def problem(self) -> Problem | None:
-        """Why this machine cannot browse for nodes, if it cannot; typed addresses work."""
+        """Why this machine cannot browse for nodes, if so. Typed addresses still work."""
         return self._session.live.discovery_problem
 
     def check(self) -> Problem | None:
@@ -43,20 +43,20 @@ class ClusterDiscovery:
 
     @property
     def strangers(self) -> tuple[str, ...]:
-        """Names of nodes of other clusters that are announced here, each with its cluster's."""
+        """Names of announced nodes of other clusters, each with its cluster's name."""
         found = self._session.live.desk.strangers.values()
         return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
 
     def add(self, address: str) -> NodeView:
-        """Ask an agent at ``host[:port]`` and, if it is one of this cluster, remember it.
+        """Contact an agent at ``host[:port]`` and, if it is a node of this cluster, remember it.
 
-        One that waits there with a token of ours is let in first.
+        A machine that waits there with a token of this cluster is admitted first.
 
         Raises:
-            TrustError: it waits with a token of another driver, or this user is no driver yet.
-            NodeError: refused, timed out, not an agent, of another cluster, and so on:
-                its kind says which, and its fix what to do.
-            SpecError: it is not an address.
+            TrustError: it waits with another driver's token, or this user is not a driver yet.
+            NodeError: refused, timed out, not an agent, of another cluster, and so on; see its
+                kind and fix.
+            SpecError: the address is malformed.
         """
         where = parse_address(address)
         live = self._session.live
@@ -82,7 +82,7 @@ class ClusterDiscovery:
                 try:
                     return await client.node_info()
                 except NodeError:
-                    # It takes a moment to become an agent, on a machine that may be busy.
+                    # After joining, a busy machine may need a moment to start its agent.
                     if time.monotonic() > deadline:
                         raise
                 await asyncio.sleep(ADMITTED_RETRY_S)
@@ -101,10 +101,10 @@ class ClusterDiscovery:
         )
 
     def forget(self, address: str) -> None:
-        """Neither watch nor remember a node, by address or name. mDNS may find it again.
+        """Stop watching a node, by address or name, and forget it. mDNS may find it again.
 
         Raises:
-            NodeError: there is no such node.
+            NodeError: no such node.
         """
         named = [view.address for view in self._session.live.nodes if view.name == address]
         addresses = named or [parse_address(address)]

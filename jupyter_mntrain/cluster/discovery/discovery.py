@@ -32,17 +32,17 @@ INTERFACES_EVERY_S = tunables.seconds("discovery.interfaces_interval_s")
 
 
 class FoundAgent(Record, frozen=True):
-    """An agent that may be there. Everything in it is untrusted until the agent is asked.
+    """An announced agent. Everything is untrusted until the agent itself has answered.
 
     Args:
-        addresses: ``host:port``, each to be tried; all of the same agent.
-        cluster: what it says its cluster is; ``None`` or empty = it did not say.
-        node_id: who it says it is; ``None`` = it did not say.
-        name: what it says it is called.
-        authority: names the cluster's authority; ``None`` = it did not say.
-        joining: the invitation it wants to join with; empty for a member.
-        instance: of that start of the agent; empty = it did not say.
-        protocol: what it speaks.
+        addresses: ``host:port``, all of the same agent.
+        cluster: claimed name of its cluster; ``None`` or empty = not announced.
+        node_id: claimed node id; ``None`` = not announced.
+        name: claimed name.
+        authority: id of the cluster's authority; ``None`` = not announced.
+        joining: the invitation to join with; empty for a member.
+        instance: of that start of the agent; empty = not announced.
+        protocol: its version.
     """
 
     addresses: tuple[str, ...]
@@ -60,13 +60,13 @@ class Discovery(ABC):
 
     @abstractmethod
     async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
-        """Begin, and return at once.
+        """Start, and return at once.
 
-        ``on_found`` is called on this event loop for every agent found, again when it announces
-        itself again or its addresses change, until :meth:`close`.
+        Until :meth:`close`, ``on_found`` is called on this event loop for every agent found, and
+        again when it announces itself again or its addresses change.
 
         Raises:
-            OSError: this machine cannot do it at all; the message says why.
+            OSError: this machine cannot browse at all.
         """
 
     async def trouble(self) -> Problem | None:
@@ -79,7 +79,7 @@ class Discovery(ABC):
 
 
 class StaticDiscovery(Discovery):
-    """Finds what it is told, at once: for tests, and for networks without multicast."""
+    """Finds the given agents at once: for tests, and for networks without multicast."""
 
     def __init__(self, addresses: Iterable[str] = ()) -> None:
         self._addresses = tuple(addresses)
@@ -96,7 +96,7 @@ class MdnsDiscovery(Discovery):
     """Browses for ``_mntrain._tcp`` on every interface that is up and real, and on loopback.
 
     Args:
-        addresses: this machine's own IPv4 addresses to browse on, asked again every few seconds.
+        addresses: returns this machine's IPv4 addresses to browse on; called every few seconds.
     """
 
     def __init__(self, addresses: Callable[[], Iterable[str]] = browsing_addresses) -> None:
@@ -115,7 +115,7 @@ class MdnsDiscovery(Discovery):
         def on_change(
             zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
         ) -> None:
-            # Removed is not loss: a crash sends none, and a lost goodbye proves nothing.
+            # A removed record is not a lost node: the heartbeat decides.
             if state_change.name != "Removed":
                 self._spawn(self._resolve(zeroconf, service_type, name, on_found))
 
@@ -154,10 +154,10 @@ class MdnsDiscovery(Discovery):
         from zeroconf.asyncio import AsyncServiceInfo
 
         info = AsyncServiceInfo(service_type, name)
-        # An announcement carries all its records: asking again would cost up to 3 s per node.
+        # An announcement carries all records: a query would cost up to 3 s per node.
         known = info.load_from_cache(zeroconf)
         for _ in range(RESOLVE_TRIES):
-            # A packet that is lost must not hide a node for as long as its record lives.
+            # A lost packet must not hide a node for the lifetime of its record.
             known = known or await info.async_request(zeroconf, RESOLVE_TIMEOUT_S * 1000)
         if known and (found := read_announcement(info)):
             on_found(found)
@@ -165,7 +165,7 @@ class MdnsDiscovery(Discovery):
     async def _follow_interfaces(self, zeroconf: AsyncZeroconf) -> None:
         while True:
             await asyncio.sleep(INTERFACES_EVERY_S)
-            with contextlib.suppress(OSError):  # an interface that went away while we looked
+            with contextlib.suppress(OSError):  # an interface that disappeared meanwhile
                 await zeroconf.async_update_interfaces(sorted(set(self._addresses())))
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -187,7 +187,7 @@ def read_announcement(info: ServiceInfo) -> FoundAgent | None:
     except msgspec.ValidationError:
         return None
     hosts = sorted(info.parsed_addresses(IPVersion.V4Only))
-    # Another machine's 127.0.0.1 is our own: loopback counts only where there is nothing else.
+    # Another machine's 127.0.0.1 is ours: use loopback only if it announces nothing else.
     hosts = [host for host in hosts if not host.startswith("127.")] or hosts
     if not hosts or not info.port:
         return None

@@ -12,11 +12,11 @@ from jupyter_mntrain.telemetry.interfaces import SYSFS, interface_kind
 
 LOOPBACK = "127.0.0.1"
 _VIRTUAL_NAME = re.compile(r"(utun|tun|tap|bridge|vmnet|vnic|awdl|llw|ap)\d*")
-"""Where no kernel says what an interface is: macOS. Nobody's agent is behind these."""
+"""Virtual interfaces by name, for macOS, whose kernel does not tell. No agents are behind them."""
 
 
 def browsing_addresses(sysfs: Path = SYSFS) -> tuple[str, ...]:
-    """IPv4 addresses of every interface that is up and real, and loopback."""
+    """IPv4 addresses of every interface that is up and not virtual, and loopback."""
     states = psutil.net_if_stats()
     found = [
         address.address

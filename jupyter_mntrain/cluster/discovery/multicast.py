@@ -13,7 +13,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import SERVICE_TYPE
 
 GROUP, PORT = "224.0.0.251", 5353
-"""Of mDNS, RFC 6762 §3."""
+"""Multicast group and port of mDNS, RFC 6762 §3."""
 
 TRIES = tunables.count("discovery.multicast_tries")
 TRY_S = tunables.seconds("discovery.multicast_try_s")
@@ -22,8 +22,8 @@ TRY_S = tunables.seconds("discovery.multicast_try_s")
 async def deaf_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
     """Own addresses on which this machine does not receive its own multicast query.
 
-    The kernel brings it back through the same rules of the firewall that other machines' words
-    must pass. Takes a second if there are any. An address that cannot be tried is not among them.
+    The kernel loops it back through the same firewall rules that packets of other machines must
+    pass. Takes a second if there are any. An address that cannot be tried is omitted.
     """
     loop = asyncio.get_running_loop()
     with ExitStack() as opened:
@@ -32,7 +32,7 @@ async def deaf_addresses(addresses: Iterable[str]) -> tuple[str, ...]:
             try:
                 silent[address] = opened.enter_context(_socket(address)), _question()
             except OSError:
-                continue  # no multicast there, or no such address any more
+                continue  # no multicast there, or the address is gone
         for _ in range(TRIES):
             for address, (own, question) in list(silent.items()):
                 try:

@@ -1,4 +1,4 @@
-"""Journal follower: reads a job's journals on every participant, each resumed where it stopped."""
+"""Journal follower: reads a job's journals on every participant, and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JournalFollower:
     Args:
         view: the job as it is now.
         client: makes a client for a participant, at the address it has now.
-        on_change: called when lines have come or a journal is read to its end.
+        on_change: called after new lines, and when a journal has been read to its end.
     """
 
     job_id: JobId
@@ -37,7 +37,7 @@ class JournalFollower:
     _builder: HistoryBuilder = field(default_factory=HistoryBuilder)
     _tasks: dict[NodeId, asyncio.Task[None]] = field(default_factory=dict)
     _complete: dict[NodeId, int] = field(default_factory=dict)
-    """Attempt up to which a node's journal has been read to its end."""
+    """The last attempt whose journal has been read to its end, by node."""
     _followed: int = 0
 
     def follow(self) -> None:
@@ -56,11 +56,11 @@ class JournalFollower:
 
     @property
     def is_behind(self) -> bool:
-        """Whether an attempt has begun that is not followed yet; safe from any thread."""
+        """Whether a new attempt is not followed yet; safe from any thread."""
         return self.view().attempt.number > self._followed
 
     def snapshot(self) -> JobHistory:
-        """What has been read so far; safe from any thread."""
+        """The history read so far; safe from any thread."""
         view = self.view()
         is_complete = view.state in TERMINAL and all(
             self._complete.get(placement.node_id, 0) >= view.attempt.number
@@ -75,9 +75,9 @@ class JournalFollower:
             try:
                 ended = await self._read_on(placement, attempt)
             except JobNotFoundError:
-                ended = True  # deleted there: there is nothing more to read
+                ended = True  # deleted on that node: nothing more to read
             except MntrainError:
-                ended = False  # the live view says why the node is silent
+                ended = False  # the live view shows why the node does not answer
             if ended:
                 self._complete[placement.node_id] = attempt
                 self.on_change()
@@ -98,7 +98,7 @@ class JournalFollower:
                 self._builder.add(node_id, placement.node, line)
                 has_ended = _is_end(line, attempt) or has_ended
                 self.on_change()
-        # The end may have been read before the connection broke, or never have been written.
+        # The end may have been read before the connection broke, or was never written.
         return has_ended or any(
             part.node_id == node_id and part.state in TERMINAL for part in self.view().parts
         )

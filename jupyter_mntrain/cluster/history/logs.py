@@ -1,4 +1,4 @@
-"""Job logs: the last lines from every node, each with its rank."""
+"""Job logs: reads the last lines of every node, each with its rank."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LAST_WINDOW_BYTES = tunables.size("cluster.log_last_read_bytes")
 
 ReadLog = Callable[[int, int], Awaitable[tuple[bytes, int]]]
 """``(offset, limit) → (bytes, size of the whole log)``; a negative offset counts from the end.
-It may give fewer bytes than asked for."""
+It may return fewer bytes than requested."""
 
 _RANK = re.compile(r"\[(?P<node>\S+) rank (?P<rank>\d+)\] ?")
 
 
 class LogLine(Record, frozen=True):
-    """One line. ``rank`` is ``None`` for what torchrun itself said."""
+    """One line. ``rank`` is ``None`` for output of torchrun itself."""
 
     node: str
     rank: Rank | None
@@ -28,7 +28,7 @@ class LogLine(Record, frozen=True):
 
 
 def parse_line(node: str, line: str) -> LogLine:
-    """Split ``[NODE rank R] text``, the prefix that torchrun is told to write."""
+    """Parse ``[NODE rank R] text``, with the prefix that torchrun is configured to write."""
     match = _RANK.match(line)
     if match is None or match["node"] != node:
         return LogLine(node=node, rank=None, text=line)
@@ -36,7 +36,7 @@ def parse_line(node: str, line: str) -> LogLine:
 
 
 async def tail_log(read: ReadLog, node: str, *, rank: int | None, tail: int) -> list[LogLine]:
-    """The last ``tail`` lines of one node, of one rank if given; reads no more than it must."""
+    """The last ``tail`` lines of one node, or of one rank. Reads no more than necessary."""
     window = FIRST_WINDOW_BYTES
     while tail > 0:
         data, size = await _read_end(read, window)
@@ -50,7 +50,7 @@ async def tail_log(read: ReadLog, node: str, *, rank: int | None, tail: int) -> 
 
 async def _read_end(read: ReadLog, window: int) -> tuple[bytes, int]:
     data, size = await read(-window, window)
-    end = size  # as it was at first: a log that grows is not chased
+    end = size  # its size at the start: a growing log must not keep us reading
     begin = max(0, size - window)
     while data and begin + len(data) < end:
         more, _ = await read(begin + len(data), end - begin - len(data))
@@ -61,7 +61,7 @@ async def _read_end(read: ReadLog, window: int) -> tuple[bytes, int]:
 
 
 def _whole_lines(data: bytes, *, is_all: bool) -> list[str]:
-    # A progress bar redraws its line with \r: only what it showed last is worth keeping.
+    # A progress bar redraws its line with \r: keep only what it showed last.
     lines = data.decode(errors="replace").split("\n")
     if not is_all:
         lines = lines[1:]

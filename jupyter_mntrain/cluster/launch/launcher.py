@@ -44,10 +44,10 @@ class AgentLauncher:
     """Starts and ends jobs over the agents of a live view.
 
     Args:
-        live: where nodes are looked up.
+        live: the live view that nodes are looked up in.
         clock: for the time of submission.
-        submitted_by: for people: who and where.
-        pauses_s: before each repetition of a request that got no answer.
+        submitted_by: user and host, for people.
+        pauses_s: pause before each retry of a request that got no answer.
     """
 
     live: ClusterView
@@ -56,7 +56,7 @@ class AgentLauncher:
     pauses_s: tuple[float, ...] = PAUSES_S
 
     async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
-        """Render each node's command, exact but for what is only known at launch.
+        """Render each node's command, exact except for what is only known at launch.
 
         The job id is ``j-00000000``, and without a port of its own in the spec the port is 0: the
         head's agent chooses a free one.
@@ -82,7 +82,7 @@ class AgentLauncher:
     async def launch(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
         """Start on every participant, or on none.
 
-        After an error nothing runs and nothing is leased, unless the error names what is left.
+        After an error nothing runs and nothing is leased, except what the error names.
         """
         if job_id in self.live.jobs:
             return self.live.jobs[job_id]
@@ -95,7 +95,7 @@ class AgentLauncher:
         return self._take(await _told(gang, gang.start(request, now=self.clock.time)))
 
     async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
-        """Leave the job with all of its participants; its head starts it when all are free."""
+        """Queue the job on all of its participants. Its head starts it when everything is free."""
         placements = await self._place(spec, progress)
         request = self._request(spec, job_id, self._attempt(placements, 0, number=0))
         gang = self._gang(spec, job_id, 0, placements, progress)
@@ -139,7 +139,7 @@ class AgentLauncher:
     ) -> JobView:
         """End the job everywhere. Return once every reachable participant has accepted the stop.
 
-        ``grace_s=0`` kills at once. The parts' ``leftovers`` name processes that did not die.
+        ``grace_s=0`` kills at once. The parts' ``leftovers`` name surviving processes.
 
         Raises:
             JobNotFoundError: no reachable node knows it.
@@ -163,7 +163,7 @@ class AgentLauncher:
         return self.live.jobs[job_id]
 
     async def save(self, job_id: JobId, *, is_last: bool, reason: str) -> JobView:
-        """Ask the head to have all ranks save; it alone passes it on, for all at the same step."""
+        """Ask the head to have all ranks save; only the head, so that all save the same step."""
         view = self.live.jobs[job_id]
         client = self.live.client_of(view.attempt.head)
         request = SaveRequest(
@@ -177,11 +177,11 @@ class AgentLauncher:
     async def ask_participants(
         self, participants: Sequence[Participant], progress: Progress = SILENT
     ) -> tuple[NodeInfo, ...]:
-        """Ask each participant what it has now; the live view only says where it is.
+        """Ask each participant for its current state; the live view only supplies addresses.
 
         Raises:
-            SpecError: a node is unknown or takes part twice.
-            NodeError: a node does not answer, or its id is claimed by two machines.
+            SpecError: a node is unknown or named twice.
+            NodeError: a node does not answer, or two machines claim its id.
         """
         views = [view for view in self.live.nodes if view.info]
         chosen = find_participants(participants, [view.info for view in views if view.info])

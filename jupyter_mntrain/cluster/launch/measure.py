@@ -21,12 +21,12 @@ async def measure_pairs(
     *,
     progress: Progress = SILENT,
 ) -> tuple[LinkMeasurement, ...]:
-    """Measure every ordered pair, one after the other: two at once would share a link.
+    """Measure every ordered pair in turn: two at once would share a link.
 
     Args:
         placements: the participants with their chosen interfaces.
         clients: their agents, in the same order.
-        progress: hears of each pair.
+        progress: receives each pair.
 
     Raises:
         NodeError: an agent does not answer.

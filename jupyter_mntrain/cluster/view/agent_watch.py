@@ -1,4 +1,4 @@
-"""Agent watch: one agent's stream, reopened whenever it ends, and the node's liveness."""
+"""Agent watch: reads one agent's stream, reopens it, and judges the node's liveness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAST_RETRY_S = tunables.seconds("cluster.last_retry_s")
 
 
 class Clock(Protocol):
-    """Both times a watch needs."""
+    """Source of the two times that a watch needs."""
 
     def monotonic(self) -> float:
         """Seconds for durations; never jumps."""
@@ -46,10 +46,10 @@ class AgentWatch:
     Args:
         addresses: ``host:port``, tried in turn until one answers.
         found_by: how the first of them became known.
-        node_id: who should answer; ``None`` = any node of the cluster.
-        info: what it answered when it was asked just now, before anything was streamed.
-        called: its name, if it is known already.
-        client: makes a client for an address and who should answer there.
+        node_id: the node that should answer; ``None`` = any node of the cluster.
+        info: its answer to an earlier request, before anything was streamed.
+        called: its name, if known.
+        client: makes a client for an address and the node that should answer there.
         on_message: called for every message of the stream, before :attr:`view` shows it.
         on_change: called when :attr:`view` has changed.
     """
@@ -110,7 +110,7 @@ class AgentWatch:
                 self._probe.cancel()
 
     def tick(self) -> None:
-        """Judge liveness again; probe a silent node before it is called lost. Call often."""
+        """Update liveness; probe a silent node before calling it lost. Call often."""
         self._judge()
         now = self.clock.monotonic()
         since_probe = None if self._probed_at is None else now - self._probed_at
@@ -119,11 +119,11 @@ class AgentWatch:
             self._probe = asyncio.create_task(self._ask_directly())
 
     def forgive(self, seconds: float) -> None:
-        """Discount a silence during which this process did not listen."""
+        """Subtract a silence during which this process did not listen."""
         self._last_word = min(self.clock.monotonic(), self._last_word + seconds)
 
     def expect(self, found: FoundAgent) -> None:
-        """Take note of an announcement: try at once, also its new addresses."""
+        """Handle an announcement: connect at once, also to new addresses."""
         self.addresses = tuple(dict.fromkeys([*found.addresses, *self.addresses]))
         self.node_id = found.node_id or self.node_id
         if self.found_by == "remembered":
@@ -188,7 +188,7 @@ class AgentWatch:
     async def _ask_directly(self) -> None:
         try:
             client = self.client(self._address, self._expected_id())
-            # A connection is tried more than once; that must not put off what has to be said.
+            # A connection is tried several times; that must not delay the report.
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 info = await client.node_info()
         except TimeoutError:
@@ -227,7 +227,7 @@ class AgentWatch:
                 fix="start it again with mntrain agent run",
             )
         if self._error is not None:
-            # The view says which node it is.
+            # The view names the node.
             return msgspec.structs.replace(self._error.problem, node=None)
         if not self._was_heard:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Changes:
-    """Rung by one thread, waited for by any number of others."""
+    """Notified by one thread, waited for by any number of others."""
 
     def __init__(self) -> None:
         self._bell = threading.Condition()
@@ -16,10 +16,10 @@ class Changes:
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Have ``tell`` called after every change, in the thread that rings; returns the end of it.
+        """Call ``tell`` after every change, in the notifying thread. Returns the unsubscriber.
 
         Args:
-            tell: returns at once and does not raise.
+            tell: must return at once and not raise.
         """
         with self._bell:
             self._listeners = (*self._listeners, tell)
@@ -31,7 +31,7 @@ class Changes:
         return unsubscribe
 
     def notify(self) -> None:
-        """Ring after a change."""
+        """Wake all waiting threads after a change."""
         with self._bell:
             self._count += 1
             self._bell.notify_all()
@@ -40,9 +40,9 @@ class Changes:
             tell()
 
     def wait_until(self, is_true: Callable[[], object], timeout_s: float | None) -> bool:
-        """Wait until ``is_true``, asked again after every change; ``False`` after ``timeout_s``.
+        """Wait until ``is_true()``, checked after every change; ``False`` after ``timeout_s``.
 
-        It is asked without any lock held, so it may itself ask the thread that rings.
+        It is called without a lock, so it may itself call into the notifying thread.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:

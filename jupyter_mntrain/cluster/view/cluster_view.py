@@ -1,7 +1,7 @@
 """Cluster view: all nodes and jobs as they are now, merged from one watch per agent.
 
-Everything here runs on one event loop, but :attr:`ClusterView.nodes` and
-:attr:`ClusterView.jobs`, which are immutable and may be read from any thread.
+Everything here runs on one event loop. :attr:`ClusterView.nodes` and :attr:`ClusterView.jobs` are
+immutable and may be read from any thread.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TRUST_EVERY_S = tunables.seconds("cluster.trust_interval_s")
 
 @dataclass(eq=False)
 class ClusterView:
-    """Watches every agent it is told of or that discovery finds.
+    """Watches every agent that is given or that discovery finds.
 
     Args:
-        cluster: what this user calls it.
+        cluster: this user's name for it.
         discovery: how agents are found.
-        clock: where times come from.
+        clock: source of times.
         on_seen: called with every node that answers as a member.
     """
 
@@ -54,14 +54,14 @@ class ClusterView:
     clock: Clock
     on_seen: Callable[[NodeInfo], None] = lambda _: None
     changes: Changes = field(default_factory=Changes)
-    """Rung after every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
+    """Notified of every change of :attr:`nodes`, :attr:`jobs` or a job's history."""
     nodes: tuple[NodeView, ...] = ()
     jobs: dict[JobId, JobView] = field(default_factory=dict)
-    """By id, newest first."""
+    """Jobs by id, newest first."""
     discovery_problem: Problem | None = None
-    """Why discovery does not work on this machine; typed addresses do."""
+    """Why discovery does not work on this machine. Typed addresses still work."""
     missed_s: float = 0.0
-    """For how long this process was too busy, or asleep, to listen."""
+    """Seconds for which this process was suspended or too busy to listen."""
     _watches: dict[AgentWatch, asyncio.Task[None]] = field(default_factory=dict)
     _ledger: JobLedger = field(default_factory=JobLedger)
     _tasks: Sequence[asyncio.Task[None]] = ()
@@ -74,7 +74,7 @@ class ClusterView:
     async def start(
         self, addresses: Iterable[tuple[str, FoundBy]], seen: Iterable[SeenNode] = ()
     ) -> None:
-        """Begin to watch ``addresses``, nodes seen before, and what discovery finds.
+        """Start watching ``addresses``, nodes seen before, and agents that discovery finds.
 
         Returns at once.
         """
@@ -96,11 +96,11 @@ class ClusterView:
         await self.desk.close()
 
     def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
-        """Watch an address; once is enough.
+        """Watch an address. Idempotent.
 
         Args:
-            info: what it answered just now: an address more of a node that is known already is
-                then never seen as a node of its own, not even until its stream begins.
+            info: its answer just now. With it, another address of a known node never appears as
+                a separate node.
         """
         for watch in self._watches:
             if address in watch.addresses:
@@ -109,13 +109,13 @@ class ClusterView:
         self._begin((address,), found_by, info=info)
 
     def expect(self, placement: Placement) -> None:
-        """Watch a participant, also one that discovery has not found (yet)."""
+        """Watch a participant, even if discovery has not found it."""
         found = FoundAgent(addresses=placement.agent, node_id=placement.node_id)
         if not any(_is_same(watch, found) for watch in self._watches):
             self._begin(found.addresses, "job", node_id=placement.node_id)
 
     def was_heard(self, placement: Placement) -> bool:
-        """Whether a participant's stream has begun."""
+        """Whether a participant has been heard from."""
         return any(
             view.info is not None
             and view.info.node_id == placement.node_id
@@ -136,7 +136,7 @@ class ClusterView:
         self, address: str, node_id: NodeId | None = None, node: str | None = None
     ) -> AgentClient:
         """Raises:
-        TrustError: this user is no driver of the cluster.
+        TrustError: this user is not a driver of the cluster.
         """
         return self.desk.client(address, node_id, node)
 
@@ -149,7 +149,7 @@ class ClusterView:
 
     def job(self, job_id: JobId) -> JobView:
         """Raises:
-        JobNotFoundError: no node that was ever reached knows it.
+        JobNotFoundError: no reachable node knows it.
         """
         view = self.jobs.get(job_id)
         if view is None:
@@ -269,15 +269,15 @@ class ClusterView:
 
 
 def is_waiting(view: NodeView) -> bool:
-    """Whether its agent belongs to no cluster yet."""
+    """Whether its agent waits to join a cluster."""
     return view.problem is not None and view.problem.kind is Kind.NOT_JOINED
 
 
 def _is_same(watch: AgentWatch, found: FoundAgent) -> bool:
-    """Whether an agent that was found is the one that is watched already.
+    """Whether an agent that was found is watched already.
 
-    Two that live at once under one node id are not: a copied disk, or a shared home. Each is
-    watched, for the roster to say so.
+    Two machines with one node id (a copied disk, a shared home) are both watched, so that the
+    conflict can be shown.
     """
     info = watch.view.info
     known = watch.node_id or (info.node_id if info else None)

@@ -1,4 +1,4 @@
-"""Grace period of a fresh driver: nothing is judged missing before it could be heard."""
+"""Grace period of a new driver: nothing is called missing before it could be heard."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CONNECT_S = tunables.seconds("cluster.connect_s")
 
 
 class GracePeriod:
-    """Begins when it is made; waits may come from any thread.
+    """Starts when it is made. Safe from any thread.
 
     Args:
-        live: where nodes appear.
+        live: the live view.
         clock: monotonic seconds.
     """
 
@@ -29,9 +29,9 @@ class GracePeriod:
         self._clock = clock
 
     def wait(self, is_enough: Callable[[], object]) -> bool:
-        """Wait until ``is_enough``, or until every node that can be found was; the condition then.
+        """Wait until ``is_enough()`` or all nodes should have been found. Returns the former.
 
-        In a notebook that has been open for a while this returns at once.
+        In a notebook that has been open for a while it returns at once.
         """
         changes = self._live.changes
         return (
@@ -43,13 +43,13 @@ class GracePeriod:
         return not any(map(_is_connecting, self._live.nodes))
 
     def _left_s(self, whole_s: float) -> float:
-        # What this process was too starved to hear does not count.
+        # Time in which this process could not listen does not count.
         until_s = self.begun + whole_s + self._live.missed_s
         return max(0.0, until_s - self._clock.monotonic())
 
 
 def _is_connecting(view: NodeView) -> bool:
-    """Whether it may still answer; a remembered address that times out is most likely off."""
+    """Whether a node may still answer. A remembered address that times out most likely is off."""
     kind = view.problem.kind if view.problem is not None else None
     is_slow = kind is Kind.NO_ANSWER and view.found_by != "remembered"
     return view.liveness == "connecting" and (kind not in SILENCES or is_slow)

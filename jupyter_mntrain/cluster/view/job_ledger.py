@@ -1,4 +1,4 @@
-"""Job ledger: what agents reported about jobs, rolled up per job."""
+"""Job ledger: stores the agents' reports about jobs, rolled up per job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORWARD: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "
 
 
 class JobLedger:
-    """Newest record of every job from every node."""
+    """Stores the newest record of every job from every node."""
 
     def __init__(self) -> None:
         self._records: dict[JobId, dict[NodeId, JobRecord]] = {}
@@ -22,7 +22,7 @@ class JobLedger:
         self._views: dict[JobId, JobView] = {}
 
     def replace(self, node_id: NodeId, records: Iterable[JobRecord]) -> None:
-        """Replace all records of a node, as its stream begins."""
+        """Replace all records of a node, when its stream starts."""
         for by_node in self._records.values():
             by_node.pop(node_id, None)
         for record in records:
@@ -31,7 +31,7 @@ class JobLedger:
         self._rebuild()
 
     def update(self, record: JobRecord) -> bool:
-        """Take one record; ``False`` if the known one is newer, as after a late reply."""
+        """Store a record; ``False`` if a newer one is known, as after a late reply."""
         by_node = self._records.setdefault(record.job_id, {})
         known = by_node.get(record.part.node_id)
         if known is not None and _age(record) < _age(known):
@@ -41,7 +41,7 @@ class JobLedger:
         return True
 
     def set_reachable(self, node_ids: Set[NodeId]) -> bool:
-        """Set which nodes answer; ``True`` if that changed. A silent node's parts are unknown."""
+        """Set which nodes answer; ``True`` if that changed. Parts of other nodes are unknown."""
         if node_ids == self._reachable:
             return False
         self._reachable = frozenset(node_ids)
@@ -59,7 +59,7 @@ class JobLedger:
         return roll_up(self._as_known(node_id, record) for node_id, record in by_node.items())
 
     def _as_known(self, node_id: NodeId, record: JobRecord) -> JobRecord:
-        """The record, its part unknown if the node is silent and the part had not ended."""
+        """The record; its part is unknown if it had not ended and the node does not answer."""
         if node_id in self._reachable or record.part.state in TERMINAL:
             return record
         for placement in record.attempt.placements:

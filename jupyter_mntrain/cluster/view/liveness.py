@@ -17,11 +17,11 @@ def judge(
     """Judge a node's liveness.
 
     Args:
-        silence_s: since its last word; since we began to listen if there was none.
-        was_heard: it has spoken before.
-        is_unanswered: the newest direct question to it failed. Silence alone proves nothing: a
-            stream may be stuck while the node is well, or its machine may be starved.
-        said_goodbye: its last word was that it goes.
+        silence_s: since its last message, or since we began to listen if there was none.
+        was_heard: whether it has sent anything.
+        is_unanswered: whether the newest probe failed. Silence alone proves nothing: the stream
+            may be stuck, or the node's machine overloaded.
+        said_goodbye: whether its last message was a goodbye.
     """
     if said_goodbye:
         return "lost"
@@ -33,10 +33,10 @@ def judge(
 
 
 def wants_probe(silence_s: float, since_probe_s: float | None) -> bool:
-    """Whether to ask a node directly now.
+    """Whether to probe a node now.
 
     Args:
-        silence_s: since its last word.
+        silence_s: since its last message.
         since_probe_s: since the last probe ended; ``None`` = none during this silence.
     """
     if silence_s < SUSPECT_AFTER_S:
@@ -45,8 +45,8 @@ def wants_probe(silence_s: float, since_probe_s: float | None) -> bool:
 
 
 def forgiven(gap_s: float, tick_s: float) -> float:
-    """Part of a node's silence during which this process itself did not run.
+    """The part of a node's silence during which this process itself did not run.
 
-    A suspended laptop, or a kernel that holds the interpreter lock, hears nobody.
+    A suspended laptop, or a kernel that holds the interpreter lock, receives nothing.
     """
     return gap_s - tick_s if gap_s > 4 * tick_s else 0.0

@@ -1,4 +1,4 @@
-"""Peer book: nodes typed in or seen before, per cluster, so that a missing one is named."""
+"""Peer book: stores nodes typed in or seen before, so that missing ones can be named."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from jupyter_mntrain.trust.kept_file import KeptFile
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
 
 SEEN_AGAIN_S = 3600.0
-"""A node that stays is written down as often."""
+"""How often a node that keeps answering is written to the file."""
 
 
 class SeenNode(Record, frozen=True):
     """A node that has answered as a member of the cluster.
 
     Args:
-        addresses: ``host:port``, as it said.
+        addresses: ``host:port``, as the node reported.
         seen_s: Unix time.
     """
 
@@ -43,7 +43,7 @@ class PeerBook:
     Several kernels may use it at once.
 
     Args:
-        path: instead of ``peers.json`` in the user's configuration directory.
+        path: default: ``peers.json`` in the user's configuration directory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -59,14 +59,14 @@ class PeerBook:
         return self._file.read().clusters.get(cluster, ())
 
     def remember(self, cluster: str, address: str) -> None:
-        """Add an address; once is enough."""
+        """Add an address. Idempotent."""
         with self._file.locked():
             known = self.addresses(cluster)
             if address not in known:
                 self._write(cluster, (*known, address))
 
     def forget(self, cluster: str, address: str) -> bool:
-        """Remove an address; ``False`` when it was not there."""
+        """Remove an address; ``False`` if it was not stored."""
         with self._file.locked():
             known = self.addresses(cluster)
             if address not in known:
@@ -84,7 +84,7 @@ class PeerBook:
         return tuple(node for node in known if now_s - node.seen_s < KEPT_S)
 
     def was_seen(self, cluster: str, node: SeenNode) -> None:
-        """Write a node down, unless it was within the hour."""
+        """Store a node, unless it was stored within the last hour."""
         if self._is_known(cluster, node):
             return
         with self._file.locked():
@@ -92,7 +92,7 @@ class PeerBook:
             self._write_seen(cluster, (*others, node))
 
     def unsee(self, cluster: str, names: Collection[str]) -> bool:
-        """Forget nodes by name or address; ``False`` when none was known."""
+        """Forget nodes by name or address; ``False`` if none was known."""
         with self._file.locked():
             known = self._file.read().seen.get(cluster, ())
             left = tuple(

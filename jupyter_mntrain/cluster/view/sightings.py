@@ -1,4 +1,4 @@
-"""Sightings: merges those of the same node. Pure."""
+"""Sightings: merges the views of one node at several addresses. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BY_LIVENESS: dict[Liveness, int] = {"up": 0, "suspect": 1, "connecting": 2, "lo
 _BY_SOURCE: dict[FoundBy, int] = {"typed": 0, "remembered": 1, "mdns": 2, "job": 3}
 
 _Machine = tuple[str, str]
-"""Host name and boot id: what tells two machines with a copied node id apart."""
+"""Host name and boot id: they distinguish two machines with the same node id."""
 
 
 def merge(sightings: Iterable[NodeView]) -> tuple[NodeView, ...]:
@@ -50,7 +50,7 @@ def _of_one_id(views: Sequence[NodeView]) -> list[NodeView]:
     if len(live) > 1:
         live = [_in_conflict(view, live) for view in live]
     hosts = {_machine(view)[0] for view in live}
-    # The same host name with another boot id, and silent: that was before it rebooted.
+    # Same host name, another boot id, and silent: the machine before its reboot.
     gone = [view for view in best if view.liveness not in ("up", "suspect")]
     before = {_machine(view)[0]: view for view in sorted(gone, key=_age)}
     return [*live, *(view for host, view in before.items() if host not in hosts)]

@@ -1,4 +1,4 @@
-"""Page handlers: reach the watcher of the cluster, in Jupyter's own authentication."""
+"""Page handlers: give authenticated requests access to the cluster's watcher."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ P = ParamSpec("P")
 Method = Callable[..., Awaitable[None] | None]
 
 RESOURCE = "mntrain"
-"""What Jupyter's authorizer is asked about."""
+"""Name of the resource for Jupyter's authorizer."""
 
 
 def allowed(method: Method) -> Method:
-    """For users who are logged in and whom Jupyter's authorizer lets use mntrain."""
+    """Restrict a method to users who are logged in and authorized by Jupyter to use mntrain."""
     return authenticated(authorized(method))
 
 
 class HubHandler(JsonHandler, JupyterHandler):
-    """Reaches the one watcher of the cluster."""
+    """Has access to the cluster's watcher."""
 
     statuses = {
         JobNotFoundError: 404,
@@ -54,19 +54,19 @@ class HubHandler(JsonHandler, JupyterHandler):
         self._opening = opening
 
     async def hub(self) -> PageUpdates:
-        """The watcher, which the first who asks opens."""
+        """The watcher; the first call opens the cluster."""
         return await self._opening.hub()
 
 
 class MntrainHandler(HubHandler, APIHandler):
-    """Runs what waits for nodes outside the event loop."""
+    """Runs blocking calls outside the event loop."""
 
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what waits for nodes in a thread; a route waits for its own requests only."""
+        """Run a blocking call in a thread. A slow route does not delay other routes."""
         return await self._opening.work(type(self).__name__, partial(call, *args, **kwargs))
 
     @property
     def person(self) -> str:
-        """The user's display name: a login name may be a mere number."""
+        """The user's display name: a login name may be only a number."""
         user = self.current_user
         return str(user.display_name or user.name or user.username)

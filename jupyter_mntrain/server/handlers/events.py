@@ -105,7 +105,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         else:
             try:
                 unwatch = self._hub.watch(job_id, self._send_series, stream, since)
-            except MntrainError as error:  # its nodes have just forgotten it
+            except MntrainError as error:  # its nodes have just deleted it
                 self._refuse(job_id, error.problem)
             else:
                 self._watched[job_id] = unwatch

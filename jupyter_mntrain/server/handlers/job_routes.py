@@ -32,7 +32,7 @@ class OneJobResource(MntrainHandler):
         hub, job_id = await self.hub(), self.job_id(text)
         entry = hub.job(job_id)
         if entry is None:
-            # A server that has just begun to look has not heard of all nodes yet.
+            # A server that has just started has not heard from all nodes yet.
             await self.work(hub.cluster.job, job_id)
             hub.look_now()
             entry = hub.job(job_id)
@@ -59,7 +59,7 @@ class JobsResource(MntrainHandler):
         job = await self.work(hub.cluster.launch, spec, submitted_by=self.person)
         hub.look_now()
         entry = hub.job(JobId(job.id))
-        assert entry is not None  # noqa: S101  # launch() has put it into the live view
+        assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
         self.answer(entry, 201)
 
     def _spec(self, hub: PageUpdates, body: LaunchJob) -> JobSpec:

@@ -12,7 +12,7 @@ from jupyter_mntrain.trust.joining.token import read_token
 
 
 class NowhereResource(MntrainHandler):
-    """Any other route: an answer of ours instead of Jupyter's page."""
+    """Any other route: answers with a problem instead of Jupyter's error page."""
 
     @allowed
     async def get(self) -> None:

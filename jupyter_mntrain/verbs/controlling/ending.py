@@ -1,4 +1,4 @@
-"""Ending: finds the running job, and reports what is left of it."""
+"""Ending: finds the job to end, and reports the processes that survive."""
 
 from __future__ import annotations
 

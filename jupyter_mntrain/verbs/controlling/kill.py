@@ -1,4 +1,4 @@
-"""``kill``: ends a job on all nodes at once."""
+"""``kill``: kills a job's processes on all nodes at once."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def dry_run_outcome(built: Built) -> Outcome:
 
 
 def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
-    """Shell that a person could paste on each node, in node-rank order."""
+    """Shell commands to paste on each node, in node-rank order."""
     parts = []
     for command in commands:
         text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")

@@ -18,11 +18,11 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 OWNER_ONLY = 0o600
 ALL_MAY_READ = 0o666
-"""Less what the umask takes away."""
+"""File mode, before the umask."""
 
 
 def verbatim(text: str) -> Segments:
-    """Text as it is: a tab stays a tab, so that a redirected export is the file itself."""
+    """Text without any change: a tab stays a tab, so that redirected output is the file itself."""
     return Segments([Segment(text)])
 
 
@@ -80,7 +80,7 @@ def _write(path: Path, shown: str, text: str, mode: int, *, may_replace: bool) -
     try:
         with open(os.open(path, flags, mode), "wb") as file:  # noqa: PTH123  # mode from the start
             if mode == OWNER_ONLY:
-                os.fchmod(file.fileno(), mode)  # one that was there keeps its own otherwise
+                os.fchmod(file.fileno(), mode)  # an existing file would keep its mode
             file.write(text.encode())
     except FileExistsError:
         raise SpecError(

@@ -80,7 +80,7 @@ class GenerateVerb(Verb):
 
 
 def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
-    """One process on each of the job's nodes, without a GPU: those may be in use.
+    """A job with one process on each node of ``job_id``, without GPUs, which may be in use.
 
     Raises:
         SpecError: the job does not run the built-in trainer.

@@ -1,4 +1,4 @@
-"""Job options: what runs, where, in which environment, and what happens after a failure."""
+"""Job options: what runs, where, in which environment, and what follows a failure."""
 
 from __future__ import annotations
 

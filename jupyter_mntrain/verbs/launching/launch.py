@@ -86,10 +86,10 @@ class LaunchVerb(Verb):
 
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
-    """Start it on all of its participants or on none; or leave it with them until that is possible.
+    """Start a job on all of its participants or on none, or queue it on them.
 
     Args:
-        waits: whether it may wait for its turn.
+        waits: whether to queue it if it cannot start now.
     """
     return built.cluster.launch(
         built.spec, is_queued=waits, submitted_by=submitter(context), progress=progress
@@ -113,9 +113,9 @@ def started_data(job: Job, notes: Sequence[Problem]) -> dict[str, object]:
 
 
 def submitter(context: Context) -> str:
-    """Who asks, for the job's record."""
+    """User and host that submit the job, for its record."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's uid without a name
+    except (KeyError, OSError):  # in a container, a uid may have no name
         user = "?"
     return f"{user}@{socket.gethostname()} {context.program}"

@@ -1,4 +1,4 @@
-"""Spec builder: from the options of a launch to a checked job spec."""
+"""Spec builder: makes a checked job spec from the options of a launch."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from jupyter_mntrain.workload.workload import (
 
 
 def build_spec(context: Context, args: Namespace) -> Built:
-    """Check all that can be checked without starting anything.
+    """Build the spec, and check what can be checked without starting anything.
 
     Raises:
-        SpecError: and RecipeError, NodeError: what was asked for is wrong or not there.
+        SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
     """
     saved = find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())

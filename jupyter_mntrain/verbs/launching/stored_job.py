@@ -1,4 +1,4 @@
-"""Stored jobs: a job file, or a job that the cluster still knows."""
+"""Stored jobs: reads them from a job file or from the cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _JOB = re.compile(r"j-\w+|[0-9a-f]{2,8}")
 
 
 class StoredJob(Record, frozen=True):
-    """What was written down.
+    """A stored job.
 
     Args:
-        took: what it was taken for, in words.
-        directory: what relative paths in it are relative to.
+        took: its description for people.
+        directory: base of its relative paths.
     """
 
     spec: JobSpec
@@ -39,16 +39,16 @@ class StoredJob(Record, frozen=True):
 
 
 def find_saved(context: Context, args: Namespace) -> StoredJob | None:
-    """The job file or the job that is named; ``None`` if it is a recipe or a script.
+    """Find the named job file or job; ``None`` if the name is that of a recipe or script.
 
     Raises:
-        SpecError: the file is neither recipe nor job file, or is wrong in itself.
-        JobNotFoundError: it is no file, and no job that anybody reachable knows.
+        SpecError: the file is neither a recipe nor a job file, or is invalid.
+        JobNotFoundError: no such file, and no reachable node knows such a job.
     """
     if context.cell is not None:
         if args.target or not is_spec(context.cell):
             return None
-        # Its first line is the magic: line numbers in errors are the cell's own.
+        # Line 1 is the magic itself, so that line numbers in errors match the cell.
         spec = read_spec("\n" + context.cell, name="cell")
         return StoredJob(spec, "the cell as a job file", context.directory)
     if not args.target:
@@ -62,10 +62,10 @@ def find_saved(context: Context, args: Namespace) -> StoredJob | None:
 
 
 def refuse_gone(context: Context, cluster: Cluster, participants: Sequence[Participant]) -> None:
-    """Refuse nodes that took part once and are not there now, all of them in one error.
+    """Refuse if former participants are missing now, all of them in one error.
 
     Raises:
-        NodeError: naming them, and how to choose others.
+        NodeError: names them, and says how to choose others.
     """
     wanted = [one.node for one in participants]
     with context.screen.progress() as progress:
@@ -105,7 +105,7 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
 
 
 def _refuse_neither(text: str, name: str) -> None:
-    """A misspelled section is the recipe's affair; this is for what resembles no recipe at all."""
+    """Refuse a file that is neither. The recipe parser reports misspelled sections."""
     try:
         keys = list(tomllib.loads(text))
     except tomllib.TOMLDecodeError:

@@ -1,1 +1,1 @@
-"""Verbs about who belongs to the cluster: nodes and drivers."""
+"""Verbs about the members of the cluster: nodes and drivers."""

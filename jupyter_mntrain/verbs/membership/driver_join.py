@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.trust.joining.token import Token
 
 JOIN_PORT = 8766
-"""Open on a machine that joins as a driver, while it joins."""
+"""Port on which a machine waits while it joins as a driver."""
 
 
 class JoinAsDriver(Verb):

@@ -84,7 +84,7 @@ class InviteVerb(Verb):
 
 
 def _let_in(context: Context, cluster: Cluster, token: Token) -> list[str]:
-    """Wait until it is used up or expires; Ctrl-C ends the waiting, not the invitation."""
+    """Wait until the invitation is used up or expires. Ctrl-C ends the waiting only."""
     seen: list[str] = []
     context.screen.say(
         Text("Waiting for a machine to join. Press Ctrl-C to stop waiting.", style="dim")
@@ -94,7 +94,7 @@ def _let_in(context: Context, cluster: Cluster, token: Token) -> list[str]:
             identity = cluster.membership.identity
             registrar = identity.registrar if identity else None
             invite = registrar.invitation(token.id) if registrar else None
-            # Not those admitted: to end now might keep their certificate from them.
+            # Joined, not just admitted: exiting earlier could keep a machine from its certificate.
             joined = invite.joined if invite else ()
             titles = {member.subject.uri: member.title for member in cluster.membership.members()}
             for uri in joined:

@@ -1,1 +1,1 @@
-"""Verbs about nodes and members: nodes, add, forget, measure, invite, members, revoke, driver."""
+"""Verbs about nodes: nodes, add, forget, agent, measure."""

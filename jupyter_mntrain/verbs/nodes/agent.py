@@ -14,9 +14,9 @@ from jupyter_mntrain.verbs.verb import Verb, VerbGroup
 
 
 class AgentAction(Verb):
-    """One thing that ``mntrain agent`` does.
+    """An action of ``mntrain agent``.
 
-    It replaces this process: an agent runs for months, without what a command line loads.
+    It replaces this process: an agent runs for months and does not need what a command loads.
     """
 
     uses_cluster = False
@@ -33,7 +33,7 @@ class AgentAction(Verb):
         said_before = [f"--{name}" for name in ("json", "traceback") if getattr(args, name)]
         words = [*args.words, *(word for word in said_before if word not in args.words)]
         sys.stdout.flush()
-        # -P: as for the command itself, the current directory holds no modules.
+        # -P: like the command itself, it must not import modules from the current directory.
         os.execv(  # noqa: S606 - no shell is wanted
             sys.executable,
             [sys.executable, "-P", "-m", "jupyter_mntrain.agent", self._action, *words],

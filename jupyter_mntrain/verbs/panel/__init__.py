@@ -1,1 +1,1 @@
-"""The submit panel without its widgets: choices, checks, what is remembered, the text form."""
+"""Submit panel without widgets: choices, checks, last choices, and the panel as text."""

@@ -1,4 +1,4 @@
-"""Panel choices, and the ``launch`` command that says the same. Pure."""
+"""Panel choices, and the equivalent ``launch`` command. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 
 
 class NodeChoice(Record, frozen=True):
-    """One node's row.
+    """Choices for one node.
 
     Args:
-        is_used: ``None`` = nobody has said: as :attr:`Choices.others_take_part`.
-        gpus: ``""`` = all idle ones, or one process; ``2`` = so many; ``gpu1`` or ``0,2`` = these.
+        is_used: ``None`` = not chosen: :attr:`Choices.others_take_part` applies.
+        gpus: ``""`` = all idle ones, or one process; ``2`` = any two; ``gpu1`` or ``0,2`` = these.
         interface: its name; ``None`` = chosen at launch.
     """
 
@@ -31,26 +31,26 @@ class NodeChoice(Record, frozen=True):
 
 
 Restart = Literal["never", "failed", "failed or stalled"]
-"""A job that hangs has not failed until somebody, or this, ends it."""
+"""When to restart a job. A stalled job has not failed until it is ended."""
 
 RESTARTS = 3
 
 
 class Choices(Record, frozen=True):
-    """Everything a panel lets a person choose for one recipe. Nothing chosen is a launch, too.
+    """All choices for one recipe. The defaults can be launched.
 
     Args:
         nodes: by name.
-        others_take_part: whether nodes of which nothing is said take part.
+        others_take_part: whether nodes that are not in ``nodes`` participate.
         head: ``None`` = the first by name.
         port: ``""`` = a free one.
         schedule: ``None`` = as the recipe says.
         microbatches: ``None`` = as the recipe says.
-        changes: ``section.field=value``, more of them apart by blanks, quoted as in a shell.
-        environment: ``NAME=VALUE``, more of them in the same way.
-        restart: when it is started again, up to :data:`RESTARTS` times.
-        waits: in the queue, until it can have all that it needs.
-        mixed_versions: start although the nodes have other versions than each other.
+        changes: ``section.field=value``, separated by spaces, quoted as in a shell.
+        environment: ``NAME=VALUE``, separated in the same way.
+        restart: when to restart it, up to :data:`RESTARTS` times.
+        waits: whether it is queued until everything it needs is free.
+        mixed_versions: start even if the nodes' versions differ.
     """
 
     nodes: dict[str, NodeChoice] = {}
@@ -73,7 +73,7 @@ class Choices(Record, frozen=True):
         return self.others_take_part if chosen is None else chosen
 
     def with_node(self, name: str, **fields: Any) -> Choices:
-        """The same, with other fields of one node's choice."""
+        """A copy with other choices for one node."""
         choice = msgspec.structs.replace(self.node(name), **fields)
         return msgspec.structs.replace(self, nodes=self.nodes | {name: choice})
 
@@ -82,7 +82,7 @@ def member_text(name: str, choice: NodeChoice) -> str:
     """``HOST:N[:IFACE]`` of a row.
 
     Raises:
-        SpecError: what stands in the GPUs' field is neither a number nor ids.
+        SpecError: the text in the GPU field is neither a number nor GPU ids.
     """
     count = _count(name, choice.gpus.strip())
     if choice.interface is None:
@@ -94,7 +94,7 @@ def port_number(choices: Choices) -> int | None:
     """The rendezvous port; ``None`` for a free one.
 
     Raises:
-        SpecError: it is no port.
+        SpecError: it is not a port number.
     """
     text = choices.port.strip()
     if not text:
@@ -108,7 +108,7 @@ def port_number(choices: Choices) -> int | None:
 
 
 def overrides(choices: Choices) -> list[str]:
-    """The recipe's changes, as ``--set`` takes them.
+    """The recipe's changes, as arguments of ``--set``.
 
     Raises:
         SpecError: a quote is not closed.
@@ -122,10 +122,10 @@ def overrides(choices: Choices) -> list[str]:
 
 
 def variables(choices: Choices) -> list[str]:
-    """Of every rank's environment, as ``--env`` takes them.
+    """Environment variables of the ranks, as arguments of ``--env``.
 
     Raises:
-        SpecError: a quote is not closed, or a word is no ``NAME=VALUE``.
+        SpecError: a quote is not closed, or a word is not ``NAME=VALUE``.
     """
     words = _split(choices.environment)
     for word in words:
@@ -140,12 +140,12 @@ def variables(choices: Choices) -> list[str]:
 def launch_words(
     choices: Choices, members: Sequence[str], *, head: str | None, target: str | None
 ) -> list[str]:
-    """What stands after ``%mntrain launch``.
+    """The words after ``%mntrain launch``.
 
     Args:
-        members: of the nodes that take part, as :func:`member_text` says them.
-        head: as ``--head``; ``None`` where the first member is.
-        target: a file; ``None`` where the recipe stands in the cell.
+        members: the participants, as :func:`member_text` returns them.
+        head: the value of ``--head``; ``None`` if the first member is the head.
+        target: a file; ``None`` if the recipe is in the cell.
     """
     words = [target] if target else []
     for member in members:

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 
 class Form(Record, frozen=True):
-    """All of a panel but its buttons' own affairs.
+    """Everything that a panel shows.
 
     Args:
-        settings: checks of what belongs to no node.
-        members: as ``--member`` takes them, in rank order.
-        head: to be said as ``--head``; ``None`` where the first member is.
+        settings: checks that concern no single node.
+        members: arguments of ``--member``, in rank order.
+        head: the value of ``--head``; ``None`` if the first member is the head.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
         blocked: why it cannot be launched, with the row's name; ``None`` if it can.
         summary: what a launch starts.
@@ -74,12 +74,12 @@ def make_form(
     now_s: float,
     port: PortStatus | MntrainError | None = None,
 ) -> Form:
-    """Everything there is to show.
+    """Make the form.
 
     Args:
-        workload: what is launched, or what is wrong with it.
+        workload: what to launch, or the error from reading it.
         now_s: Unix time.
-        port: what the head said of the chosen port, once it was asked.
+        port: the head's answer about the chosen port, once it has been asked.
     """
     usable = [info for view in nodes if is_usable(view) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]

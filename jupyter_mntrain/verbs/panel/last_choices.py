@@ -1,4 +1,4 @@
-"""Last choices per recipe."""
+"""Last choices: stores what was launched last with each recipe."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from jupyter_mntrain.trust.kept_file import KeptFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
 MOST_RECIPES = 100
-"""The one launched longest ago is forgotten first."""
+"""The recipe launched longest ago is dropped first."""
 
 
 class Remembered(Record, frozen=True):
-    """Choices, and when they were launched: Unix time."""
+    """Choices, and the Unix time at which they were launched."""
 
     choices: Choices
     launched_s: float
 
 
 class Memory:
-    """``panel.json`` in the user's state directory, mode 0600; kernels may share it.
+    """Stores last choices in a file, mode 0600. Several kernels may share it.
 
     Args:
-        path: instead of that.
+        path: default: ``panel.json`` in the user's state directory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class Memory:
         self._file = KeptFile(path, dict[str, Remembered], what="the panel's last choices")
 
     def all(self) -> dict[str, Remembered]:
-        """By :attr:`Target.key`, the newest first.
+        """All stored choices by :attr:`Target.key`, the newest first.
 
         Raises:
             SpecError: the file was damaged.
@@ -41,14 +41,14 @@ class Memory:
         return self._file.read()
 
     def remember(self, key: str, choices: Choices, *, now_s: float) -> None:
-        """These were launched just now."""
+        """Store the choices that were just launched."""
         with self._file.locked():
             known = {key: Remembered(choices=choices, launched_s=now_s)}
             known |= {other: one for other, one in self.all().items() if other != key}
             self._file.write(dict(list(known.items())[:MOST_RECIPES]))
 
     def forget(self, key: str) -> None:
-        """Next time begins with the defaults."""
+        """Delete the stored choices of a recipe."""
         with self._file.locked():
             known = self.all()
             if known.pop(key, None):

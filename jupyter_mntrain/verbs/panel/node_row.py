@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class FormRow(Record, frozen=True):
-    """One node.
+    """Row of one node.
 
     Args:
-        state: in a word, where it is not plainly up.
-        gpu_default: what an empty field means.
-        gpu_hint: how much there is to choose from.
-        gpu_options: texts that the GPUs' field takes.
+        state: one word; empty if the node is up.
+        gpu_default: meaning of an empty field.
+        gpu_hint: number of GPUs to choose from.
+        gpu_options: valid texts for the GPU field.
         interfaces: (label, name); the first is the automatic choice, ``None``.
     """
 
@@ -55,7 +55,7 @@ class FormRow(Record, frozen=True):
 
 
 def fresh(view: NodeView) -> NodeInfo | None:
-    """What the node said of itself, with its GPUs as of the last beat."""
+    """The node's inventory, with its GPUs as of the last beat."""
     info = view.info
     if info is None or not view.beat or not view.beat.gpus:
         return info
@@ -94,7 +94,7 @@ def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s
 def _is_used(
     name: str, choices: Choices, info: NodeInfo | None, usable: Sequence[NodeInfo]
 ) -> bool:
-    """Of whom nothing is said: as a launch does that names nobody."""
+    """Whether a node participates: as chosen, else as in a launch without ``--member``."""
     if choices.node(name).is_used is not None or not choices.others_take_part:
         return choices.uses(name)
     if any(one.inventory.gpus for one in usable):
@@ -118,7 +118,7 @@ def _silent(
 
 
 def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
-    """Nodes that were chosen the last time and that nobody has heard of now."""
+    """Rows of nodes that were chosen the last time and are unknown now."""
     return [
         FormRow(
             name=name,
@@ -171,7 +171,7 @@ def _gpu_options(info: NodeInfo) -> tuple[str, ...]:
 
 
 def name_automatic(rows: Sequence[FormRow], placements: Sequence[Placement]) -> list[FormRow]:
-    """The automatic choice says what it is."""
+    """Add the chosen interface to the label of the automatic choice."""
     chosen = {name: p.interface for p in placements for name in (p.node, p.node_id)}
     named = []
     for row in rows:

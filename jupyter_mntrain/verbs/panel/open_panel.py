@@ -1,4 +1,4 @@
-"""``panel``: choose nodes and launch by clicking, or see the same as text."""
+"""``panel``: opens the submit panel, or prints it as text."""
 
 from __future__ import annotations
 

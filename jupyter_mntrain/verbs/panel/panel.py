@@ -1,6 +1,6 @@
-"""Submit panel without widgets: what is chosen, what follows from it, and the launch.
+"""Submit panel without widgets: holds the choices, checks them, and launches.
 
-It knows no widgets and starts no thread: whoever shows it calls it, from one thread at a time.
+It starts no thread. The widgets call it, from one thread at a time.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
 
 PORT_TRUSTED_S = 5.0
-"""Then the head is asked again whether the port is still free."""
+"""Validity of the head's answer that a port is free."""
 
 
 _Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
-"""What was asked about a port, what the head said, and when."""
+"""A question about a port, the head's answer, and its time."""
 
 
 class Panel:
     """Choices for one recipe at a time.
 
     Args:
-        context: of the command that opened it.
+        context: of the command that opened the panel.
         args: its options: cluster, agents.
-        target: to begin with; ``None`` = the one launched last, or the first.
-        memory: of what was launched.
+        target: the first one shown; ``None`` = the one launched last, or the first.
+        memory: last choices.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Panel:
             self.choose(named)
 
     def choose(self, target: Target) -> None:
-        """Go on to another recipe, with what was chosen for it the last time."""
+        """Switch to another recipe, with its last choices."""
         self.target = target
         self.choices, self.note = Choices(), ""
         try:
@@ -90,7 +90,7 @@ class Panel:
             self.note = f"as launched {self._day(known.launched_s)}"
 
     def reset(self) -> None:
-        """Back to the defaults, and forget what was chosen for this recipe."""
+        """Return to the defaults, and delete the last choices for this recipe."""
         self.choices, self.note = Choices(), ""
         try:
             self._memory.forget(self.target.key)
@@ -98,7 +98,7 @@ class Panel:
             self.note = str(error)
 
     def form(self) -> Form:
-        """What there is to show now. Asks nobody: a port is looked at by :meth:`look`."""
+        """The form for the current choices. Contacts no node; :meth:`look` checks the port."""
         workload: Workload | MntrainError
         try:
             workload = self.target.workload(overrides(self.choices), self._context.arguments)
@@ -113,7 +113,7 @@ class Panel:
         )
 
     def look(self, form: Form) -> bool:
-        """Ask the head about the port that was chosen; ``True`` when that is news."""
+        """Ask the head about the chosen port. ``True`` if the answer changes the form."""
         head, port = form.head_row, self._chosen_port()
         if port is None or head is None:
             had, self._port = self._port, None
@@ -132,7 +132,7 @@ class Panel:
         return str(before) != str(status)
 
     def command(self, form: Form) -> str:
-        """The same launch as a cell that can be kept."""
+        """The equivalent launch as a notebook cell."""
         waits = ["--queue"] if self.choices.waits else []
         words, cell = shlex.join([*self._words(form), *waits]), self.target.cell
         magic = shlex.join([self._context.program, *self._cluster_words()])
@@ -144,18 +144,18 @@ class Panel:
         return f"printf {shlex.quote(cell)} > {file}\n{magic} launch {file} {words}"
 
     def commands(self, form: Form) -> RenderableType:
-        """What every node would run, and what each rank would take.
+        """The commands of every node, and the memory of every rank.
 
         Raises:
-            MntrainError: as ``launch``.
+            MntrainError: as for ``launch``.
         """
         return dry_run_outcome(self._built(form)).renderable
 
     def launch(self, form: Form, progress: Progress) -> Job:
-        """Start what is chosen on all nodes or on none, and remember the choices.
+        """Launch on all chosen nodes or on none, and store the choices.
 
         Raises:
-            MntrainError: as ``launch``; nothing was started then.
+            MntrainError: as for ``launch``; nothing was started then.
         """
         job = start(self._context, self._built(form), progress, waits=self.choices.waits)
         now_s = self._context.clock()
@@ -167,10 +167,10 @@ class Panel:
         return job
 
     def measure(self, form: Form, progress: Progress) -> None:
-        """Find out what the chosen links carry, about a second for each; rows then show it.
+        """Measure the chosen links, about a second each. Rows show the results.
 
         Raises:
-            MntrainError: as :meth:`Cluster.measure`.
+            MntrainError: as for :meth:`Cluster.measure`.
         """
         chosen = [
             Participant(node=place.node_id, interface=place.interface) for place in form.placements
@@ -178,7 +178,7 @@ class Panel:
         self.cluster.measure(chosen, progress=progress)
 
     def changed_s(self) -> float:
-        """When the recipe's file was last changed; 0.0 where there is none."""
+        """When the recipe's file was last changed; 0.0 if there is no file."""
         try:
             return Path(self.target.key).stat().st_mtime if self.target.path else 0.0
         except OSError:
@@ -187,7 +187,7 @@ class Panel:
     def _chosen_port(self) -> int | None:
         try:
             return port_number(self.choices)
-        except MntrainError:  # the form says it
+        except MntrainError:  # the form shows it
             return None
 
     def _launched_last(self) -> Target:
@@ -199,7 +199,7 @@ class Panel:
         return next((by_key[key] for key in launched if key in by_key), self.targets[0])
 
     def _settled(self, form: Form) -> Choices:
-        """The choices with every node spelled out: a node that comes later is not meant."""
+        """The choices with every node named, so that nodes that appear later are not included."""
         nodes = {
             row.name: msgspec.structs.replace(self.choices.node(row.name), is_used=row.takes_part)
             for row in form.rows

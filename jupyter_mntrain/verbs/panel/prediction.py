@@ -19,10 +19,10 @@ from jupyter_mntrain.telemetry.formulas import ideal_bubble
 
 
 class LinkLoad(Record, frozen=True):
-    """One direction between two nodes.
+    """Load of one direction between two nodes.
 
     Args:
-        seconds: of each step that the link needs at least; ``None`` if it was not measured.
+        seconds: least transfer time per step; ``None`` if the link was not measured.
     """
 
     sender: str
@@ -33,14 +33,14 @@ class LinkLoad(Record, frozen=True):
 
 
 class Prediction(Record, frozen=True):
-    """Of a job as it is chosen now.
+    """Prediction for the current choices.
 
     Args:
-        ranks: of each pipeline.
-        slots: of forward and backward work in each rank's schedule, the empty ones included.
-        empty: slots in which a rank must wait however fast the others are.
+        ranks: number of ranks of each pipeline.
+        slots: forward and backward slots in each rank's schedule, including empty ones.
+        empty: slots in which a rank must wait even for infinitely fast peers.
         bubble: ``empty / slots``.
-        links: ``None`` where the model's size is not known here.
+        links: ``None`` if the model's size is not known here.
     """
 
     ranks: int
@@ -97,7 +97,7 @@ def _links(
 def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
-    """Of each pipeline, and of each ring of replicas."""
+    """Bytes per step and link, of each pipeline and of each ring of replicas."""
     width, size = recipe.data_parallel.width, WIDTHS[recipe.model.dtype]
     boundary = recipe.tokens_per_step / width * config["hidden_size"] * size
     grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)

@@ -1,4 +1,4 @@
-"""Panel targets: recipes in the directory, presets, or a named script."""
+"""Panel targets: finds recipes in the directory, presets, and named scripts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SECTIONS = {field.name for field in msgspec.structs.fields(Recipe)}
 
 
 class Target(Record, frozen=True):
-    """Something to launch: a file, or a preset of ours.
+    """Something to launch: a file or a built-in preset.
 
     Args:
-        path: as a person would type it; ``None`` = a preset.
+        path: as users type it; ``None`` = a preset.
     """
 
     directory: Path
@@ -33,14 +33,14 @@ class Target(Record, frozen=True):
 
     @property
     def key(self) -> str:
-        """What its choices are remembered under."""
+        """Key under which its choices are stored."""
         if self.path is None:
             return f"preset:{self.preset}"
         return str((self.directory / Path(self.path).expanduser()).resolve())
 
     @property
     def is_script(self) -> bool:
-        """Without a recipe's fields."""
+        """Whether it is a script, which has no recipe fields."""
         return self.path is not None and self.path.endswith(".py")
 
     @property
@@ -49,14 +49,14 @@ class Target(Record, frozen=True):
 
     @property
     def cell(self) -> str | None:
-        """The recipe itself, where there is no file."""
+        """The text of a preset; ``None`` for a file."""
         return None if self.path else f'[model]\npreset = "{self.preset}"\n'
 
     def workload(self, overrides: Sequence[str], arguments: Sequence[str]) -> Workload:
-        """Read and check it.
+        """Read and check the target.
 
         Raises:
-            SpecError, RecipeError: as :func:`from_path`.
+            SpecError, RecipeError: as for :func:`from_path`.
         """
         if self.cell is not None:
             return from_cell(
@@ -67,7 +67,7 @@ class Target(Record, frozen=True):
 
 
 def find_target(directory: Path, text: str) -> Target:
-    """What was named: a file, or else a preset.
+    """Find a target by name: a file, else a preset.
 
     Raises:
         SpecError: it is neither.
@@ -83,13 +83,13 @@ def find_target(directory: Path, text: str) -> Target:
 
 
 def all_targets(directory: Path) -> list[Target]:
-    """Recipes here, then presets, the default one first."""
+    """Recipes in the directory, then presets, the default one first."""
     names = sorted(PRESETS, key=lambda name: (name != DEFAULT_PRESET, list(PRESETS).index(name)))
     return [*recipes(directory), *(Target(directory=directory, preset=name) for name in names)]
 
 
 def recipes(directory: Path) -> list[Target]:
-    """``.toml`` files that have a recipe's sections and nothing else."""
+    """``.toml`` files that have only sections of a recipe."""
     try:
         paths = sorted(directory.glob("*.toml"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Panel as text: the same rows and checks, and the command to run."""
+"""Panel as text: prints its rows, its checks and the command to run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ STYLES = {"passed": "green", "warning": "yellow", "error": "red"}
 
 
 def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
-    """Args:
-    reason: why it is text.
+    """Render a panel as text.
+
+    Args:
+        reason: why it is shown as text.
     """
     table = plain_table("use", "node", "GPUs", "interface for training", "head")
     for row in form.rows:

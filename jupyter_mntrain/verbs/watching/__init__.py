@@ -1,1 +1,1 @@
-"""Verbs about jobs that exist: jobs, status, attach, plot, logs, stacks, save, stop, kill."""
+"""Verbs about existing jobs: jobs, status, attach, plot, logs, stacks."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 DETACHED = 130
-"""128 + SIGINT, as shells report a program that Ctrl-C ended. The job itself goes on."""
+"""128 + SIGINT, the exit code of a program that Ctrl-C ended. The job continues."""
 
 
 def follow(context: Context, args: Namespace, job: Job) -> Outcome:
@@ -31,13 +31,13 @@ def follow(context: Context, args: Namespace, job: Job) -> Outcome:
         return detached_outcome(context, job)
     outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
-    # A live view ends with the picture and the same numbers.
+    # A live view already shows the picture and these numbers.
     shown = "" if context.screen.in_background else outcome.renderable
     return Outcome(shown, outcome.data, exit_code=code, job=job)
 
 
 def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
-    """The job's table as it is now; the ranks' traceback only if it was asked for."""
+    """The job's table as it is now; with ``--traceback`` also the ranks' traceback."""
     history = caught_up_history(context, job)
     summary = job.summary()
     report = status_view(summary, history.view, program=context.program, with_detail=args.traceback)

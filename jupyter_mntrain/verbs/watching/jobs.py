@@ -1,4 +1,4 @@
-"""``jobs``: lists the jobs that run and those that ran."""
+"""``jobs``: lists running and ended jobs."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class LogsVerb(Verb):
 
 
 def log_text(lines: tuple[LogLine, ...] | list[LogLine]) -> Group | Text:
-    """Every line with its node and rank in front. ANSI colors of the ranks are kept."""
+    """Log lines, each prefixed with its node and rank. ANSI colors of the ranks are kept."""
     if not lines:
         return Text("no line yet", style="dim")
     parts = []

@@ -1,4 +1,4 @@
-"""``stacks``: shows where each rank is."""
+"""``stacks``: shows the line at which each rank is."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Panel checks: what a launch checks, made beforehand and shown at the row it belongs to."""
+"""Panel checks: the checks of a launch, made beforehand and shown at the row concerned."""

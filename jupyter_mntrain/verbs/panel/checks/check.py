@@ -13,7 +13,7 @@ Level = Literal["passed", "warning", "error"]
 
 
 class Fix(Record, frozen=True):
-    """A button that mends it: the choices as they are then."""
+    """A button that fixes the problem, and the choices that it sets."""
 
     label: str
     choices: Choices
@@ -24,12 +24,12 @@ def leave_out(choices: Choices, name: str) -> Fix:
 
 
 class Check(Record, frozen=True):
-    """One line below a row. An error keeps the job from being launched.
+    """One line below a row. An error blocks the launch.
 
     Args:
-        problem: what is wrong; ``None`` where checks passed.
-        passed: how many did.
-        fix: a button for the problem's fix, where one can be offered.
+        problem: what is wrong; ``None`` if the checks passed.
+        passed: number of checks that passed.
+        fix: a button for the problem's fix, if there is one.
     """
 
     level: Level
@@ -39,7 +39,7 @@ class Check(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """In one sentence; the row names the node."""
+        """The finding in one sentence. It does not name the node, as the row does."""
         if self.problem is None:
             return f"{formats.plural(self.passed, 'check')} passed"
         return str(self.problem)

@@ -1,4 +1,4 @@
-"""Findings: checks as they are made, sorted by the row they belong to."""
+"""Findings: collects the results of checks, by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 
 class Findings:
-    """Checks as they are made, by the row they concern."""
+    """Results of checks, by the row they concern."""
 
     def __init__(self, rows: Sequence[FormRow]) -> None:
         self.settings: list[Check] = []
@@ -27,19 +27,19 @@ class Findings:
 
     @property
     def warnings(self) -> list[str]:
-        """Names of the rows that have one, once for each."""
+        """Names of the rows with warnings, repeated for each warning."""
         return [n for n, checks in self._of.items() for c in checks if c.level == "warning"]
 
     def passed(self, name: str) -> None:
         self._passed[name] += 1
 
     def add(self, error: MntrainError, *, to_settings: bool = False) -> None:
-        """An error of a launch, at the row it names."""
+        """Add an error of a launch to the row it names."""
         check = Check(level="error", problem=error.problem)
         self.put(None if to_settings else error.node, check)
 
     def put(self, name: str | None, check: Check) -> None:
-        """Where no row has that name, the settings say it, and name the node."""
+        """Add a check to a row; without such a row to the settings, with the node's name."""
         if name not in self._of:
             name = None
         elif check.problem is not None:

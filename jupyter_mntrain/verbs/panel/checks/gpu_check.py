@@ -19,7 +19,7 @@ from jupyter_mntrain.verbs.panel.node_row import FormRow
 def check_members(
     used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
 ) -> list[tuple[FormRow, str]]:
-    """Rows with their ``--member``, those of them that can be had."""
+    """The rows whose GPUs or processes are available, each with its ``--member``."""
     members = []
     for row in used:
         try:
@@ -30,7 +30,7 @@ def check_members(
             findings.put(row.name, Check(level="error", problem=error.problem, fix=smaller))
             continue
         findings.passed(row.name)  # it answers
-        findings.passed(row.name)  # its processes have GPUs, or need none
+        findings.passed(row.name)  # its processes have GPUs, or do not need any
         members.append((row, text))
     return members
 

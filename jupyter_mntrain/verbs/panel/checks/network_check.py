@@ -1,4 +1,4 @@
-"""Network check: whether the chosen interfaces meet, and whether a faster one exists."""
+"""Network check: whether the interfaces share a network, and whether a faster one exists."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def check_versions(
     for info in infos:
         own = [one for one in different if one.node == info.name]
         for one in own:
-            # The row says which node it is.
+            # The row names the node.
             problem = msgspec.structs.replace(version_problem(one), node=None)
             check = Check(level="warning", problem=problem)
             if one.key in MUST_AGREE and not choices.mixed_versions:
