@@ -268,7 +268,7 @@ def _bind(reach: Reach) -> list[socket.socket]:
             owner = port_owner(reach.port, address)
             raise MntrainError(
                 f"cannot listen on {address}:{reach.port}: {error.strerror}"
-                + (f"; {owner} does" if owner else ""),
+                + (f": used by {owner}" if owner else ""),
                 fix="choose another --port, or a --listen address of this machine",
             ) from error
     return sockets
@@ -282,7 +282,7 @@ def _greet(node: LocalNode) -> None:
         log.info("listening on loopback only, as configured: no other machine can reach it")
     elif node.reach.is_local(interfaces):
         cause = "no network interface is up: no other machine can reach this node"
-        fix = "connect it, or say with --address how it is reached"
+        fix = "connect it, or give its address with --address"
         log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
 
 

@@ -57,14 +57,14 @@ Seat = tuple[Placement, M]
 
 @dataclass
 class GangStart(Generic[M]):
-    """One try to start an attempt.
+    """One try of starting an attempt.
 
     Args:
-        number: the attempt's; 0 for a job that is only left with its nodes.
+        number: the attempt's; 0 to queue the job.
         seats: all participants with their agents, in node-rank order.
-        progress: hears how many nodes have answered.
-        pauses_s: before each repetition of a request that got no answer.
-        is_repeated: the caller tries again anyway, so leases and releases are asked for once.
+        progress: receives the number of nodes that have answered.
+        pauses_s: pause before each retry of a request that got no answer.
+        is_repeated: the caller itself retries, so leases and releases are requested once.
     """
 
     job_id: JobId
@@ -75,13 +75,13 @@ class GangStart(Generic[M]):
     pauses_s: tuple[float, ...] = PAUSES_S
     is_repeated: bool = False
     silent: set[NodeId] = field(default_factory=set)
-    """Nodes that did not answer when they were to lease."""
+    """Nodes that did not answer the request for a lease."""
     asked: list[Placement] = field(default_factory=list)
-    """Nodes that may hold something of the attempt."""
+    """Nodes that may hold leases or processes of the attempt."""
     is_begun: bool = False
     """Whether a node may have started its part."""
     left: list[str] = field(default_factory=list)
-    """What could not be undone after a failure, in words."""
+    """What could not be undone after a failure, for people."""
 
     @property
     def _lease_pauses_s(self) -> tuple[float, ...]:
@@ -98,7 +98,7 @@ class GangStart(Generic[M]):
 
         Args:
             request: makes the request from the grants, which are in node-rank order.
-            now: tells when each request is sent.
+            now: source of the time at which each request is sent.
             head_last: start the head once all others have started.
 
         Raises:
@@ -116,23 +116,25 @@ class GangStart(Generic[M]):
         return await self._or_undo(work())
 
     async def deposit(self, ask: Callable[[M], Awaitable[JobRecord]]) -> list[JobRecord]:
-        """Leave a job that waits with all of its nodes: the head last, for it begins at once.
+        """Queue a job on all of its nodes; on the head last, because it may start the job at once.
 
         Raises:
-            MntrainError: as :meth:`start`.
+            MntrainError: as for :meth:`start`.
         """
-        return await self._or_undo(self._start("queueing it on the nodes", ask, head_last=True))
+        return await self._or_undo(
+            self._start("queueing the job on the nodes", ask, head_last=True)
+        )
 
     async def _or_undo(self, work: Awaitable[T]) -> T:
         try:
             return await work
-        except BaseException:  # Ctrl-C too: what was taken is given back, then it goes on
+        except BaseException:  # also Ctrl-C: release the leases, then raise it again
             self.left = await asyncio.shield(self._undo())
             raise
 
     async def _lease_in_turn(self) -> list[LeaseGrant]:
-        """By node id, up to the first refusal: of two jobs that want the same nodes, one is refused
-        at once instead of each holding what the other one needs.
+        """Lease in order of node ids, up to the first refusal. If two jobs want the same nodes,
+        one is refused at once, instead of each holding what the other needs.
         """
         clock = asyncio.get_running_loop().time
         begun_s = clock()
@@ -146,7 +148,7 @@ class GangStart(Generic[M]):
                 grants[place.node_id] = await self._lease(*seat)
                 count.one()
             except NodeError as error:
-                # The others are asked all the same: a refusal says more than a silence.
+                # Ask the other nodes, too: a refusal says more than no answer.
                 self.silent.add(place.node_id)
                 silence = silence or error
         if silence is not None:
@@ -190,7 +192,7 @@ class GangStart(Generic[M]):
     async def _on_all(
         self, what: str, seats: Sequence[Seat[M]], ask: Callable[[Placement, M], Awaitable[T]]
     ) -> list[T]:
-        """Ask all at once and each to its end; every answer, or the error that tells most."""
+        """Call all members at once and await each. Returns all answers, or raises one error."""
         count = Count(self.progress, what, len(seats))
 
         async def one(place: Placement, member: M) -> T:
@@ -202,7 +204,7 @@ class GangStart(Generic[M]):
         return all_or_error(answers)
 
     async def _undo(self) -> list[str]:
-        """Stop what was started and give back what was leased; what could not be, in words."""
+        """Stop what was started and release all leases. Returns what could not be undone."""
         seats = [seat for seat in self.seats if seat[0] in self.asked]
         left = await self._on_all("releasing the leases", seats, self._undo_one)
         return [one for one in left if one]
@@ -215,22 +217,22 @@ class GangStart(Generic[M]):
             await self._insist(lambda: member.release(job_id, self.number))
         except NodeError:
             return (
-                f"{place.node} does not answer: its leases expire in {LEASE_EXPIRY_S:g} s, "
-                f"to end what it may have started, run mntrain stop {job_id}"
+                f"{place.node} does not answer: its leases expire in {LEASE_EXPIRY_S:g} s, and "
+                f"mntrain stop {job_id} ends anything that it started"
             )
         except MntrainError as error:
             return f"{place.node}: {error.cause}"
         return None
 
     async def _end(self, member: M) -> bool:
-        """End a part, also one whose start is still on its way; whether it is over."""
-        # Of a job that waits all of it is stopped: its head may be at the first attempt already.
+        """End a part, even if its start request is still on its way. Returns whether it ended."""
+        # Stop all of a queued job: its head may have started the first attempt already.
         number = self.number or None
         request = StopRequest(reason="not every node could start", grace_s=0.0, attempt=number)
         try:
             record = await self._insist(lambda: member.stop(self.job_id, request))
             for _ in range(int(ROLLBACK_S / ROLLBACK_POLL_S)):
-                # Before its start came, the node is at an earlier attempt.
+                # Until the start request arrives, the node has an earlier attempt.
                 if record.part.state in TERMINAL or record.attempt.number < self.number:
                     return True
                 await asyncio.sleep(ROLLBACK_POLL_S)
@@ -244,7 +246,7 @@ class GangStart(Generic[M]):
 
 
 def all_or_error(answers: Sequence[T | BaseException]) -> list[T]:
-    """Every answer, or the error that tells most: a refusal says more than a silence."""
+    """All answers, or the error that says most: a refusal says more than no answer."""
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if errors:
         raise min(errors, key=lambda error: isinstance(error, NodeError))

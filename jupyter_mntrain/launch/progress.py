@@ -1,4 +1,4 @@
-"""Progress: says how far a piece of work is, to whatever draws it."""
+"""Progress: reports how far a piece of work is."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Final, Protocol
 
 
 class Progress(Protocol):
-    """Hears how far a piece of work is."""
+    """Receives reports of progress."""
 
     def report(self, what: str, done: int, total: int | None) -> None:
         """Called often and from any thread; returns at once.
 
         Args:
-            what: for people: "measuring node1 → node2". Another ``what`` is the next piece.
-            total: ``None`` if nobody knows how much it will be.
+            what: for people, like "measuring node1 → node2". A new ``what`` is a new piece.
+            total: ``None`` if unknown.
         """
 
 
 class _Silent:
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Nobody listens."""
+        """Do nothing."""
 
 
 SILENT: Final[Progress] = _Silent()
@@ -28,10 +28,10 @@ SILENT: Final[Progress] = _Silent()
 
 @dataclass
 class Count:
-    """One piece of work, counted.
+    """Counts the steps of one piece of work.
 
     Args:
-        progress: told at once that nothing is done yet.
+        progress: receives 0 at once.
     """
 
     progress: Progress
@@ -43,6 +43,6 @@ class Count:
         self.progress.report(self.what, 0, self.total)
 
     def one(self) -> None:
-        """One more is done."""
+        """Count one more step."""
         self._done += 1
         self.progress.report(self.what, self._done, self.total)

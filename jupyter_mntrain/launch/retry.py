@@ -21,10 +21,10 @@ async def persist(
     kinds: Collection[Kind] = MAYBE_DONE,
     pauses_s: tuple[float, ...] = PAUSES_S,
 ) -> T:
-    """Ask until there is an answer, be it a refusal, or the tries are used up.
+    """Retry until there is an answer, which may be a refusal, or no try is left.
 
     Raises:
-        NodeError: no answer to the last try, or silence of a kind that is not in ``kinds``.
+        NodeError: the last try got no answer, or a failure is not one of ``kinds``.
     """
     for pause_s in pauses_s:
         try:

@@ -1,4 +1,4 @@
-"""Link capacities: what is known of every ordered pair of nodes. Pure."""
+"""Link capacities: the known capacity of every ordered pair of nodes. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LinkCapacities:
     """Capacities from node to node, over the interfaces that they train over.
 
     Args:
-        given: the user's figure for every link of a job; decides alone.
+        given: the user's figure for every link of a job; it overrides everything else.
     """
 
     def __init__(self, given: Capacity | None = None) -> None:
@@ -20,20 +20,20 @@ class LinkCapacities:
         self._measured: dict[tuple[str, str], Capacity] = {}
 
     def add(self, node: str, given: Capacity | None, links: Iterable[LinkMeasurement]) -> None:
-        """What a node says of its interface."""
+        """Add what a node reports about its interface."""
         if given is not None:
             self._given[node] = given
         self._measured |= {(node, link.receiver): link.capacity for link in links}
 
     def between(self, sender: str, receiver: str) -> Capacity | None:
-        """What was given for the job, for either end (the lower one), or measured."""
+        """The capacity given for the job, else for an end (the lower one), else measured."""
         ends = [self._given[node] for node in (sender, receiver) if node in self._given]
         given = self._for_all or min(ends, key=bytes_per_s, default=None)
         return given or self._measured.get((sender, receiver))
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> Capacity | None:
-        """What an interface carries to or from several nodes: of its pairs the fastest, for the
-        others may be held back at their other end. ``None`` unless all are known.
+        """Capacity of an interface to or from several nodes: that of its fastest pair, as the
+        others may be limited at their other end. ``None`` unless all are known.
         """
         known = [self.between(*pair) for pair in pairs]
         found = [capacity for capacity in known if capacity is not None]

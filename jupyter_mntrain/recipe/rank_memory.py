@@ -56,7 +56,7 @@ def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]
         ranks: total ranks of all pipelines.
 
     Raises:
-        RecipeError: the recipe cannot run on so many ranks.
+        RecipeError: the recipe cannot run on this number of ranks.
     """
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
     check(recipe, ranks, layers=shape.layers, is_tied=is_tied)

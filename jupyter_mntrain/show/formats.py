@@ -23,7 +23,7 @@ NARROW: Final = "\u202f"
 SPACE: Final = "\u00a0"
 
 LONGEST: Final = 1e15
-"""From here on a number is written with an exponent: nobody counts more digits."""
+"""Numbers from here on are written with an exponent."""
 
 NOT_FINITE: Final[dict[NonFinite, str]] = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "−∞"}
 

@@ -32,14 +32,14 @@ CLOCK_ALLOWANCE = timedelta(seconds=tunables.seconds("trust.clock_allowance_s"))
 
 @dataclass(frozen=True)
 class Authority:
-    """A cluster's key and certificate; without them nobody joins it."""
+    """A cluster's key and certificate, required to admit members."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @classmethod
     def make(cls, cluster: str, now: datetime | None = None) -> Authority:
-        """A new one. Two of the same name have nothing in common."""
+        """Make a new authority. Two clusters of the same name are still different."""
         now = now or datetime.now(UTC)
         key, name = new_key(), common_name(cluster)
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -83,7 +83,7 @@ class Authority:
         public = certificate.public_key()
         is_ours = is_issued_by(certificate, self.certificate)
         if not is_ours or not isinstance(public, ec.EllipticCurvePublicKey):
-            raise TrustError("the certificate is not one of this cluster")
+            raise TrustError("the certificate is not from this cluster")
         return self._sign(public, subject_of(certificate), now, lifetime)
 
     def revocations(

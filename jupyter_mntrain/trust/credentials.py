@@ -124,7 +124,7 @@ class Credentials:
         offered = load_certificate(pem)
         is_ours = offered.public_key() == self.key.public_key()
         if not is_issued_by(offered, self.authority) or not is_ours:
-            raise TrustError("the new certificate is not for this key, or of another cluster")
+            raise TrustError("the new certificate is for another key or from another cluster")
         if subject_of(offered) != self.subject:
             raise TrustError("the new certificate is for another member")
         if offered.not_valid_after_utc <= self.certificate.not_valid_after_utc:

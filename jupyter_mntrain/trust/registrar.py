@@ -65,7 +65,7 @@ class Registrar:
             SpecError: ``uses`` or ``expires_in_s`` is out of range.
         """
         if not 1 <= uses <= MOST_USES:
-            raise SpecError(f"{uses} uses", fix=f"choose 1 to {MOST_USES} uses")
+            raise SpecError(f"uses={uses} is out of range", fix=f"use 1 to {MOST_USES}")
         if expires_in_s < 1:
             raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
         now_s = self.clock()
@@ -164,7 +164,7 @@ class Registrar:
             if member.subject == self.credentials.subject:
                 raise SpecError(
                     f"{name} is this driver, which holds the cluster's authority",
-                    fix="to give the whole cluster up, see docs/security.md, Rotating",
+                    fix="to give up the whole cluster, see docs/security.md, Rotating",
                 )
             revoked = (*register.revoked, *member.serials)
             number = register.number + 1

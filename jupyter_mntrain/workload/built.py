@@ -23,7 +23,7 @@ class Built(NamedTuple):
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.
 
         Raises:
-            RecipeError: the recipe cannot run on so many ranks.
+            RecipeError: the recipe cannot run on this number of ranks.
         """
         recipe = self.workload.recipe
         if recipe is None:

@@ -1,4 +1,4 @@
-"""Memory fit: what each rank needs beside what its GPU has. Pure."""
+"""Memory fit: compares the memory each rank needs with that of its GPU. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jupyter_mntrain.recipe.rank_memory import forecast, model_config
 from jupyter_mntrain.recipe.sections import Recipe
 
 OWN_BYTES = 1 << 30
-"""About what CUDA, NCCL and the layer that is just computed take beside the estimate."""
+"""Approximate memory of CUDA, NCCL and the current layer, in addition to the estimate."""
 
 FIX = (
     'use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
-    "optimizer that keeps less"
+    "optimizer with less state"
 )
 
 
@@ -47,10 +47,10 @@ class RankMemory(Record, frozen=True):
 def memory_of_ranks(
     recipe: Recipe, spec: JobSpec, nodes: Sequence[NodeView]
 ) -> list[RankMemory] | None:
-    """By rank; ``None`` where the model's directory is not on this machine.
+    """Memory by rank; ``None`` if the model's directory is not on this machine.
 
     Raises:
-        RecipeError: the recipe does not fit the model on so many ranks.
+        RecipeError: the recipe cannot run on this number of ranks.
     """
     config = model_config(recipe)
     if config is None:
@@ -76,16 +76,16 @@ def memory_of_ranks(
 
 
 def memory_note(found: Sequence[RankMemory]) -> Problem | None:
-    """The rank that lacks most, or ``None`` where all fit."""
+    """A problem that names the rank that needs most; ``None`` if all fit."""
     tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
     if not tight:
         return None
     worst = max(tight, key=lambda one: one.estimate.total)
-    others = f"; so do {len(tight) - 1} more" if len(tight) > 1 else ""
+    others = f"; {len(tight) - 1} more ranks need too much" if len(tight) > 1 else ""
     return Problem(
         kind=Kind.TIGHT_MEMORY,
-        cause=f"will need {worst.estimate.total / 1e9:.1f} GB beside what CUDA takes, and its GPU "
-        f"has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
+        cause=f"needs {worst.estimate.total / 1e9:.1f} GB in addition to CUDA's own memory, but "
+        f"its GPU has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
         fix=FIX,
         node=worst.node,
         rank=Rank(worst.rank),
@@ -93,19 +93,19 @@ def memory_note(found: Sequence[RankMemory]) -> Problem | None:
 
 
 def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
-    """Of each rank, its parts and their sum."""
+    """Memory of each rank: its parts and their sum."""
     if found is None:
         where = f"{recipe.model.path} is not on this machine"
         return Text(f"Memory: {where}; each rank reports it before its first step.", style="dim")
-    text = Text("Memory, as estimated:")
+    text = Text("Estimated memory:")
     for one in found:
-        # The sum on a line of its own: a notebook cuts long lines off at its right edge.
+        # The sum has its own line: notebooks cut off long lines.
         text.append(f"\nrank {one.rank} on {one.node}: {one.estimate.shown_parts}")
         text.append(f"\n  = {one.estimate.shown_total}")
         if one.gpu_bytes is not None:
             text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:
-            text.append(f", too little with what CUDA itself needs. {FIX}", style="yellow")
+            text.append(f", too little: CUDA itself needs some, too. {FIX}", style="yellow")
     return text
 
 

@@ -102,7 +102,7 @@ class TrustKeeper:
     def _take_certificate(self, pem: str) -> bool:
         offered = load_certificate(pem)
         if not is_issued_by(offered, self.credentials.authority):
-            raise TrustError("a certificate of another cluster")
+            raise TrustError("the certificate is from another cluster")
         subject = subject_of(offered)
         if subject == self.credentials.subject:
             if self.credentials.take_certificate(pem):

@@ -111,7 +111,7 @@ class NotFound(AgentHandler):
 
     def prepare(self) -> None:
         super().prepare()
-        raise refusal(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
+        raise refusal(404, Kind.NO_SUCH_ROUTE, f"no such route: {self.request.path}")
 
 
 @stream_request_body

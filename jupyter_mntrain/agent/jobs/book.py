@@ -140,7 +140,7 @@ class JobBook:
         job.save()
         self._jobs[request.job_id] = job
         self._tell(job)
-        log.info("job %s waits, asked for by %s", request.job_id, request.submitted_by)
+        log.info("job %s queued by %s", request.job_id, request.submitted_by)
         return job
 
     def queued(self) -> list[JobRecord]:
@@ -189,8 +189,8 @@ class JobBook:
         job_id, number = request.job_id, request.attempt.number
         if known is not None and known.record.attempt.number >= number:
             newest = known.record.attempt.number
-            why = f"{newest} is newer" if newest > number else "another attempt has this number"
-            cause = f"attempt {number} of job {job_id} is over, {why}"
+            why = f"attempt {newest} is newer" if newest > number else "its number is taken"
+            cause = f"attempt {number} of job {job_id} cannot start: {why}"
             raise RefusedError(cause, kind=Kind.OUT_OF_TURN, node=self.node)
         if known is not None and known.is_active and not known.record.is_queued:
             raise RefusedError(
@@ -207,7 +207,7 @@ class JobBook:
         own = [p for p in request.attempt.placements if p.node_id == self.node_id]
         if len(own) != 1 or own[0].nproc < 1:
             raise SpecError(
-                f"the attempt has {len(own)} places here, or one without processes",
+                f"the attempt lists this node {len(own)} times, or without processes",
                 fix="list every participant exactly once, with at least one process",
                 node=self.node,
             )
@@ -257,7 +257,7 @@ class JobBook:
         self._jobs[request.job_id] = job
         self._tell(job)
         self._forget_oldest()
-        log.info("job %s started by %s", request.job_id, request.submitted_by or "somebody")
+        log.info("job %s started by %s", request.job_id, request.submitted_by or "an unknown user")
         return job
 
     def _record(

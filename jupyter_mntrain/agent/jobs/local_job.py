@@ -264,7 +264,7 @@ class LocalJob:
             raise RefusedError(f"attempt {request.attempt} of job {job_id} is over", node=part.node)
         if part.saves:
             return
-        cause, fix = f"job {job_id} has not made a step yet", "try again once it has"
+        cause, fix = f"job {job_id} has not finished a step yet", "try again after its first step"
         if part.state == "running":
             cause = f"the ranks of job {job_id} do not save on request"
             fix = (

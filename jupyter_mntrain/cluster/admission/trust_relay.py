@@ -47,7 +47,7 @@ class Trustee:
             if self._wants_news(info):
                 self._identity.take_news(await client.news())
         except MntrainError as error:
-            log.info("%s: what was revoked or renewed did not get through: %s", info.name, error)
+            log.info("%s: revocations and renewals were not exchanged: %s", info.name, error)
 
     def _knows_less(self, info: NodeInfo) -> bool:
         if info.revocations < self._identity.credentials.revocations:

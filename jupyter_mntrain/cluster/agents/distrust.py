@@ -126,8 +126,8 @@ def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judge
             return kind, "it belongs to a cluster with another authority", REJOIN
         case _:
             cause = (
-                f"its clock is off: for it, our certificate of {_time(own.not_valid_before_utc)} "
-                "is not valid"
+                f"its clock is off: our certificate, issued {_time(own.not_valid_before_utc)}, is "
+                "not valid there"
             )
             return kind, cause, f"set its clock; here it is {_time(now)}"
 
@@ -142,7 +142,7 @@ def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
             "invite it: mntrain invite, and there: mntrain agent join TOKEN",
         )
     if issuer == own:
-        cause = f"it belongs to another cluster that is called {own!r} too, of another authority"
+        cause = f"it belongs to a different cluster that is also named {own!r}"
         return Kind.OTHER_AUTHORITY, cause, REJOIN
     return Kind.WRONG_CLUSTER, f"it belongs to cluster {issuer!r}, not {own!r}", REJOIN
 

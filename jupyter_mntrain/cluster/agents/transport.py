@@ -87,7 +87,7 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
             cause = f"no answer from {address} in {CONNECT_TIMEOUT_S:g} s"
             fix = "check that the machine is on and no firewall drops the port"
         else:
-            cause = f"the agent at {address} took the request and does not answer"
+            cause = f"the agent at {address} accepted the request but does not answer"
             fix = "check the load of that machine, then try again"
         return NodeError(cause, fix=fix, node=node, kind=Kind.NO_ANSWER)
     if isinstance(error, httpx.ConnectError):
@@ -96,7 +96,7 @@ def transport_error(error: Exception, address: str, node: str) -> NodeError:
         return not_an_agent(address, node)
     return NodeError(
         f"the connection to {address} broke off",
-        fix="try again; if it stays so, what listens there may not be an agent",
+        fix="try again; if that does not help, the program there may not be an agent",
         node=node,
         kind=Kind.BROKEN_OFF,
     )

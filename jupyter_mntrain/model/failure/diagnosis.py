@@ -104,7 +104,7 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
     if len(known) < len(seen):
         return Problem(
             kind=Kind.NO_PROGRESS,
-            cause="no rank makes progress, and not all of them say what they are doing",
+            cause="no rank makes progress, and some do not report what they are doing",
             fix="read their logs; ranks that use a Recorder can be asked for their stacks",
         )
     waiting = [_waiting(part, stack) for part, stack in known]

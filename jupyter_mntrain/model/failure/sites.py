@@ -62,7 +62,7 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "gather": Meaning(
         "gathers from all ranks (all_gather)",
-        "check why the others have not reached it: fewer batches, or another branch of the code",
+        "check why the others have not reached it: fewer batches, or another code path",
         "gather tensors of the same shape, of the same group, on every rank",
     ),
     "collective": Meaning(
@@ -72,12 +72,12 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "receive": Meaning(
         "waits to receive",
-        "check that its peer sends with the same tag, and equally often",
+        "check that its peer sends with the same tag, and as often",
         "have one of two ranks send while the other one receives, and not both receive first",
     ),
     "send": Meaning(
         "waits to send",
-        "check that its peer receives with the same tag, and equally often",
+        "check that its peer receives with the same tag, and as often",
         "have one of two ranks receive while the other one sends, and not both send first",
     ),
     "exchange": Meaning(

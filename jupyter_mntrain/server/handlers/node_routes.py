@@ -16,7 +16,7 @@ class NowhereResource(MntrainHandler):
 
     @allowed
     async def get(self) -> None:
-        raise refusal(404, Kind.NO_SUCH_ROUTE, f"there is no {self.request.path}")
+        raise refusal(404, Kind.NO_SUCH_ROUTE, f"no such route: {self.request.path}")
 
     post = put = delete = patch = get
 

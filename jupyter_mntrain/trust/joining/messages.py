@@ -130,7 +130,7 @@ def check_admission(admission: Admission, token: Token, application: Application
     own = load_certificate(admission.certificate)
     key = requested_key(application.request)
     if not is_issued_by(own, authority) or own.public_key() != key:
-        raise TrustError("the certificate is not for the key that was asked for")
+        raise TrustError("the certificate is for another key")
     if subject_of(own) != application.subject:
         raise TrustError("the certificate is for another member")
     revoked_serials(load_revocations(admission.revocations), authority)

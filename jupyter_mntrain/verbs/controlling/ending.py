@@ -40,7 +40,7 @@ def running_job(context: Context, args: Namespace, verb: str) -> Job:
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
     named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
-    fix = f"name one that runs: {named}" if running else "no job is running"
+    fix = f"name one of the running jobs: {named}" if running else "no job is running"
     raise SpecError(f"{verb}: no job given", fix=fix)
 
 

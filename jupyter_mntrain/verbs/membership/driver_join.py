@@ -87,9 +87,9 @@ async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
     def hint() -> None:
         context.screen.say(
             Text(
-                "Still waiting: does the machine that invited run a notebook, and does no firewall "
-                f"close port {port} here? Where multicast does not reach, run there: "
-                f"mntrain add {addresses[0]}",
+                "Still waiting. Check that a notebook is running on the machine that invited, and "
+                f"that no firewall blocks port {port} here. If multicast does not reach this "
+                f"machine, run there: mntrain add {addresses[0]}",
                 style="yellow",
             )
         )

@@ -48,6 +48,6 @@ class MembersVerb(Verb):
             )
         if identity.registrar is None:
             own = identity.credentials.subject.name
-            note = f"This driver is {own}. Who else belongs to {cluster.name} is known "
-            return Outcome(Text(note + "to the driver that made it."), data)
+            note = f"This driver is {own}. Only the driver that created {cluster.name} "
+            return Outcome(Text(note + "knows its other members."), data)
         return Outcome(table, data)

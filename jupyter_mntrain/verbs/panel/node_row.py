@@ -139,7 +139,7 @@ def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
                     level="error",
                     problem=Problem(
                         kind=Kind.SILENT,
-                        cause="took part last time and is not found now",
+                        cause="participated last time but is not found now",
                         fix="start its agent, or leave it out",
                     ),
                     fix=leave_out(choices, name),

@@ -73,7 +73,7 @@ class LogsVerb(Verb):
 def log_text(lines: tuple[LogLine, ...] | list[LogLine]) -> Group | Text:
     """Log lines, each prefixed with its node and rank. ANSI colors of the ranks are kept."""
     if not lines:
-        return Text("no line yet", style="dim")
+        return Text("no output yet", style="dim")
     parts = []
     for line in lines:
         who = f"{line.node} r{line.rank}" if line.rank is not None else f"{line.node} torchrun"

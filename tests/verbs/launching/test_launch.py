@@ -1,4 +1,4 @@
-"""``launch`` and ``dry-run``: the spec that was asked for, and what is refused."""
+"""``launch`` and ``dry-run``: the spec that they make, and what they refuse."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
     members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
     small = do("dry-run", "r.toml", *members, directory=recipe)
-    assert "Memory, as estimated:\nrank 0 on gpu: weights " in text(small.renderable)
+    assert "Estimated memory:\nrank 0 on gpu: weights " in text(small.renderable)
     assert "too little" not in text(small.renderable)
     assert [one["node"] for one in as_json(small)["memory"]] == ["gpu", "gpu", "wopr"]
     changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
@@ -103,7 +103,7 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     launched = do("launch", "r.toml", *members, *words, "--detach", directory=recipe)
     (note,) = as_json(launched)["warnings"]
     assert (note["kind"], note["node"], note["rank"]) == ("tight-memory", "gpu", 0)
-    assert says("51.0 GB beside what CUDA takes", note["cause"])
+    assert says("51.0 GB in addition to CUDA's own memory", note["cause"])
     assert says("use more ranks", note["fix"])
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
     elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
