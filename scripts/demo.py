@@ -209,7 +209,8 @@ def run_notebook(source: Path, target: Path) -> None:
     def work() -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_until_complete(client.async_execute())
+            # Else the kernel outlives the notebook, and reports the end of its parent.
+            loop.run_until_complete(client.async_execute(cleanup_kc=True))
         except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             failures.append(error)
 

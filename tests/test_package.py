@@ -112,15 +112,3 @@ def test_commands_and_completion_load_what_speaks_to_nodes_on_first_use(module):
 def test_a_keeper_starts_light():
     loaded = modules_after("import jupyter_mntrain.agent.attempt.keeper")
     assert loaded.isdisjoint({"psutil", "msgspec", "tornado", "asyncio"})
-
-
-def test_an_agent_starts_light():
-    """At rest it has 55 MB: nothing that only a command line, a notebook or a rank needs."""
-    loaded = modules_after(
-        "from jupyter_mntrain.agent.__main__ import run\n"
-        "import contextlib, io\n"
-        "with contextlib.redirect_stdout(io.StringIO()): assert run(['run', '--help']) == 0"
-    )
-    assert "jupyter_mntrain.agent.main" in loaded
-    heavy = {"rich", "httpx", "httpcore", "matplotlib", "numpy", "torch", "transformers", "IPython"}
-    assert loaded.isdisjoint({*heavy, "jupyter_mntrain.verbs", "jupyter_mntrain.show"})

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,12 @@ def new_agent(
     """Make (and start) agents; all of them and all they started are ended afterwards."""
     agents: list[LiveAgent] = []
 
-    def new(*options: str, cluster: str = "test") -> LiveAgent:
+    def new(*options: str, cluster: str = "test", environment: Mapping[str, str] = {}) -> LiveAgent:
         name = f"node{len(agents) + 1}"
         address = next(loopback_addresses)
         agent = LiveAgent(name, address, free_port(address), tmp_path / name, cluster)
         agents.append(agent)
-        return agent.start(*options)
+        return agent.start(*options, environment=environment)
 
     yield new
     for agent in agents:

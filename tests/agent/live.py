@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import psutil
 
 from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.agent.membership.state import Settings
@@ -34,6 +35,13 @@ from jupyter_mntrain.model.records.job import (
 from jupyter_mntrain.model.records.node import NodeInfo
 from tests import trusted
 from tests.waiting import PATIENCE_S, until
+
+REST_MB = 60.0
+"""Most resident memory of an agent at rest; ``benchmarks/agent_at_rest.py`` measures it."""
+
+
+def resident_mb(pid: int) -> float:
+    return float(psutil.Process(pid).memory_info().rss / 1e6)
 
 
 def free_port(address: str) -> int:
