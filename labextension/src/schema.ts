@@ -1066,7 +1066,7 @@ export interface JobLog {
   is_cut?: boolean;
 }
 /**
- * One line. ``rank`` is ``None`` for what torchrun itself said.
+ * One line. ``rank`` is ``None`` for output of torchrun itself.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LogLine".
