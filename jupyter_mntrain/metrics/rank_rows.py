@@ -217,7 +217,8 @@ def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, l
     """With ``mfu``, of this peak, in place of ``flops_per_s``."""
     others = dict(columns)
     flops = others.pop("flops_per_s")
-    others["mfu"] = [UNKNOWN if not peak or one == UNKNOWN else one / peak for one in flops]
+    share = formulas.mfu(1.0, peak)  # of one FLOP per second: a call per value would be slow
+    others["mfu"] = [UNKNOWN if share is None or one == UNKNOWN else one * share for one in flops]
     return others
 
 

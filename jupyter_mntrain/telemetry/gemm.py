@@ -47,7 +47,8 @@ def device_peak(
         tally.end()
     source = f"measured GEMM, {name}"
     if device.type == "cpu":
-        source += f", {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        source += f", {threads} thread{'' if threads == 1 else 's'}"
         source += ", beside other processes" if others.share() > OTHERS_SHARE else ""
     return Peak(flops_per_s=flops_per_s, source=source)
 

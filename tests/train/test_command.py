@@ -112,7 +112,7 @@ def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
         assert isinstance(start, RankStart)
         starts.append(start)
         assert start.peak_flops_per_s is not None
-        assert (start.peak_source or "").startswith("measured GEMM, float32, 1 threads")
+        assert (start.peak_source or "").startswith("measured GEMM, float32, 1 thread")
         assert start.tokens_per_step == 128
         assert start.total_steps == STEPS
         assert isinstance(end, RankEnd)

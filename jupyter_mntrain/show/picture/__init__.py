@@ -11,7 +11,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show.picture.chart import Chart
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.picture.link_chart import link_chart
-from jupyter_mntrain.show.picture.painter import Painter, newest
+from jupyter_mntrain.show.picture.painter import Painter
 from jupyter_mntrain.show.picture.rank_charts import (
     compute_chart,
     loss_chart,
@@ -54,11 +54,8 @@ class Picture:
         header = make_header(
             series.summary, view, now_s=now_s, program=self._program, has_steps=has_steps
         )
-        charts = self._charts(series) if has_steps else []
-        # Charts freeze where the data ends once a job is over.
-        last = newest(charts)
-        is_over = view.state in TERMINAL
-        end = last if last is not None and is_over else max(now_s, last or now_s)
+        end = _end_s(series, view, now_s)
+        charts = self._charts(series, end) if has_steps else []
         begin = _begin_s(series, end)
         mark = view.problem.time_s if view.problem is not None else None
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
@@ -66,8 +63,8 @@ class Picture:
         span = (begin, max(end, begin + LEAST_SPAN_S))
         return self._painter.paint(header, charts, span, mark, note, samples=series.texts)
 
-    def _charts(self, series: JobSeries) -> list[Chart]:
-        links = link_chart(series, self._theme, program=self._program)
+    def _charts(self, series: JobSeries, end_s: float) -> list[Chart]:
+        links = link_chart(series, self._theme, program=self._program, end_s=end_s)
         return [
             throughput_chart(series, self._theme),
             mfu_chart(series, self._theme),
@@ -75,6 +72,15 @@ class Picture:
             compute_chart(series, self._theme),
             loss_chart(series, self._theme),
         ]
+
+
+def _end_s(series: JobSeries, view: JobView, now_s: float) -> float:
+    """Now, or the end of an ended job."""
+    steps = [float(rank.time_s[-1] or 0) for rank in series.ranks if rank.time_s]
+    if view.state not in TERMINAL:
+        return max(now_s, *steps) if steps else now_s
+    # Clocks of two nodes may differ: no step is cut off.
+    return max([*steps, *(part.ended_s for part in view.parts if part.ended_s)], default=now_s)
 
 
 def _begin_s(series: JobSeries, end: float) -> float:

@@ -30,17 +30,20 @@ class _Side:
     is_above: bool
 
 
-def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None:
-    """A share of the measured or given capacity; without one, bits per second and why.
+def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -> Chart | None:
+    """Chart of the share of the capacity in use, or of bits per second if it is unknown.
 
-    ``None`` for a single node: it uses no link.
+    ``None`` for a job on a single node, which uses no link.
+
+    Args:
+        end_s: Unix time of the job's end; later samples are not of this job.
     """
     links = series.summary.links
     if not links:
         return None
     nodes = list(dict.fromkeys(link.node for link in links))
     missing = next((link for link in links if link.capacity is None), None)
-    every = _sides(series, nodes, is_share=missing is None)
+    every = _sides(series, nodes, end_s, is_share=missing is None)
     sides = [side for side in every if np.isfinite(side.y).any()]
     factor: dict[str, float] = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
     top = max((float(np.nanmax(side.y)) for side in sides), default=0.0)
@@ -62,7 +65,7 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str) -> Chart | None
     )
 
 
-def _sides(series: JobSeries, nodes: Sequence[str], *, is_share: bool) -> list[_Side]:
+def _sides(series: JobSeries, nodes: Sequence[str], end_s: float, *, is_share: bool) -> list[_Side]:
     """Heights are shares of the capacity, or bytes per second."""
     columns = {one.node: one for one in series.links}
     sides = []
@@ -79,7 +82,8 @@ def _sides(series: JobSeries, nodes: Sequence[str], *, is_share: bool) -> list[_
         y = floats(one.sent if is_sent else one.received)
         if is_share and link.capacity is not None:
             y = y / link.capacity.bytes_per_s
-        sides.append(_Side(name, link, floats(one.time_s)[: len(y)], y, number, is_above))
+        x = floats(one.time_s)[: len(y)]
+        sides.append(_Side(name, link, x, np.where(x <= end_s, y, np.nan), number, is_above))
     return sides
 
 

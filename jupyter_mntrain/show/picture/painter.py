@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.figure import Figure
@@ -305,9 +304,3 @@ def _height(chart: Chart) -> int:
     """Room for every label."""
     labels = len(chart.curves) + len(chart.levels)
     return 36 if chart.note else max(chart.height_px, LABEL_GAP_PX * labels)
-
-
-def newest(charts: list[Chart]) -> float | None:
-    """Unix time of the newest point of all."""
-    ends = [float(curve.x[-1]) for chart in charts for curve in chart.curves if curve.x.size]
-    return float(np.max(ends)) if ends else None

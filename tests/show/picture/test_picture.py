@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from msgspec.structs import replace
 from PIL import Image
 
 from jupyter_mntrain.cluster import JobHistory, RankSeries
@@ -198,6 +199,18 @@ def test_many_ranks_are_a_band_and_the_slowest():
     for word in ("min", "median", "max", "r37 slowest", "Busiest of 8 links"):
         assert word in said
     assert "r12" not in said
+
+
+def test_the_time_axis_of_an_ended_job_ends_with_the_job_not_with_the_last_link_sample():
+    sample = SCENES["three"]()
+    link = sample.series.links[0]
+    late = replace(link, time_s=(*link.time_s[:-1], link.time_s[-1] + 30))
+    series = replace(sample.series, links=(late, *sample.series.links[1:]))
+    picture = Picture(program="x")
+    picture.draw(series, sample.history.view, now_s=sample.now_s + 3600)
+    ended_s = max(part.ended_s for part in sample.history.view.parts)
+    for axes in picture.painter.figure.axes:
+        assert axes.get_xlim()[1] * 86_400 == pytest.approx(ended_s, abs=0.01)
 
 
 def test_evaluations_are_a_second_line_of_the_loss_from_before_the_first_step():

@@ -61,9 +61,15 @@ def test_a_measured_peak_says_so() -> None:
     before = torch.get_rng_state()
     assert measured_gemm(torch.device("cpu"), torch.float32, size=64, seconds=0.01) > 1e6
     assert torch.equal(torch.get_rng_state(), before), "a run that goes on has its own back"
-    peak = device_peak(torch.device("cpu"), torch.float32)
-    assert peak is not None
-    assert peak.source.startswith(f"measured GEMM, float32, {torch.get_num_threads()} threads")
+    threads = torch.get_num_threads()
+    try:
+        for count, words in ((1, "1 thread"), (2, "2 threads")):
+            torch.set_num_threads(count)
+            peak = device_peak(torch.device("cpu"), torch.float32)
+            assert peak is not None
+            assert peak.source.partition(", beside")[0] == f"measured GEMM, float32, {words}"
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_a_device_that_cannot_multiply_has_no_peak() -> None:
