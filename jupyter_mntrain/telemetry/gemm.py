@@ -7,13 +7,13 @@ import time
 import torch
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.telemetry.gpus import GpuReader
+from jupyter_mntrain.telemetry.other_gpu_work import OtherGpuWork
 from jupyter_mntrain.telemetry.other_work import OtherWork
 from jupyter_mntrain.telemetry.peaks import Peak, known_peak
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 
 MEASURE_S = tunables.seconds("telemetry.peak_measure_s")
-
-OTHERS_SHARE = tunables.ratio("telemetry.peak_others_share")
 
 _SIZES = {"cpu": 1024, "cuda": 4096}
 """Matrices this wide keep the device busy and out of its caches."""
@@ -22,6 +22,11 @@ _SIZES = {"cpu": 1024, "cuda": 4096}
 def device_name(device: torch.device) -> str:
     """Name of a GPU as its driver spells it; ``cpu`` for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def gpu_uuid(device: torch.device) -> str:
+    """A GPU's id as NVML writes it."""
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
 
 
 def device_peak(
@@ -38,18 +43,18 @@ def device_peak(
             return known
     # Half a second, but a device that has to wake up first takes longer.
     tally = Tally(progress, "measuring the device")
-    others = OtherWork()
+    is_gpu = device.type == "cuda"
+    others = OtherGpuWork(gpu_uuid(device), GpuReader()) if is_gpu else OtherWork()
     try:
         flops_per_s = measured_gemm(device, dtype)
+        disturbed = others.words()
     except RuntimeError:  # the device has no product in this dtype, or no memory left for it
         return None
     finally:
         tally.end()
-    source = f"measured GEMM, {name}"
-    if device.type == "cpu":
-        threads = torch.get_num_threads()
-        source += f", {threads} thread{'' if threads == 1 else 's'}"
-        source += ", beside other processes" if others.share() > OTHERS_SHARE else ""
+    threads = torch.get_num_threads()
+    on = "" if is_gpu else f"{threads} thread{'' if threads == 1 else 's'}"
+    source = ", ".join(filter(None, (f"measured GEMM, {name}", on, disturbed)))
     return Peak(flops_per_s=flops_per_s, source=source)
 
 

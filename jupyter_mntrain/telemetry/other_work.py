@@ -7,16 +7,26 @@ import time
 
 import psutil
 
+from jupyter_mntrain.model import tunables
+
+OTHERS_SHARE = tunables.ratio("telemetry.peak_others_share")
+
+BESIDE = "beside other processes"
+
 
 class OtherWork:
-    """From where it is made to :meth:`share`, in one rank. The node's other ranks are taken to do
-    what this one does.
+    """Watches one measurement of one rank: from before it to :meth:`words`. The node's other ranks
+    are taken to do what this one does.
     """
 
     def __init__(self) -> None:
         self._ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         self._cores = os.sched_getaffinity(0)
         self._begin = self._now()
+
+    def words(self) -> str:
+        """What disturbed the measurement."""
+        return BESIDE if self.share() > OTHERS_SHARE else ""
 
     def share(self) -> float:
         """Of the time of all processors that this process may run on, 0..1."""

@@ -12,12 +12,12 @@ from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, s
 from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
-from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.state import Exited, RankDown
 from jupyter_mntrain.model.records.job import Leftover, PartStatus
+from jupyter_mntrain.telemetry.gpus import GpuReader
 
 RELEASE_PATIENCE_S = tunables.seconds("agent.release_patience_s")
 

@@ -17,7 +17,6 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
@@ -29,6 +28,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import first_start
 from jupyter_mntrain.model.lifecycle.state import Launched, new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
+from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
 

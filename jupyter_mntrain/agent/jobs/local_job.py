@@ -18,7 +18,6 @@ from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
-from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
@@ -49,6 +48,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.telemetry.controls import Controls, read_controls, write_controls
+from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
 

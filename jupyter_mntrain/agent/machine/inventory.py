@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 
-from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import read_versions
 from jupyter_mntrain.model.records.node import Inventory
+from jupyter_mntrain.telemetry.gpus import GpuReader
 
 
 class InventoryReader:

@@ -10,11 +10,11 @@ import pytest
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.machine.gpus import GpuReader
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank, new_job_id
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec, PartStatus
+from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.trust.credentials import blind_context
 from tests.wording import says
 

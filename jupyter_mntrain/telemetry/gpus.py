@@ -11,6 +11,12 @@ import psutil
 from jupyter_mntrain.model.records.job import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 
+SLOWED = 0x8 | 0x20 | 0x40 | 0x80
+"""Hardware slowdown, thermal limit of the driver and of the hardware, power brake: ``nvml.h``,
+``nvmlClocksThrottleReason…``."""
+
+CLOCKS_UNKNOWN = "clocks unknown"
+
 
 class GpuReader:
     """Reads all GPUs; initializes NVML once."""
@@ -61,6 +67,23 @@ class GpuReader:
             for process in self._optional(partial(self._processes, index)) or ()
             if process.pid in pids
         )
+
+    def slowed_by(self, uuid: str) -> str:
+        """What lowers a GPU's clocks now, for people; empty if nothing does.
+
+        A power limit is not told: a busy card that keeps to it runs at its sustained clock.
+        """
+        nvml = self._nvml
+        if nvml is None:
+            return CLOCKS_UNKNOWN
+        mask = self._optional(
+            lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(
+                nvml.nvmlDeviceGetHandleByUUID(uuid)
+            )
+        )
+        if mask is None:
+            return CLOCKS_UNKNOWN
+        return "clocks lowered by the hardware" if mask & SLOWED else ""
 
     def _processes(self, index: int) -> Any:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)

@@ -1,0 +1,78 @@
+"""A stand-in of NVML: a machine with one card, for which a test says what the card tells."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+
+class CardError(Exception):
+    """What NVML raises."""
+
+
+class NotSupportedError(CardError):
+    """What this card does not tell."""
+
+
+class Cards:
+    """NVML of a machine with one card, which this process and one that is gone compute on.
+
+    Args:
+        pids: processes that compute on it; ``None``: the card does not say.
+        utilization: in percent; ``None``: the card does not say.
+        throttle_reasons: NVML's bits; ``None``: the card does not say.
+    """
+
+    NVMLError, NVMLError_NotSupported = CardError, NotSupportedError
+    NVML_TEMPERATURE_GPU = 0
+    GONE = 2**22 + 5
+
+    def __init__(
+        self,
+        *,
+        pids: tuple[int, ...] | None = (GONE, os.getpid(), os.getpid()),
+        utilization: int | None = 50,
+        throttle_reasons: int | None = 0,
+    ) -> None:
+        self.pids = pids
+        self.utilization = utilization
+        self.throttle_reasons = throttle_reasons
+
+    def nvmlInit(self) -> None: ...  # noqa: N802
+
+    def __getattr__(self, name: str) -> Any:
+        answers: dict[str, Any] = {
+            "nvmlSystemGetDriverVersion": "570.1",
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetHandleByIndex": "handle",
+            "nvmlDeviceGetHandleByUUID": "handle",
+            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlDeviceGetName": "RTX",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
+            "nvmlDeviceGetUtilizationRates": _told(self.utilization, _rates),
+            "nvmlDeviceGetCurrentClocksThrottleReasons": self.throttle_reasons,
+            "nvmlDeviceGetPowerUsage": 100_000,
+            "nvmlDeviceGetTemperature": 60,
+            "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),
+        }
+
+        def answer(*_: object) -> Any:
+            if answers[name] is None:
+                raise NotSupportedError
+            return answers[name]
+
+        return answer
+
+
+def _told(value: Any, spell: Callable[[Any], Any]) -> Any:
+    return None if value is None else spell(value)
+
+
+def _rates(percent: int) -> SimpleNamespace:
+    return SimpleNamespace(gpu=percent)
+
+
+def _processes(pids: tuple[int, ...]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(pid=pid, usedGpuMemory=3 << 20) for pid in pids]
