@@ -25,7 +25,8 @@ END_PATIENCE_S = 10.0
 
 POLL_S = 0.02
 
-_OF_THE_USER = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")
+# A cache that is named may be shared: what is in it depends on its contents alone.
+_OF_THE_USER = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME")
 
 # As process 1 it collects orphans, as an init must; reading a pipe nobody writes to costs nothing.
 _INIT = """
@@ -178,7 +179,11 @@ class Host:
 
     def set_link(self, interface: str, *, is_up: bool) -> None:
         """As ``ip link set``, there: down takes the interface's routes with it."""
-        in_namespace(self.namespace, "link", "set", interface, "up" if is_up else "down")
+        self.change_link(interface, "up" if is_up else "down")
+
+    def change_link(self, interface: str, *words: str) -> None:
+        """``ip link set`` with these words, there."""
+        in_namespace(self.namespace, "link", "set", interface, *words)
 
     @contextlib.contextmanager
     def firewall(self, *rule: str) -> Any:
