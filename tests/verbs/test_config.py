@@ -1,4 +1,4 @@
-"""``config``: what holds, for people and for programs."""
+"""``config``: the settings in effect, for people and for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_config_of_a_section_says_why(capsys):
     assert main(["config", "watchdog"]) == 0
     shown = capsys.readouterr().out
     assert "watchdog.first_step_s = 300 s  (default)" in shown
-    assert "# Before the first step: models are loaded" in shown
+    assert "# Limit before the first step, while models" in shown
     assert "liveness" not in shown
 
 
