@@ -79,24 +79,15 @@ def test_importing_the_package_imports_nothing_heavy():
     assert modules_after("import jupyter_mntrain").isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "cluster.cluster",
-        "verbs.table",
-        "notebook.extension",
-        "agent.main",
-        "agent.attempt.keeper",
-        "recipe.parse",
-        "recipe.rank_memory",
-        "workload.workload",
-        "cli",
-    ],
-)
-def test_only_the_trainer_imports_torch(module):
-    loaded = modules_after(f"import jupyter_mntrain.{module}")
-    assert "torch" not in loaded
-    assert "transformers" not in loaded
+def test_only_the_trainer_imports_torch():
+    """One after the other in one process, which says after which of them it was there."""
+    rooms = ("cluster.cluster", "verbs.table", "notebook.extension", "agent.main", "cli")
+    rooms += ("agent.attempt.keeper", "recipe.parse", "recipe.rank_memory", "workload.workload")
+    look = "print(*{'torch', 'transformers'} & sys.modules.keys())"
+    code = [f"import jupyter_mntrain.{room}; print({room!r}, end=' '); {look}" for room in rooms]
+    command = [sys.executable, "-c", "\n".join(["import sys", *code])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert [line.split() for line in done.stdout.splitlines()] == [[room] for room in rooms]
 
 
 def test_loading_the_notebook_face_does_not_load_matplotlib():

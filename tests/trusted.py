@@ -103,27 +103,29 @@ def become_driver(directory: Path, *, of: Authority | None = None) -> None:
 def install_drivers(configuration: Path, *, of: Authority | None = None) -> None:
     """Make whoever has this configuration directory a driver of every cluster of tests."""
     directory = configuration / "mntrain" / "clusters"
+    default = directory / CLUSTERS[0]
     if of is None:
-        shutil.copytree(_clusters(), directory, symlinks=True, dirs_exist_ok=True)
+        default.mkdir(parents=True)
+        for name, content in _driver_files().items():
+            with open(default / name, "xb", opener=_open_private) as file:
+                file.write(content)
     else:
-        _make_clusters(directory, of)
-
-
-@cache
-def _clusters() -> Path:
-    """To copy from: writing them durably anew would take longer than most tests do."""
-    path = Path(tempfile.mkdtemp(prefix="mntrain-test-clusters-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    _make_clusters(path, authority())
-    return path
-
-
-def _make_clusters(directory: Path, of: Authority) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    become_driver(directory / CLUSTERS[0], of=of)
+        become_driver(default, of=of)
     for name in CLUSTERS[1:]:
         # One identity under many names; whoever changes one makes a cluster of its own.
         (directory / name).symlink_to(CLUSTERS[0])
+
+
+@cache
+def _driver_files() -> dict[str, bytes]:
+    """To copy: writing them durably anew would take longer than most tests do."""
+    with tempfile.TemporaryDirectory() as path:
+        become_driver(Path(path))
+        return {file.name: file.read_bytes() for file in Path(path).iterdir()}
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def join(state: Path, settings: Settings, cluster: str) -> NodeId:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from traitlets.config import Config
 
 from jupyter_mntrain.notebook.extension import Extension
 from tests.verbs.conftest import cluster, failed_cluster
@@ -19,12 +21,25 @@ class KernelLike(InteractiveShell):
     kernel = object()
 
 
+def begin_shell(kind: type[InteractiveShell]) -> InteractiveShell:
+    """One that keeps no history and no results, so that its end is quick."""
+    keeps_nothing = {"HistoryManager": {"enabled": False}, "InteractiveShell": {"cache_size": 0}}
+    kind.clear_instance()
+    return kind.instance(config=Config(keeps_nothing))
+
+
+def end_shell(shell: InteractiveShell) -> None:
+    """Now: else all shells of a run end with its process, after their homes are deleted."""
+    type(shell).clear_instance()
+    atexit.unregister(shell.atexit_operations)
+    shell.atexit_operations()
+
+
 class Notebook:
     """A shell with the extension, and what its cells put on the page."""
 
     def __init__(self, cluster: Any, shell_class: type[InteractiveShell] = KernelLike) -> None:
-        shell_class.clear_instance()
-        self.shell = shell_class.instance()
+        self.shell = begin_shell(shell_class)
         self.opened: list[tuple[str, tuple[str, ...]]] = []
 
         def connect(name: str, addresses: tuple[str, ...]) -> Any:
@@ -54,7 +69,7 @@ class Notebook:
 
     def close(self) -> None:
         self.extension.close()
-        type(self.shell).clear_instance()
+        end_shell(self.shell)
 
 
 @pytest.fixture

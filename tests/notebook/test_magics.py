@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from tests.notebook.conftest import Notebook
+from tests.notebook.conftest import Notebook, begin_shell, end_shell
 from tests.standin.cluster import StandInCluster
 from tests.wording import says
 
@@ -17,9 +17,9 @@ RECIPE = '[model]\npreset = "llama-tiny"\n'
 
 @pytest.fixture
 def plain_shell():
-    InteractiveShell.clear_instance()
-    yield InteractiveShell.instance()
-    InteractiveShell.clear_instance()
+    shell = begin_shell(InteractiveShell)
+    yield shell
+    end_shell(shell)
 
 
 def test_loading_says_one_line_and_begins_to_look(cluster, monkeypatch):

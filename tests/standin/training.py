@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -22,11 +23,11 @@ class Sample:
     history: JobHistory
     now_s: float
 
-    @property
+    @cached_property
     def series(self) -> JobSeries:
         return taken(self.history, self.now_s).whole()
 
-    @property
+    @cached_property
     def summary(self) -> JobSummary:
         return taken(self.history, self.now_s).summary
 

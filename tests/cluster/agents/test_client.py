@@ -60,11 +60,16 @@ async def test_nobody_listens(dialler: Dialler, agent_here: MakeAgent) -> None:
     assert says("mntrain agent run", str(error))
 
 
-async def test_a_machine_that_drops_packets(
-    dialler: Dialler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the first request, too, which asks who answers: before the dialler is made."""
+    for module in ("client", "transport"):
+        for limit in ("ANSWER_TIMEOUT_S", "CONNECT_TIMEOUT_S"):
+            monkeypatch.setattr(f"jupyter_mntrain.cluster.agents.{module}.{limit}", 0.2)
+
+
+async def test_a_machine_that_drops_packets(impatient: None, dialler: Dialler) -> None:
     """A full accept queue: SYNs are dropped, as by a firewall."""
-    monkeypatch.setattr("jupyter_mntrain.cluster.agents.client.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -83,13 +88,13 @@ async def test_a_machine_that_drops_packets(
 
 
 async def test_an_agent_that_takes_the_request_and_says_nothing(
-    dialler: Dialler, agent_here: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    impatient: None, dialler: Dialler, agent_here: MakeAgent
 ) -> None:
-    monkeypatch.setattr("jupyter_mntrain.cluster.agents.client.ANSWER_TIMEOUT_S", 0.1)
     agent = await agent_here()
-    agent.faults["node"].append(Hang())
-    error = await failure(AgentClient(dialler, agent.where))
-    assert error.kind is Kind.NO_ANSWER
+    for node_id in (None, agent.node_id):
+        agent.faults["node"].append(Hang())
+        error = await failure(AgentClient(dialler, agent.where, node_id=node_id))
+        assert error.kind is Kind.NO_ANSWER
 
 
 @pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])

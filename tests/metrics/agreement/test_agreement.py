@@ -56,12 +56,6 @@ def nan_at_the_end(step: RankStep) -> RankStep:
 
 CASES = {
     **{name: SCENES[name] for name in ("two", "three", "six", "many", "failed", "no-capacity")},
-    **{
-        f"schedule {name}": lambda name=name: changed(
-            sample_job({"wopr": 1, "muthur": 1}), {"schedule": name}
-        )
-        for name in SCHEDULES
-    },
     "NaN": lambda: changed(sample_job({"wopr": 1, "muthur": 1}), step=nan_at_the_end),
     **{f"recorded {name}": lambda name=name: load(name).sample for name in NAMES},
     "one step": lambda: sample_job({"wopr": 1, "muthur": 1}, steps=1),
