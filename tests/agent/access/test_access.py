@@ -115,6 +115,11 @@ def pairs() -> list[tuple[str, str]]:
 
 
 def ask(agent: LiveAgent, verb: str, path: str, context: ssl.SSLContext) -> httpx.Response | None:
+    with httpx.Client(verify=context, timeout=5) as client:
+        return ask_over(client, agent, verb, path)
+
+
+def ask_over(client: httpx.Client, agent: LiveAgent, verb: str, path: str) -> httpx.Response | None:
     """The answer, or ``None`` if there was none at all."""
     bodies = {
         "/v1/probe/listen": ProbeListen(address=agent.address),
@@ -122,9 +127,7 @@ def ask(agent: LiveAgent, verb: str, path: str, context: ssl.SSLContext) -> http
     }
     body = bodies.get(path, StopRequest(reason="taken over") if path.endswith("/stop") else {})
     try:
-        with httpx.stream(
-            verb, f"{agent.url}{path}", verify=context, content=msgspec.json.encode(body), timeout=5
-        ) as answer:
+        with client.stream(verb, f"{agent.url}{path}", content=msgspec.json.encode(body)) as answer:
             # A stream that was opened would never end.
             answer.read()
             return answer
@@ -139,38 +142,24 @@ def test_nobody_gets_in_or_learns_what_is_not_his(
 ) -> None:
     agent, job_id = running
     before = agent.record(job_id)
-    asked = 0
+    every = [(verb, pattern.replace("JOB", job_id)) for verb, pattern in pairs()]
     for caller in callers:
-        for verb, pattern in pairs():
-            path = pattern.replace("JOB", job_id)
-            where = (caller.name, verb, path)
-            answer = ask(agent, verb, path, caller.context)
-            asked += 1
-            if not caller.gets_in:
-                assert answer is None, where
-                continue
-            assert answer is not None, where
-            assert SECRET not in answer.text, where
-            if (verb, path) in NODE_MAY:
-                assert answer.status_code == 200, (where, answer.text)
-            else:
-                assert answer.status_code in {403, 404, 405}, (where, answer.text)
+        # The handshake of a stranger fails before a request is read: any verb of a route will do.
+        asked = every if caller.gets_in else every[:: len(VERBS) - 1]
+        with httpx.Client(verify=caller.context, timeout=5) as client:
+            for verb, path in asked:
+                where = (caller.name, verb, path)
+                answer = ask_over(client, agent, verb, path)
+                if not caller.gets_in:
+                    assert answer is None, where
+                    continue
+                assert answer is not None, where
+                assert SECRET not in answer.text, where
+                if (verb, path) in NODE_MAY:
+                    assert answer.status_code == 200, (where, answer.text)
+                else:
+                    assert answer.status_code in {403, 404, 405}, (where, answer.text)
     assert agent.record(job_id).part == before.part, "nothing happened to the job"
-    print(f"{asked} pairs of route and certificate: none got anything")
-
-
-def test_a_node_that_takes_part_may_ask_for_its_job_and_stop_it(
-    running: tuple[LiveAgent, str], tmp_path: Path
-) -> None:
-    agent, _ = running
-    job_id = launch([agent], "import time; time.sleep(600)")
-    own = Subject(role="node", name=agent.info().node_id)
-    context = trusted.make_credentials(tmp_path, own).unnamed_client
-    assert ask(agent, "GET", f"/v1/jobs/{job_id}", context).status_code == 200  # type: ignore[union-attr]
-    assert ask(agent, "GET", f"/v1/jobs/{job_id}/log", context).status_code == 403  # type: ignore[union-attr]
-    assert ask(agent, "GET", f"/v1/jobs/{new_job_id()}", context).status_code == 403  # type: ignore[union-attr]
-    assert ask(agent, "POST", f"/v1/jobs/{job_id}/stop", context).status_code == 200  # type: ignore[union-attr]
-    assert agent.ended(job_id).part.state == "canceled"
 
 
 def test_what_is_not_tls_gets_no_answer(running: tuple[LiveAgent, str]) -> None:
@@ -199,6 +188,19 @@ def test_an_older_tls_is_refused(running: tuple[LiveAgent, str]) -> None:
         pytest.raises(ssl.SSLError),
     ):
         context.wrap_socket(plain)
+
+
+def test_a_node_that_takes_part_may_ask_for_its_job_and_stop_it(
+    running: tuple[LiveAgent, str], tmp_path: Path
+) -> None:
+    agent, job_id = running
+    own = Subject(role="node", name=agent.info().node_id)
+    context = trusted.make_credentials(tmp_path, own).unnamed_client
+    assert ask(agent, "GET", f"/v1/jobs/{job_id}", context).status_code == 200  # type: ignore[union-attr]
+    assert ask(agent, "GET", f"/v1/jobs/{job_id}/log", context).status_code == 403  # type: ignore[union-attr]
+    assert ask(agent, "GET", f"/v1/jobs/{new_job_id()}", context).status_code == 403  # type: ignore[union-attr]
+    assert ask(agent, "POST", f"/v1/jobs/{job_id}/stop", context).status_code == 200  # type: ignore[union-attr]
+    assert agent.ended(job_id).part.state == "canceled"
 
 
 def test_open_streams_of_whoever_is_revoked_end(tmp_path: Path, new_agent) -> None:  # type: ignore[no-untyped-def]

@@ -21,15 +21,14 @@ from tests.wording import says
 JSON = "application/json"
 
 
-def test_streams_without_end_are_bounded(agent, new_agent):
-    own = new_agent()
+def test_streams_without_end_are_bounded(agent):
     with contextlib.ExitStack() as open_streams:
         for _ in range(MOST_STREAMS_EACH):
-            assert open_streams.enter_context(own.stream()).status_code == 200
-        refused = own.get("/v1/stream")
+            assert open_streams.enter_context(agent.stream()).status_code == 200
+        refused = agent.get("/v1/stream")
         assert (refused.status_code, refused.json()["kind"]) == (429, "too-many")
-        assert own.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
-    until(lambda: _first_line(own), "room for another one")
+        assert agent.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
+    until(lambda: _first_line(agent), "room for another one")
 
 
 def _first_line(agent) -> bool:
@@ -37,11 +36,10 @@ def _first_line(agent) -> bool:
         return stream.status_code == 200
 
 
-def test_one_address_cannot_take_all_connections(new_agent):
-    """Strangers, who have shown no certificate."""
-    own = new_agent()
+def test_one_address_cannot_take_all_connections(agent):
+    """Strangers, who have shagent no certificate."""
     with contextlib.ExitStack() as open_ones:
-        where = (own.address, own.port)
+        where = (agent.address, agent.port)
         mine = [
             open_ones.enter_context(socket.create_connection(where, timeout=20))
             for _ in range(MOST_CONNECTIONS_EACH + 5)
@@ -52,7 +50,7 @@ def test_one_address_cannot_take_all_connections(new_agent):
             driver_context().wrap_socket(other) as connection,
         ):
             assert connection.version() == "TLSv1.3"
-    until(own.answers, "it to answer again")
+    until(agent.answers, "it to answer again")
 
 
 def test_a_body_that_is_nested_too_deeply_is_refused(agent):

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.log_trimming import trim
 from jupyter_mntrain.agent.attempt.metrics_tail import READ_BYTES, MetricsTail
-from jupyter_mntrain.agent.jobs.journal import MARK_EVERY, Journal
+from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.metrics import (
@@ -96,15 +98,20 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_spoils_nothing(path):
     assert numbers(journal) == numbers(Journal(path)) == [1, 2, 3, 4]
 
 
-LAST = 9_000
+MARK_EVERY = 256
+
+LAST = 2_250
 """Lines of a job that is too long to be kept whole."""
 
 
-def short(path: Path) -> Journal:
-    return Journal(path, kept_bytes=600_000, head_bytes=200_000, slack_bytes=100_000)
+@pytest.fixture
+def short(monkeypatch) -> Callable[[Path], Journal]:
+    """Journals that are marked more often, and of which less is kept."""
+    monkeypatch.setattr("jupyter_mntrain.agent.jobs.journal.MARK_EVERY", MARK_EVERY)
+    return partial(Journal, kept_bytes=150_000, head_bytes=50_000, slack_bytes=25_000)
 
 
-def test_a_long_job_keeps_how_it_began_and_what_was_last(path):
+def test_a_long_job_keeps_how_it_began_and_what_was_last(path, short):
     journal = short(path)
     fill(journal, 1, 3 * MARK_EVERY)
     assert numbers(journal) == list(range(1, 3 * MARK_EVERY + 1)), "not long enough to lose any"
@@ -117,17 +124,17 @@ def test_a_long_job_keeps_how_it_began_and_what_was_last(path):
         assert kept[0] == 1
         assert kept[-1] == one.last_seq == LAST
         assert before >= MARK_EVERY
-        assert after < LAST - 1000
+        assert after < LAST - 250
         for since in (before - 1, before, before + 1, after - 2, after - 1, after, LAST - 1):
             assert numbers(one, since) == [number for number in kept if number > since]
         assert one.offsets(1) == {"rank-0.ndjson": 100 * LAST}
     assert path.stat().st_size > 100 * LAST
     if path.stat().st_blocks * 512 == path.stat().st_size:
         pytest.skip("this file system cannot punch holes")
-    assert path.stat().st_blocks * 512 < 900_000
+    assert path.stat().st_blocks * 512 < 225_000
 
 
-def test_a_source_that_was_last_heard_of_in_what_was_given_back_is_not_read_again(path):
+def test_a_source_that_was_last_heard_of_in_what_was_given_back_is_not_read_again(path, short):
     journal = short(path)
     fill(journal, 1, 2 * MARK_EVERY)
     journal.append(step(1), attempt=1, source="rank-1.ndjson", offset=77)
@@ -135,27 +142,27 @@ def test_a_source_that_was_last_heard_of_in_what_was_given_back_is_not_read_agai
     assert short(path).offsets(1) == {"rank-0.ndjson": 100 * LAST, "rank-1.ndjson": 77}
 
 
-def test_a_crash_before_the_middle_was_given_back_loses_nothing_more(path, monkeypatch):
+def test_a_crash_before_the_middle_was_given_back_loses_nothing_more(path, short, monkeypatch):
     monkeypatch.setattr("jupyter_mntrain.agent.jobs.journal.give_back", lambda *_: False)
     journal = short(path)
-    fill(journal, 1, 8000)
+    fill(journal, 1, 2000)
     again = short(path)
     assert numbers(again) == numbers(journal)
-    fill(again, 8001, 9000)
-    assert numbers(again)[-1000:] == list(range(8001, 9001))
+    fill(again, 2001, LAST)
+    assert numbers(again)[-250:] == list(range(2001, LAST + 1))
 
 
-def test_a_full_disk_puts_giving_back_off(path, monkeypatch):
+def test_a_full_disk_puts_giving_back_off(path, short, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     journal = short(path)
     with monkeypatch.context() as patch:
         patch.setattr("jupyter_mntrain.agent.jobs.journal.write_atomically", full)
-        fill(journal, 1, 8000)
-    assert numbers(journal) == list(range(1, 8001))
-    fill(journal, 8001, 8001)
-    assert len(numbers(journal)) < 8001
+        fill(journal, 1, 2000)
+    assert numbers(journal) == list(range(1, 2001))
+    fill(journal, 2001, 2001)
+    assert len(numbers(journal)) < 2001
 
 
 def test_a_tail_goes_on_behind_what_was_given_back(tmp_path):

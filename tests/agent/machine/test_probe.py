@@ -11,6 +11,11 @@ from jupyter_mntrain.model.errors import RefusedError
 from tests.wording import says, wording
 
 
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.probe.WARM_UP_S", 0.02)
+
+
 def idle() -> bool:
     return False
 
@@ -23,7 +28,7 @@ def request(ticket: ProbeTicket, **changes) -> ProbeSend:
         "port": ticket.port,
         "token": ticket.token,
         "peer": "node2",
-        "seconds": 0.2,
+        "seconds": 0.05,
     }
     return ProbeSend(**(fields | changes))
 
