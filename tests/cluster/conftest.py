@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.cluster.view import grace_period
 from tests.agent.live import LiveAgent, two_agents
-from tests.cluster.near import Open
+from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.waiting import PATIENCE_S
@@ -120,9 +120,16 @@ def two(elsewhere: Elsewhere) -> list[FakeAgent]:
 
 
 @pytest.fixture
-def two_near(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
+def near(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
+    """A driver that has found both stand-ins."""
     made = open_cluster(*two)
     wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
     # As in a notebook that has been open for long: discovery has had its time.
     made._driver.grace.begun -= grace_period.CONNECT_S
     return made
+
+
+@pytest.fixture
+def job(near: Cluster) -> Job:
+    """Of both stand-ins."""
+    return near.launch(spec())

@@ -30,16 +30,6 @@ from tests.standin.heard import Heard
 from tests.wording import wording
 
 
-@pytest.fixture
-def cluster(two_near: Cluster) -> Cluster:
-    return two_near
-
-
-@pytest.fixture
-def job(cluster: Cluster) -> Job:
-    return cluster.launch(spec())
-
-
 def test_the_package_offers_the_same_names() -> None:
     assert jupyter_mntrain.Cluster is Cluster
     assert jupyter_mntrain.Job is Job
@@ -47,12 +37,12 @@ def test_the_package_offers_the_same_names() -> None:
     assert all(hasattr(room, name) for name in room.__all__)
 
 
-def test_nodes_are_there_as_soon_as_they_answer(cluster: Cluster) -> None:
-    assert [(node.name, node.liveness, node.found_by) for node in cluster.nodes()] == [
+def test_nodes_are_there_as_soon_as_they_answer(near: Cluster) -> None:
+    assert [(node.name, node.liveness, node.found_by) for node in near.nodes()] == [
         ("node1", "up", "typed"),
         ("node2", "up", "typed"),
     ]
-    assert repr(cluster) == "<Cluster 'default': 2 nodes>"
+    assert repr(near) == "<Cluster 'default': 2 nodes>"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "ü", "-x", "a/b", "x" * 64])
@@ -147,19 +137,19 @@ def test_forgetting_by_address_and_by_name(open_cluster: Open, two: list[FakeAge
 # Choosing
 
 
-def test_nobody_named_is_everybody(cluster: Cluster) -> None:
-    assert cluster.participants() == (Participant(node="node1"), Participant(node="node2"))
+def test_nobody_named_is_everybody(near: Cluster) -> None:
+    assert near.participants() == (Participant(node="node1"), Participant(node="node2"))
 
 
-def test_members_are_checked_against_the_nodes(cluster: Cluster) -> None:
-    assert cluster.participants(["node2:3:lo", "node1:1"]) == (
+def test_members_are_checked_against_the_nodes(near: Cluster) -> None:
+    assert near.participants(["node2:3:lo", "node1:1"]) == (
         Participant(node="node2", nproc=3, interface="lo"),
         Participant(node="node1"),
     )
     with pytest.raises(SpecError, match=wording("use node")):
-        cluster.participants(["node3:1"])
+        near.participants(["node3:1"])
     with pytest.raises(SpecError, match="HOST:N"):
-        cluster.participants(["node1:x"])
+        near.participants(["node1:x"])
 
 
 def test_a_cluster_just_opened_gives_the_named_nodes_time_to_be_found(
@@ -169,34 +159,32 @@ def test_a_cluster_just_opened_gives_the_named_nodes_time_to_be_found(
 
 
 def test_a_lost_node_cannot_be_chosen_and_says_why(
-    cluster: Cluster, elsewhere: Elsewhere, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
+    near: Cluster, elsewhere: Elsewhere, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from jupyter_mntrain.cluster.view import liveness
 
     monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
     monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
     elsewhere.do(two[1].die)
-    wait_for(lambda: cluster.nodes()[1].liveness == "lost")
+    wait_for(lambda: near.nodes()[1].liveness == "lost")
     with pytest.raises(NodeError, match=wording("node2: connection refused")):
-        cluster.participants(["node1:1", "node2:1"])
-    assert cluster.participants() == (Participant(node="node1"),)
+        near.participants(["node1:1", "node2:1"])
+    assert near.participants() == (Participant(node="node1"),)
 
 
-def test_a_dry_run_shows_every_node_and_touches_none(
-    cluster: Cluster, two: list[FakeAgent]
-) -> None:
-    commands = cluster.dry_run(spec(environment={"A": "1"}))
+def test_a_dry_run_shows_every_node_and_touches_none(near: Cluster, two: list[FakeAgent]) -> None:
+    commands = near.dry_run(spec(environment={"A": "1"}))
     assert [command.node for command in commands] == ["node1", "node2"]
     assert all(command.environment["A"] == "1" for command in commands)
     assert [agent.leases for agent in two] == [{}, {}]
 
 
 def test_measuring_every_ordered_pair_one_after_the_other(
-    cluster: Cluster, elsewhere: Elsewhere, open_cluster: Open, two: list[FakeAgent]
+    near: Cluster, elsewhere: Elsewhere, open_cluster: Open, two: list[FakeAgent]
 ) -> None:
     third = elsewhere.agent("node3")
-    cluster.discovery.add(third.where)
-    measured = cluster.measure()
+    near.discovery.add(third.where)
+    measured = near.measure()
     assert [(link.sender, link.receiver) for link in measured] == [
         ("node1", "node2"),
         ("node1", "node3"),
@@ -208,7 +196,7 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     assert measured[0].address == two[1].address
     assert {link.capacity.source for link in measured} == {"measured"}
     heard = Heard()
-    some = cluster.measure([Participant(node="node3"), Participant(node="node1")], progress=heard)
+    some = near.measure([Participant(node="node3"), Participant(node="node1")], progress=heard)
     assert len(some) == 2
     assert list(heard.pieces().items()) == [
         ("asking the nodes", [(0, 2), (1, 2), (2, 2)]),
@@ -217,35 +205,33 @@ def test_measuring_every_ordered_pair_one_after_the_other(
     ]
 
 
-def test_a_node_that_is_not_there_yet_is_counted_as_missing(cluster: Cluster) -> None:
+def test_a_node_that_is_not_there_yet_is_counted_as_missing(near: Cluster) -> None:
     heard = Heard()
     with pytest.raises(SpecError):
-        cluster.participants(["node1:1", "node9:1"], progress=heard)
-    cluster.participants(progress=heard)
+        near.participants(["node1:1", "node9:1"], progress=heard)
+    near.participants(progress=heard)
     assert heard.pieces() == {"looking for nodes": [(1, 2), (2, None)]}
 
 
-def test_reading_nodes_and_jobs_asks_nobody(
-    cluster: Cluster, job: Job, two: list[FakeAgent]
-) -> None:
+def test_reading_nodes_and_jobs_asks_nobody(near: Cluster, job: Job, two: list[FakeAgent]) -> None:
     before = [len(agent.requests) for agent in two]
     for _ in range(100):
-        cluster.nodes()
-        cluster.jobs()
+        near.nodes()
+        near.jobs()
         job.view()
     assert [len(agent.requests) for agent in two] == before
 
 
-def test_it_may_be_used_from_many_threads(cluster: Cluster, job: Job) -> None:
+def test_it_may_be_used_from_many_threads(near: Cluster, job: Job) -> None:
     errors: list[BaseException] = []
 
     def use() -> None:
         try:
             for _ in range(5):
-                cluster.nodes()
+                near.nodes()
                 job.history()
                 job.logs()
-                cluster.participants()
+                near.participants()
         except BaseException as error:  # noqa: BLE001  # handed to the test's own thread
             errors.append(error)
 

@@ -22,25 +22,14 @@ from tests.standin.faults import Refuse
 from tests.standin.heard import Heard
 from tests.wording import wording
 
-
-@pytest.fixture
-def cluster(two_near: Cluster) -> Cluster:
-    return two_near
-
-
-@pytest.fixture
-def job(cluster: Cluster) -> Job:
-    return cluster.launch(spec())
-
-
 # Jobs
 
 
 def test_a_job_launched_is_known_at_once_and_to_every_cluster(
-    cluster: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent], tmp_path: Path
+    near: Cluster, job: Job, open_cluster: Open, two: list[FakeAgent], tmp_path: Path
 ) -> None:
     assert job.state == "running"
-    assert [view.job_id for view in cluster.jobs()] == [job.id]
+    assert [view.job_id for view in near.jobs()] == [job.id]
     assert two[0].jobs[job.id].submitted_by.count("@") == 1
     # One participant knows where the others are.
     other = open_cluster(two[1], peers=PeerBook(tmp_path / "other.json"))
@@ -63,23 +52,23 @@ def test_a_participant_that_does_not_answer_is_unknown_and_the_job_is_still_foun
     assert seen.state == "running"
 
 
-def test_a_job_is_found_by_the_beginning_of_its_id(cluster: Cluster, job: Job) -> None:
-    assert cluster.job(job.id[:6]).id == job.id
-    assert cluster.job(job.id[2:7]).id == job.id
-    second = cluster.launch(spec("node1"))
-    assert [view.job_id for view in cluster.jobs()] == [second.id, job.id]
+def test_a_job_is_found_by_the_beginning_of_its_id(near: Cluster, job: Job) -> None:
+    assert near.job(job.id[:6]).id == job.id
+    assert near.job(job.id[2:7]).id == job.id
+    second = near.launch(spec("node1"))
+    assert [view.job_id for view in near.jobs()] == [second.id, job.id]
     with pytest.raises(SpecError, match=wording("2 jobs begin with 'j-'")):
-        cluster.job("j-")
+        near.job("j-")
     with pytest.raises(JobNotFoundError, match=wording("mntrain jobs")):
-        cluster.job("j-nothere")
+        near.job("j-nothere")
     with pytest.raises(JobNotFoundError):
-        cluster.job("")
+        near.job("")
 
 
 def test_two_jobs_of_one_cluster_do_not_disturb_each_other(
-    cluster: Cluster, job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
+    near: Cluster, job: Job, elsewhere: Elsewhere, two: list[FakeAgent]
 ) -> None:
-    other = cluster.launch(spec("node1"))
+    other = near.launch(spec("node1"))
     elsewhere.do(two[0].finish, other.id)
     assert other.wait(20).state == "succeeded"
     assert job.state == "running"
@@ -96,7 +85,7 @@ def test_waiting_ends_when_every_part_has_ended_and_not_before(
 
 
 def test_the_part_of_a_node_that_went_silent_is_unknown_and_never_done(
-    cluster: Cluster,
+    near: Cluster,
     job: Job,
     elsewhere: Elsewhere,
     two: list[FakeAgent],
@@ -179,20 +168,20 @@ def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) 
     assert job.state == "canceled"
 
 
-def test_a_refused_launch_leaves_nothing_and_no_job(cluster: Cluster, two: list[FakeAgent]) -> None:
+def test_a_refused_launch_leaves_nothing_and_no_job(near: Cluster, two: list[FakeAgent]) -> None:
     two[1].faults["lease"].append(Refuse(cause="GPU 0 is promised"))
     with pytest.raises(RefusedError, match="node2: GPU 0 is promised"):
-        cluster.launch(spec())
+        near.launch(spec())
     assert [agent.leases for agent in two] == [{}, {}]
-    assert cluster.jobs() == ()
+    assert near.jobs() == ()
 
 
-def test_what_is_waited_for_is_said(cluster: Cluster, job: Job) -> None:
+def test_what_is_waited_for_is_said(near: Cluster, job: Job) -> None:
     heard = Heard()
-    cluster.participants(["node1:1", "node2:1"], progress=heard)
+    near.participants(["node1:1", "node2:1"], progress=heard)
     assert heard.pieces() == {"looking for nodes": [(2, 2)]}
     heard = Heard()
-    cluster.job(job.id, progress=heard)
+    near.job(job.id, progress=heard)
     assert heard.pieces() == {f"looking for job {job.id}": [(0, None)]}
     heard = Heard()
     job.kill(progress=heard)

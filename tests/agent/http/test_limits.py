@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from jupyter_mntrain.agent.access.limits import MOST_CONNECTIONS_EACH, MOST_STREAMS_EACH
+from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
 from tests.agent.live import free_port
 from tests.trusted import driver_context, join
@@ -103,7 +104,7 @@ def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
+def test_what_cannot_start_says_why_in_one_line(agent, tmp_path, capsys):
     there = ["--listen", agent.address, "--port"]
     taken, free = [*there, str(agent.port)], [*there, str(free_port(agent.address))]
     member, stranger = tmp_path / "x", tmp_path / "y"
@@ -114,13 +115,20 @@ def test_what_cannot_start_says_why_in_one_line(agent, tmp_path):
     cases = {
         ("start",): "'start'",
         ("run", "--state-dir", str(stranger), *free): "this node is not a member of a cluster yet",
-        ("run", "--state-dir", str(member), *free): "/nowhere does not run",
         ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
-        ("run", "--state-dir", str(member), *taken): f"cannot listen on {agent.address}",
         ("leave", "--state-dir", str(stranger)): "this node is not a member of a cluster",
     }
     for options, words in cases.items():
-        done = run_agent(*options)
+        assert run(options) != 0
+        said = capsys.readouterr().err
+        assert says(words, said)
+        assert said.count("\n") == 1, json.dumps(said)
+    # These have begun to listen: a process of its own closes everything.
+    for where, words in {
+        tuple(free): "/nowhere does not run",
+        tuple(taken): f"cannot listen on {agent.address}",
+    }.items():
+        done = run_agent("run", "--state-dir", str(member), *where)
         assert done.returncode != 0
         assert says(words, done.stderr)
         assert done.stderr.count("\n") == 1, json.dumps(done.stderr)
