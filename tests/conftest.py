@@ -1,4 +1,4 @@
-"""Fixtures every room may use."""
+"""Fixtures for all rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random searches and combinations: short by default, long where a person asks for it."""
+"""Random searches and combinations: short by default, long on request."""
 
 from __future__ import annotations
 

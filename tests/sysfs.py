@@ -1,4 +1,4 @@
-"""A kernel's view of network interfaces, as tests want it."""
+"""A kernel's view of network interfaces, made by tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The size of files, functions and rooms, one name for one thing, no circles, one spelling."""
+"""House rules: sizes of files, functions and rooms, unique names, no cycles, one spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package's face: what it offers, and what importing it must not cost."""
+"""Package: its public names, and what importing it must not load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The repository's own files: license, policies, and checks that run before a commit."""
+"""Files of the repository: license, policies, and checks before a commit."""
 
 from __future__ import annotations
 

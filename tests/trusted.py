@@ -1,4 +1,4 @@
-"""One authority for all clusters that tests make: real certificates, made in milliseconds."""
+"""One authority for all clusters of the tests: real certificates, made in milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time."""
+"""Waiting for conditions, never for time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of wording: what only they may check is skipped when sentences are scrambled."""
+"""Tests of wording: skipped where sentences are scrambled."""
 
 from __future__ import annotations
 

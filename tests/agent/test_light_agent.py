@@ -1,4 +1,4 @@
-"""Light agent: what a real agent imports, and the memory that it takes at rest."""
+"""Light agent: the modules that a real agent imports, and its memory at rest."""
 
 from __future__ import annotations
 

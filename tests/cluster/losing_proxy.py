@@ -1,4 +1,4 @@
-"""Between a driver and a real agent: ends their TLS and loses what a test wants lost.
+"""Losing proxy: ends the TLS of driver and agent, and drops the messages that a test names.
 
 A request is lost before the agent gets it, a reply after the agent has done what was asked.
 """

@@ -1,4 +1,4 @@
-"""Clusters of stand-in agents that have been open for long."""
+"""Clusters of stand-in agents that have been open for a while."""
 
 from __future__ import annotations
 

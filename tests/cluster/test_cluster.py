@@ -1,4 +1,4 @@
-"""The public face over agents in another thread, as a notebook or a script uses it."""
+"""Cluster: the public API over agents in another thread, as a notebook or script uses it."""
 
 from __future__ import annotations
 

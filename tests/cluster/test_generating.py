@@ -1,4 +1,4 @@
-"""``generate``: what a job's newest checkpoint writes, over two real nodes with a disk each."""
+"""``generate``: continues a text with a job's newest checkpoint, on two nodes with own disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs as a notebook or a script has them: watched, waited for, ended."""
+"""Job: watched, waited for and ended, as from a notebook or script."""
 
 from __future__ import annotations
 

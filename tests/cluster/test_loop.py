@@ -1,4 +1,4 @@
-"""The thread behind the synchronous face."""
+"""Loop thread: the thread behind the synchronous API."""
 
 from __future__ import annotations
 

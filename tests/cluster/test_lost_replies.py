@@ -1,4 +1,4 @@
-"""Requests and replies that are lost on the way to real agents: nothing happens twice."""
+"""Lost requests and replies on the way to real agents: nothing happens twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in trainer on two real nodes: cut off anywhere it goes on as if it had not been."""
+"""Survival: the built-in trainer on two real nodes, interrupted anywhere, gives the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input, typed at the command line of a real cluster: one line with thing, node and fix.
+"""Bad input on the command line of a real cluster: one line with the cause and the fix.
 
 After every case nothing runs and nothing is leased.
 """

@@ -1,4 +1,4 @@
-"""Several clusters on one network, in simulated hosts: none shows or touches another's nodes."""
+"""Several clusters on one network, in simulated hosts: they do not affect each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's first command: figures, a notebook with plots in it, and nothing left behind."""
+"""Demo: it gives figures and a notebook with plots, and leaves nothing behind."""
 
 from __future__ import annotations
 

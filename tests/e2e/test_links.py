@@ -1,4 +1,4 @@
-"""An asymmetric link: measured per direction, and each direction's utilization of its own."""
+"""Asymmetric link: each direction has its own measured capacity and utilization."""
 
 from __future__ import annotations
 

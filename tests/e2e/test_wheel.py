@@ -1,4 +1,4 @@
-"""What users install: the wheel holds the built extension, and nothing that is not for them."""
+"""Wheel: it contains the built extension, and no files that users do not need."""
 
 from __future__ import annotations
 

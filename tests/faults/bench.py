@@ -1,4 +1,4 @@
-"""Three hosts, a job on two of them, an observer on the third: everything a fault needs."""
+"""Fault bench: three hosts, a job on two of them and an observer on the third."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in which things go wrong at random, each replayable by its seed.
+"""Chaos: runs with random faults, each replayable by its seed.
 
 ``python -m tests.faults.chaos --runs 200 --first 1`` on two loopback agents, without root. After
 each run it checks that the job ended as it had to, that no process and no lease is left, that a

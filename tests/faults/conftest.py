@@ -1,4 +1,4 @@
-"""The lab of the end-to-end tests, for these, too; and the page of what was measured."""
+"""Fixtures of the fault tests: the lab, and the page of measured faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that says, a line of JSON each, whatever it comes to know of jobs and nodes, and when.
+"""Observer: a driver that prints each change of jobs and nodes as a line of JSON, with its time.
 
 ``python -m tests.faults.observer CLUSTER``
 """

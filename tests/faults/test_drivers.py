@@ -1,4 +1,4 @@
-"""Drivers that are killed: the job runs on."""
+"""Killed drivers: the job keeps running."""
 
 from __future__ import annotations
 

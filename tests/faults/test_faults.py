@@ -1,4 +1,4 @@
-"""The fault table: one row each, on simulated hosts, with what a driver is told and when."""
+"""Fault table: each fault on simulated hosts, with what a driver is told and when."""
 
 from __future__ import annotations
 

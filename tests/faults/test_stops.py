@@ -1,4 +1,4 @@
-"""Stops: whatever a rank or torchrun does, nothing of a stopped job is left."""
+"""Stops: no process of a stopped job survives, whatever a rank or torchrun does."""
 
 from __future__ import annotations
 

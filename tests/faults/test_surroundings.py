@@ -1,4 +1,4 @@
-"""The fault table, continued: what goes wrong around a job: disks, clocks, names, versions."""
+"""Fault table, continued: faults around a job, of disks, clocks, names and versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of faults: its words and its table of places are those of the program."""
+"""Page of faults: its sentences and its table of places match the program."""
 
 from __future__ import annotations
 

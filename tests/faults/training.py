@@ -1,4 +1,4 @@
-"""What is trained while things break: two ranks that need each other at every step.
+"""Training for the fault tests: two ranks that need each other at every step.
 
 A file ``fault.py`` in the home directory of its host is run by the rank there, once.
 """

@@ -1,4 +1,4 @@
-"""The all-or-nothing start, over agents that answer in memory."""
+"""Gang start: all or nothing, over agents in memory."""
 
 from __future__ import annotations
 

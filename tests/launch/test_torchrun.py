@@ -1,4 +1,4 @@
-"""The exact command and environment of every participant."""
+"""torchrun command: the exact command and environment of every participant."""
 
 from __future__ import annotations
 

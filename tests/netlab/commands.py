@@ -1,4 +1,4 @@
-"""Running ``ip`` and its like; what they complain about becomes one line."""
+"""Commands: runs ``ip`` and similar programs; their errors become one line."""
 
 from __future__ import annotations
 

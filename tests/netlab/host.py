@@ -1,4 +1,4 @@
-"""One simulated machine: what lives on it, and how to run something there."""
+"""Simulated host: its network and files, and how to run programs on it."""
 
 from __future__ import annotations
 

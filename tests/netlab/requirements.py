@@ -1,4 +1,4 @@
-"""Whether this machine can make a lab, found out by trying."""
+"""Requirements: tries whether this machine can make a lab."""
 
 from __future__ import annotations
 

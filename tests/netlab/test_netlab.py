@@ -1,4 +1,4 @@
-"""The simulated cluster itself: what the product's tests stand on must be what it says it is."""
+"""Simulated cluster: it is what the other tests rely on."""
 
 from __future__ import annotations
 

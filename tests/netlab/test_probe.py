@@ -1,4 +1,4 @@
-"""The bandwidth probe against rates that are known, because the lab's token buckets keep them."""
+"""Bandwidth probe, against the known rates of the lab's token buckets."""
 
 from __future__ import annotations
 

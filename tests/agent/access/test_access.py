@@ -1,4 +1,4 @@
-"""Every route of the agent with every certificate that is not a driver's of its cluster."""
+"""Agent access: every route, with every certificate that is not a driver's of its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real torchrun under real agents: starting, ending, failing, and an agent that comes back."""
+"""Attempts under real agents and torchrun: start, end, failure, restarted agent."""
 
 from __future__ import annotations
 

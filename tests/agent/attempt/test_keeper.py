@@ -1,4 +1,4 @@
-"""The keeper with hostile programs in torchrun's place: nothing is left, and the end is told."""
+"""Keeper, with hostile programs instead of torchrun: nothing is left, and the end is recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A long log keeps its beginning and its end, and takes no more room than it may."""
+"""Log trimming: a long log keeps its beginning and end, within its limit on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that want the same GPUs, on real agents with real leases; only NVML is a stand-in."""
+"""GPU contention: jobs that want the same GPUs, on real agents; only NVML is a stand-in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that wait for what others have: nobody gets half, nobody waits for ever."""
+"""Queue: jobs that wait for GPUs get all or nothing, and none waits forever."""
 
 from __future__ import annotations
 

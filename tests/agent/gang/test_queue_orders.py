@@ -1,4 +1,4 @@
-"""Thousands of orders in which leases, starts and stops of waiting jobs may come and get lost."""
+"""Queue orders: thousands of orders of leases, starts and stops, some of them lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts after one that failed, started by the head's agent."""
+"""Restarter: the head's agent starts the next attempt after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the parts of a job end the others, by what they say. Live gangs are in test_attempts."""
+"""Gang watch: when a part ends the others. Live gangs are in test_attempts."""
 
 from __future__ import annotations
 

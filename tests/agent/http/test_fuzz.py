@@ -1,4 +1,4 @@
-"""Requests that nobody should send: no 500, no crash, no leak, no job disturbed."""
+"""Fuzzing: malformed requests cause no 500, no crash, no leak, and disturb no job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases, ports and starts: what an agent grants and what it refuses, in which words."""
+"""Lease routes: what an agent grants and refuses, and with which messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What unauthenticated or greedy callers cannot do to an agent, and bad requests."""
+"""Limits: what unauthenticated or greedy callers cannot do to an agent, and bad requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent says about its node and its links, and its stream."""
+"""Node routes: what an agent reports about its node and its links, and its stream."""
 
 from __future__ import annotations
 

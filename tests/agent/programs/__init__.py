@@ -1,1 +1,1 @@
-"""Hostile programs that stand in torchrun's place: what a keeper must cope with."""
+"""Hostile programs that run instead of torchrun, which a keeper must handle."""

@@ -1,4 +1,4 @@
-"""When asked to end, ends without a word to its child, as a torchrun that was killed does."""
+"""Ends on SIGTERM without telling its child, like a torchrun that was killed."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Pairs of ranks that wait for each other for ever, each pair in another place of torch.
+"""Pairs of ranks that wait for each other forever, each pair at another place in torch.
 
 ``python hanging.py DIRECTORY NAME …``: one process imports torch, and forks two ranks per name.
 """

@@ -1,4 +1,4 @@
-"""Starts a child in another session and without an environment to be found by."""
+"""Starts a child in another session, with an empty environment."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Never ends when asked."""
+"""Ignores SIGTERM."""
 
 import signal
 import time

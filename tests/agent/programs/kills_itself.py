@@ -1,4 +1,4 @@
-"""Dies as the kernel lets die when memory runs out."""
+"""Dies by SIGKILL, as by the kernel's OOM killer."""
 
 import os
 import signal

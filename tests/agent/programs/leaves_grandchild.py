@@ -1,4 +1,4 @@
-"""Starts a grandchild in a session of its own, as torchrun does with ranks, and ends."""
+"""Starts a grandchild in its own session, as torchrun does with ranks, and exits."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Prints a 200 kB line without an end, and bytes that are no text."""
+"""Prints a 200 kB line without a newline, and bytes that are not UTF-8."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Runs until it is asked to end."""
+"""Runs until SIGTERM."""
 
 import time
 

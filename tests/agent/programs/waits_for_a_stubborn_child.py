@@ -1,4 +1,4 @@
-"""Waits for its child when asked to end, as torchrun does; the child never ends when asked."""
+"""Waits on SIGTERM for its child, as torchrun does; the child ignores SIGTERM."""
 
 import signal
 import subprocess

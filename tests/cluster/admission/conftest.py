@@ -1,4 +1,4 @@
-"""Agents that are told to join, as their users tell them."""
+"""Agents that join, as their users start them."""
 
 from __future__ import annotations
 

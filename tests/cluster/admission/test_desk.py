@@ -1,4 +1,4 @@
-"""Who is announced, told apart; and a flood of announcements that is not remembered."""
+"""Admission desk: sorts announced agents, and does not remember a flood of announcements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How machines become members: real agents, real drivers, and somebody in between."""
+"""Joining: real agents, real drivers, and a man in the middle."""
 
 from __future__ import annotations
 

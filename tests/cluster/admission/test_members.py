@@ -1,4 +1,4 @@
-"""Members after they have joined: they leave, are renewed and are revoked."""
+"""Members after joining: they leave, are renewed and are revoked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of agents that fail: their connections, and what a failure must say."""
+"""Clients of failing agents: their connections, and the expected errors."""
 
 from __future__ import annotations
 

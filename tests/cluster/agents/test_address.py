@@ -1,4 +1,4 @@
-"""``host[:port]`` in one spelling."""
+"""Agent addresses: ``host[:port]`` in one spelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way an agent does not answer, told apart; every answer typed."""
+"""Agent client: every way an agent fails to answer gets its own error; every answer is typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents and drivers that are not to be trusted, told apart."""
+"""Distrust: each reason why an agent or driver is not trusted gets its own error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Announcements read with suspicion; browsing by real multicast on loopback."""
+"""Discovery: parses untrusted announcements, and browses by real multicast on loopback."""
 
 from __future__ import annotations
 

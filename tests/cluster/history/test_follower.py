@@ -1,4 +1,4 @@
-"""Journals followed to their end over every break, each line once."""
+"""Journal follower: reads journals to their end across broken connections, each line once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tail of a log, however long it is and whoever wrote most of it."""
+"""Job logs: the tail of a log of any length, and of any rank."""
 
 from __future__ import annotations
 

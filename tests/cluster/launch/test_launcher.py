@@ -1,4 +1,4 @@
-"""All or nothing, whatever is refused, lost, slow or dead on the way."""
+"""Launcher: all or nothing, even if requests are refused, lost or slow, or a node dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent watched under a clock that the test moves."""
+"""Agent watch, by a clock that tests set."""
 
 from __future__ import annotations
 

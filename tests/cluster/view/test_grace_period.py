@@ -1,4 +1,4 @@
-"""When a fresh driver stops waiting; time passes only when the bell is waited for."""
+"""Grace period: when a new driver stops waiting. Time passes only while a test waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs out of what nodes say, when some are silent and replies come late."""
+"""Job ledger: jobs from the reports of nodes, some unreachable, with late replies."""
 
 from __future__ import annotations
 

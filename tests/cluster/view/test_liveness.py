@@ -1,4 +1,4 @@
-"""Silence becomes suspicion and then loss, but only where a direct question failed too."""
+"""Liveness: a silent node is suspect, and lost only if a probe fails, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remembered addresses: per cluster, private, whole after a crash, shared by many kernels."""
+"""Peer book: per cluster, private, intact after a crash, shared by several kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several sightings of one node are one view; one id on two machines is never one view."""
+"""Sightings: several addresses of one node become one view; one id on two machines never does."""
 
 from __future__ import annotations
 

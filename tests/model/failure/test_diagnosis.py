@@ -1,4 +1,4 @@
-"""Diagnosis of a job without progress: the cause is the rank that does not wait for others."""
+"""Diagnosis of a stalled job: the cause is the rank that does not wait for others."""
 
 from __future__ import annotations
 
