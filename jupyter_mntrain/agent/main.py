@@ -122,8 +122,10 @@ def _change_service(options: Options) -> list[str]:
 
 
 def _joined(options: Options) -> membership.Membership:
-    """Raises:
-    TrustError: this node has not joined a cluster.
+    """The stored membership.
+
+    Raises:
+        TrustError: this node has not joined a cluster.
     """
     found = membership.find(options.state)
     if found is None:

@@ -163,7 +163,7 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
 
 
 def output_options(parser: Parser, *, is_first: bool = True) -> None:
-    """How results and errors are printed.
+    """Add the options for how results and errors are printed.
 
     Args:
         is_first: whether no other parser fills the same namespace before: an option left out here

@@ -63,8 +63,10 @@ class JsonHandler(RequestHandler):
             raise refusal(400, Kind.BAD_REQUEST, f"the request is not valid: {error}") from error
 
     def job_id(self, text: str) -> JobId:
-        """Raises:
-        RequestRefusedError: 404 unless it has the form of a job id.
+        """Check the form of a job id.
+
+        Raises:
+            RequestRefusedError: 404 if it is malformed.
         """
         if is_job_id(text):
             return JobId(text)

@@ -31,18 +31,18 @@ class Reply(NamedTuple):
 
 
 class AgentCalls(ABC):
-    """Asks one agent. Every method raises the same errors.
+    """Calls one agent. Every method raises the same errors.
 
     Raises:
         NodeError: no usable answer; its kind says why. After one of ``MAYBE_DONE`` the agent may
-            have acted, and asking again is safe.
-        RefusedError: the agent said no.
+            have acted, and repeating the request is safe.
+        RefusedError: the agent refused the request.
         JobNotFoundError: the agent does not know the job.
-        SpecError: the agent found the request wrong in itself.
+        SpecError: the request is invalid.
 
     Args:
         address: ``host:port``.
-        node: what errors call it.
+        node: its name in errors.
     """
 
     def __init__(self, address: str, node: str) -> None:
@@ -136,7 +136,7 @@ def refusal(body: bytes, address: str, node: str) -> MntrainError:
 
 
 def not_an_agent(address: str, node: str) -> NodeError:
-    """The error for an answer that no agent of ours gives."""
+    """The error for an answer that is not an agent's."""
     return NodeError(
         f"what listens on {address} is not an mntrain agent",
         fix="check the port; an agent prints its own when it starts",

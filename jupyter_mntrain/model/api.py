@@ -185,7 +185,7 @@ class ProbeTicket(Record, frozen=True):
 
 
 class ProbeSend(Record, frozen=True):
-    """Send to another agent's sink for ``seconds`` from ``source_address``; keep the result."""
+    """Request to send to another agent's sink for ``seconds``, and to store the result."""
 
     interface: str
     source_address: str

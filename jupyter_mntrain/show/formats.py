@@ -161,7 +161,7 @@ def memory(value_bytes: float | None) -> str:
 
 
 def capacity(value: Capacity | None, now_s: float | None = None) -> str:
-    """With its source and what disturbed it: 941 Mbit/s measured 12 s ago, beside a job.
+    """Capacity with its source and condition: 941 Mbit/s measured 12 s ago, beside a job.
 
     Args:
         now_s: Unix time, for the age.

@@ -40,7 +40,7 @@ class Subject(Record, frozen=True):
 
     @property
     def dns_name(self) -> str:
-        """What the other side asks for when it connects, at whatever address."""
+        """TLS name that the other side expects when it connects, at any address."""
         return f"{self.name}.{self.role}.mntrain"
 
 
@@ -49,7 +49,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """As it is kept, in a file that only its owner may read."""
+    """A key as unencrypted PEM, for a private file."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -58,8 +58,10 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Raises:
-    TrustError: it is not a key of ours.
+    """Read a private key from PEM.
+
+    Raises:
+        TrustError: it is damaged or of another type.
     """
     try:
         key = serialization.load_pem_private_key(pem, None)
@@ -75,8 +77,10 @@ def pem_of(certificate: x509.Certificate | x509.CertificateRevocationList) -> st
 
 
 def load_revocations(pem: str) -> x509.CertificateRevocationList:
-    """Raises:
-    TrustError: it is not a list of revocations.
+    """Read a revocation list from PEM.
+
+    Raises:
+        TrustError: it is not a revocation list.
     """
     try:
         return x509.load_pem_x509_crl(pem.encode())
@@ -85,8 +89,10 @@ def load_revocations(pem: str) -> x509.CertificateRevocationList:
 
 
 def load_certificate(pem: str) -> x509.Certificate:
-    """Raises:
-    TrustError: it is not a certificate.
+    """Read a certificate from PEM.
+
+    Raises:
+        TrustError: it is not a certificate.
     """
     try:
         return x509.load_pem_x509_certificate(pem.encode())

@@ -58,6 +58,6 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     KillVerb,
     ConfigVerb,
 )
-"""In the order of ``--help``."""
+"""All verbs, in the order of ``--help``."""
 
 TABLE: Final[dict[str, Verb]] = {verb.name: verb() for verb in VERBS}

@@ -176,17 +176,17 @@ export interface ServerStatus {
   is_driver?: boolean;
 }
 /**
- * What is wrong, where, and what to do about it.
+ * A problem: what is wrong, where, and what to do about it.
  *
  *     ``cause`` and ``fix`` are for people, without a full stop, and name neither the node nor the
  *     rank that the fields name. Code decides by ``kind``.
  *
  *     Args:
- *         fix: what to do next; empty if nothing is known to help.
- *         node: display name of the node it is about.
- *         rank: the one it is about.
+ *         fix: what to do next; empty if unknown.
+ *         node: display name of the node concerned.
+ *         rank: the rank concerned.
  *         detail: the evidence: a traceback, or the last lines of a log.
- *         time_s: Unix time at which it happened, where that is known.
+ *         time_s: Unix time at which it happened, if known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Problem".

@@ -41,8 +41,10 @@ class OwnNode:
 
 
 def refuse_if_stopped(job: LocalJob) -> None:
-    """Raises:
-    RefusedError: no further attempt may start.
+    """Refuse to start a job that a user has stopped.
+
+    Raises:
+        RefusedError: no further attempt may start.
     """
     if job.record.restart is None:
         raise RefusedError(f"job {job.record.job_id} was stopped", kind=Kind.OUT_OF_TURN)

@@ -35,8 +35,10 @@ class RecordFile:
             self.is_written, self._next_news_s = False, 0.0
 
     def write(self) -> None:
-        """Raises:
-        OSError: the disk is full; :meth:`write_changes` tries again.
+        """Write the record to disk.
+
+        Raises:
+            OSError: the disk is full; :meth:`write_changes` tries again.
         """
         write_atomically(self._path, msgspec.json.encode(self.record))
         self.is_written = True

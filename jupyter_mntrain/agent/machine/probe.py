@@ -140,7 +140,7 @@ def _peer_condition(connection: socket.socket) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What had arrived, and what the interface had sent, at one time."""
+    """Bytes that had arrived, and that the interface had sent, at one time."""
 
     time_s: float
     payload_bytes: int

@@ -77,8 +77,10 @@ def own_state(name: str) -> Path:
 
 
 def find(state: Path) -> Membership | None:
-    """Raises:
-    TrustError: the file was damaged.
+    """Read the stored membership; ``None`` if this node has not joined a cluster.
+
+    Raises:
+        TrustError: the file is damaged.
     """
     path = state / FILE
     if not (path.exists() and Credentials.exist(state)):

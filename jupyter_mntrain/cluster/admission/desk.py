@@ -85,8 +85,10 @@ class AdmissionDesk:
     def client(
         self, address: str, node_id: NodeId | None = None, node: str | None = None
     ) -> AgentClient:
-        """Raises:
-        TrustError: this user is not a driver of the cluster.
+        """Make a client for an agent.
+
+        Raises:
+            TrustError: this user is not a driver of the cluster.
         """
         if self._dialler is None:
             raise self.problem or TrustError(

@@ -94,8 +94,10 @@ class AgentClient(AgentCalls):
                     yield known
 
     def check(self, info: NodeInfo) -> None:
-        """Raises:
-        NodeError: its protocol differs, or its node id is not the one in its certificate.
+        """Check that the agent is the expected node and speaks our protocol.
+
+        Raises:
+            NodeError: it is not, or does not.
         """
         if self.node_id not in (None, info.node_id):
             raise NodeError(

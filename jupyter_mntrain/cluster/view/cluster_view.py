@@ -135,8 +135,10 @@ class ClusterView:
     def client(
         self, address: str, node_id: NodeId | None = None, node: str | None = None
     ) -> AgentClient:
-        """Raises:
-        TrustError: this user is not a driver of the cluster.
+        """Make a client for an agent.
+
+        Raises:
+            TrustError: this user is not a driver of the cluster.
         """
         return self.desk.client(address, node_id, node)
 
@@ -148,8 +150,10 @@ class ClusterView:
         return self.client(placement.agent[0], placement.node_id, placement.node)
 
     def job(self, job_id: JobId) -> JobView:
-        """Raises:
-        JobNotFoundError: no reachable node knows it.
+        """The job with this id.
+
+        Raises:
+            JobNotFoundError: no reachable node knows it.
         """
         view = self.jobs.get(job_id)
         if view is None:

@@ -1,7 +1,7 @@
 """Diagnosis: why a running job makes no progress, from the evidence of all its ranks. Pure.
 
-In a pipeline one stuck rank makes all others wait. So the ranks that wait for others explain
-nothing, as long as there is one that does not.
+In a pipeline one stuck rank makes all others wait. So a rank that waits explains nothing, unless
+all ranks wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WORST_FIRST = ("down", "stuck", "no connection", "refused")
 
 
 def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
-    """Diagnosis of a stall; ``None`` while a part makes progress, or no rank that lives stalls."""
+    """Diagnose a stall; ``None`` while a part makes progress or no live rank is stalled."""
     running = [part for part in parts if part.state in ("starting", "running", "unknown")]
     stalls = [(part, part.stall) for part in running if part.stall is not None]
     if not stalls or any(part.stall is None and part.state != "unknown" for part in running):
@@ -42,7 +42,7 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
             fix="'nodes' shows why; the job continues once the node is back",
             node=silent[0],
         )
-    if not seen:  # all ranks have ended, and torchrun takes its time to notice
+    if not seen:  # all ranks have ended, and torchrun has not noticed yet
         return None
     for doing, tell in _GUILTY.items():
         guilty = [one for one in seen if one[1].doing == doing]
@@ -92,7 +92,7 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
     "in the kernel": _in_the_kernel,
     "busy": _busy,
 }
-"""What explains a stall, by what a rank is doing: of those that do it, and of all ranks."""
+"""Functions that explain a stall, from the ranks that do not wait, and all ranks."""
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
@@ -125,10 +125,10 @@ def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
 
 
 def _broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
-    """By what the nodes found out when they tried to reach each other.
+    """Find a broken link from the nodes' link trials.
 
     Args:
-        tried: by the node that tried, and the one that it tried to reach.
+        tried: results by (trying node, peer).
     """
     bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
     if not bad:
@@ -154,10 +154,10 @@ def _broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
 
 
 def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
-    """A connection that does not open.
+    """Explain a connection that does not open.
 
     Args:
-        back: the other direction; ``None`` if it was not tried, or not yet.
+        back: the other direction; ``None`` if it has not been tried.
     """
     kind = Kind.LINK_BLOCKED
     fix = "check the switch and the firewalls between them, then measure the links"

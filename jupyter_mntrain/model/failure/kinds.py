@@ -1,6 +1,6 @@
-"""Kinds of problems: the stable keys by which code, tests and users of ``--json`` tell them apart.
+"""Kinds of problems: stable keys for code, tests and users of ``--json``.
 
-Words may change in any release; a kind is kept. Nothing may search a cause or a fix instead.
+Sentences may change in any release, kinds do not. No code may search a cause or a fix instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ class Kind(StrEnum):
     """Kind of a problem; ``ERROR`` if it has no kind of its own."""
 
     ERROR = "error"
-    """No kind of its own; also what a kind of a newer version is read as."""
+    """No specific kind. Unknown kinds of newer versions are also read as this."""
 
-    # What was asked for.
+    # Invalid requests.
 
     BAD_SPEC = "bad-spec"
-    """What was asked for is wrong in itself."""
+    """The request itself is invalid."""
     BAD_RECIPE = "bad-recipe"
     """A recipe's field is misspelled, missing or out of range, or its data cannot be used."""
     MISSING_LIBRARY = "missing-library"
@@ -27,24 +27,24 @@ class Kind(StrEnum):
     NO_SUCH_JOB = "no-such-job"
     """No reachable node knows the job."""
     NOT_TRUSTED = "not-trusted"
-    """A certificate, a token or a proof is not what it should be."""
+    """A certificate, token or proof is invalid."""
     NOT_ALLOWED = "not-allowed"
     """The caller's certificate, or Jupyter's authorizer, does not permit it."""
     TOO_MANY = "too-many"
     """A limit of open streams, jobs or connections is reached."""
     BAD_REQUEST = "bad-request"
-    """A request that is not valid: a defect of the program that sent it."""
+    """A malformed request: a defect of the program that sent it."""
     NO_SUCH_ROUTE = "no-such-route"
-    """The other side does not know the path or the method."""
+    """The path or method is unknown."""
     TOO_LARGE = "too-large"
-    """A request has more bytes than are accepted."""
+    """A request exceeds the size limit."""
     BROKEN = "broken"
     """The other side failed itself; its log says more."""
 
-    # What a node refused.
+    # Refusals of a node.
 
     NODE = "node"
-    """A node cannot do what was asked, or is unknown."""
+    """A node is unknown, or cannot do what was requested."""
     REFUSED = "refused"
     """A participant refused a lease or a start."""
     NO_GPU = "no-gpu"
@@ -56,22 +56,22 @@ class Kind(StrEnum):
     NO_LEASE = "no-lease"
     """The lease has expired or was never granted."""
     OUT_OF_TURN = "out-of-turn"
-    """The job was stopped meanwhile, or is at another attempt."""
+    """The job was stopped meanwhile, or has another attempt."""
 
-    # Why a node could not be talked to; see SILENCES.
+    # A node cannot be reached; see SILENCES.
 
     CONNECTION_REFUSED = "connection-refused"
     """Nothing listens at the address."""
     NO_ANSWER = "no-answer"
-    """No answer in time; the request may have been acted on."""
+    """No answer in time. The agent may have acted on the request."""
     UNREACHABLE = "unreachable"
     """No route, or no machine of that name."""
     BROKEN_OFF = "broken-off"
-    """The connection closed before the answer; the request may have been acted on."""
+    """The connection closed before the answer. The agent may have acted on the request."""
     NOT_AN_AGENT = "not-an-agent"
     """Another program answers at the address."""
     NOT_JOINED = "not-joined"
-    """The agent belongs to no cluster yet."""
+    """The agent has not joined a cluster yet."""
     WRONG_CLUSTER = "wrong-cluster"
     """The agent belongs to a cluster with another name."""
     OTHER_AUTHORITY = "other-authority"
@@ -87,37 +87,37 @@ class Kind(StrEnum):
     OTHER_PROTOCOL = "other-protocol"
     """The agent speaks an older or newer protocol."""
 
-    # Other reasons why a node cannot take part.
+    # Other reasons why a node cannot participate.
 
     SILENT = "silent"
-    """A node has said nothing for too long, and nothing more is known."""
+    """A node has been silent for too long, for an unknown reason."""
     AGENT_STOPPED = "agent-stopped"
     """The agent said that it was shutting down."""
     NO_MULTICAST = "no-multicast"
-    """This machine cannot find nodes: it does not hear multicast, or may not browse."""
+    """This machine cannot find nodes: it receives no multicast, or cannot browse."""
     NODE_ID_TWICE = "node-id-twice"
     """Two machines claim the same node id."""
 
     MIXED_VERSIONS = "mixed-versions"
-    """A node has another version of torch or the like than the others."""
+    """A node's version of torch, Python or others differs from the other nodes'."""
 
-    # Warnings about a launch that may go ahead.
+    # Warnings about a launch that is possible.
 
     SLOW_LINK = "slow-link"
-    """The ranks use a slower network than the nodes have."""
+    """The ranks use a slow network although the nodes share a faster one."""
     SPREAD_REPLICAS = "spread-replicas"
     """Replicas of a stage are on different nodes, so gradients cross the network."""
     TIGHT_MEMORY = "tight-memory"
     """A rank will need more memory than its GPU has."""
 
-    # Why an attempt failed.
+    # Causes of a failed attempt.
 
     EXCEPTION = "exception"
     """A rank ended with an exception of its own code."""
     EXIT_CODE = "exit-code"
     """A process ended with an exit code and left no exception."""
     ENDED_EARLY = "ended-early"
-    """A rank ended well while others still needed it."""
+    """A rank ended normally while others still needed it."""
     CONNECTION_LOST = "connection-lost"
     """A rank lost its connection to another one: a symptom, see SYMPTOMS."""
     TIMED_OUT = "timed-out"
@@ -127,11 +127,11 @@ class Kind(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     """The machine ran out of memory: the kernel killed a process, or an allocation failed."""
     KILLED = "killed"
-    """A process ended by SIGKILL, and the kernel's memory is not known to be why."""
+    """A process was killed by SIGKILL, not known to be from the OOM killer."""
     TERMINATED = "terminated"
-    """A process was told to end by a signal that was not ours."""
+    """A process was terminated by a signal that mntrain did not send."""
     CRASHED = "crashed"
-    """A process ended by a signal of a crash: SIGSEGV, SIGABRT and the like."""
+    """A process crashed: SIGSEGV, SIGABRT and the like."""
     DISK_FULL = "disk-full"
     """No space was left on a disk."""
     NO_MODULE = "no-module"
@@ -155,7 +155,7 @@ class Kind(StrEnum):
     NODE_LOST = "node-lost"
     """A participant does not answer, and the others wait for it or lost their connection."""
 
-    # Why a running job makes no progress.
+    # Causes of a stall.
 
     STOPPED = "stopped"
     """A rank is stopped by a signal."""
@@ -170,7 +170,7 @@ class Kind(StrEnum):
     LINK_DOWN = "link-down"
     """The interface that the ranks use is down."""
     LINK_BLOCKED = "link-blocked"
-    """A node cannot connect to another one, nor, as far as is known, the other way round."""
+    """Two nodes cannot connect to each other, as far as is known."""
     ONE_WAY_LINK = "one-way-link"
     """A node cannot connect to another one, which can connect to it."""
     MTU_TOO_LARGE = "mtu-too-large"
@@ -198,10 +198,10 @@ SILENCES: frozenset[Kind] = frozenset(
         Kind.OTHER_PROTOCOL,
     }
 )
-"""Why a node could not be talked to, as opposed to what it said itself."""
+"""The node could not be reached: the problem is not its own answer."""
 
 MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
-"""The agent may have acted on the request. Requests are idempotent: asking again is right."""
+"""The agent may have acted on the request. Requests are idempotent: repeat it."""
 
 SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})
-"""What a rank says that lost its peer: the cause is elsewhere."""
+"""Reported by a rank that lost its peer: the cause is elsewhere."""

@@ -1,4 +1,4 @@
-"""A problem as data: made where a thing is known, put into words only where it is shown."""
+"""Problem as data: made where it is detected, rendered only where it is shown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from jupyter_mntrain.model.ids import Rank
 
 
 class Problem(Record, frozen=True):
-    """What is wrong, where, and what to do about it.
+    """A problem: what is wrong, where, and what to do about it.
 
     ``cause`` and ``fix`` are for people, without a full stop, and name neither the node nor the
     rank that the fields name. Code decides by ``kind``.
 
     Args:
-        fix: what to do next; empty if nothing is known to help.
-        node: display name of the node it is about.
-        rank: the one it is about.
+        fix: what to do next; empty if unknown.
+        node: display name of the node concerned.
+        rank: the rank concerned.
         detail: the evidence: a traceback, or the last lines of a log.
-        time_s: Unix time at which it happened, where that is known.
+        time_s: Unix time at which it happened, if known.
     """
 
     kind: Kind
@@ -36,7 +36,7 @@ class Problem(Record, frozen=True):
 
     @property
     def place(self) -> str:
-        """Like ``node2: rank 1``; empty if it is about no node and no rank."""
+        """Node and rank, like ``node2: rank 1``; empty without both."""
         rank = None if self.rank is None else f"rank {self.rank}"
         return ": ".join(part for part in (self.node, rank) if part)
 

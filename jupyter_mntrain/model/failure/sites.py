@@ -1,7 +1,7 @@
 """Deadlock sites: places in torch.distributed where ranks wait, and what that means. Pure.
 
-A rank that waits sits in one of few places of torch.distributed. Which one, and whether the others
-sit in the same, tells what went wrong: the table that people otherwise learn by heart.
+A waiting rank is in one of a few places in torch.distributed. Which one it is, and whether the
+other ranks are in the same place, tells what went wrong.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Frame = tuple[str, int, str]
 
 
 class Meaning(NamedTuple):
-    """What a rank there is at, and what to do when others sit elsewhere, or all sit there while
-    data gets through between them.
+    """Meaning of a place: what a rank does there; the fix if others are elsewhere; and the fix if
+    all are there although the links work.
     """
 
     is_in: str
@@ -97,7 +97,7 @@ MEANINGS: dict[Site, Meaning] = {
         "NCCL_SOCKET_IFNAME on one node does this, too",
     ),
 }
-"""The first ones explain most, where ranks sit in different places."""
+"""If ranks are in different places, the first of these explains most."""
 
 _FUNCTIONS: tuple[tuple[str, Site], ...] = (
     ("init_process_group|_rendezvous.*|rendezvous", "rendezvous"),
@@ -119,12 +119,12 @@ _GPU_CALL = re.compile(r"\.(item|tolist|cpu|numpy|synchronize)\(")
 
 
 def site_of(frames: Sequence[Frame], innermost_line: str = "") -> Site | None:
-    """Where a rank waits for another one; ``None`` if it does not.
+    """Find the place where a rank waits for another; ``None`` if it does not wait.
 
     Args:
         frames: of its main thread, the innermost first.
-        innermost_line: the innermost frame's line of source, if it can be read: a call into C++
-            has no frame of its own.
+        innermost_line: source line of the innermost frame, if readable: a call into C++ has no
+            frame.
     """
     of_torch = [frame for frame in frames if "/torch/distributed/" in frame[0]]
     if any("/pipelining/" in file and _PIPELINE.match(name) for file, _, name in of_torch):
@@ -147,25 +147,23 @@ class WaitingRank(NamedTuple):
     node: str
     site: Site
     where: str = ""
-    """The line of its own that it waits in."""
+    """The script's own line at which it waits."""
 
 
 def doing_there(one: WaitingRank) -> str:
-    """Like ``rank 1 on node2 is in a barrier, in save (train.py:12)``."""
+    """Describe a waiting rank: ``rank 1 on node2 is in a barrier, in save (train.py:12)``."""
     at = f", in {one.where}" if one.where else ""
     return f"rank {one.rank} on {one.node} {MEANINGS[one.site].is_in}{at}"
 
 
 def why_all_wait(ranks: Sequence[WaitingRank]) -> tuple[str, str]:
-    """Of ranks that all wait for each other while data gets through between them: what is wrong,
-    and what to do.
-    """
+    """Cause and fix if all ranks wait for each other although the links work."""
     first = ranks[0]
     if all(_same(one, first) for one in ranks):
         summary = f"all ranks wait for each other: each {MEANINGS[first.site].is_in}"
         where = f", in {first.where}" if first.where else ""
         return summary + where, MEANINGS[first.site].together
-    # Of two different calls the rarer one is the one that should not be there.
+    # Of two different calls, the rarer one is probably wrong.
     rare = min(ranks, key=lambda one: sum(_same(one, another) for another in ranks))
     common = next(one for one in ranks if not _same(one, rare))
     odd = min((rare, common), key=lambda one: list(MEANINGS).index(one.site))

@@ -242,7 +242,7 @@ class Restart(Record, frozen=True):
 
 
 class JobRecord(Record, frozen=True):
-    """What every participant stores of a job: the whole spec, the attempt, and its own part.
+    """Record of a job on a participant: the whole spec, the attempt, and its own part.
 
     Args:
         members: every node of the first attempt; later ones may lack some.

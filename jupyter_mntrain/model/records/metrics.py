@@ -148,7 +148,7 @@ class LinkSample(Record, frozen=True, tag_field="kind", tag="link"):
     received_bytes: int
     """Bytes in ``interval_s``, not totals."""
     given: Capacity | None = None
-    """Of both directions, by the user."""
+    """Capacity of both directions, given by the user."""
     links: tuple[LinkMeasurement, ...] | None = None
     """Measured when this node sent; ``None``: the same as in the sample before."""
 

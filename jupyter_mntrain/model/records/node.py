@@ -13,7 +13,7 @@ InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
 CapacitySource = Literal["measured", "given"]
 
 Condition = Literal["alone", "starved of CPU", "beside a job"]
-"""What disturbed a measurement on either of its two nodes. The worst comes last."""
+"""Condition of a measurement: what disturbed it, on either node. The worst comes last."""
 
 
 class Capacity(Record, frozen=True):
@@ -40,7 +40,7 @@ class Capacity(Record, frozen=True):
 
     @property
     def payload_bytes_per_s(self) -> float:
-        """Without the headers: what the ranks' own bytes are compared with."""
+        """Capacity without headers, for comparison with the ranks' own bytes."""
         return self.bytes_per_s * self.payload_share
 
 
