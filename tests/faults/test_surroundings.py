@@ -111,7 +111,7 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
                 "a script is missing on one node",
                 took_s,
                 seen["cause"],
-                "see the cause",
+                seen["cause_fix"],
                 "one node fails, the others wait 10 minutes for it",
             ),
             STARTED_WITHIN_S,
@@ -139,7 +139,7 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
                 "the checkpoint directory is read-only on a node",
                 took_s,
                 seen["cause"],
-                "see the cause",
+                seen["cause_fix"],
                 "an error at the first save, hours later",
             ),
             STARTED_WITHIN_S,
@@ -292,15 +292,15 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.1\n")
     with bench.cleaned_up(), bench.agent_with(bench.second, PYTHONPATH=str(other.parent)):
         said = bench.launch(*BOTH, code=2)
-        assert "torch differs between nodes: " in said["error"]
-        assert "2.9.1 on node2" in said["error"]
-        assert "--mixed-versions" in said["error"]
+        assert said["kind"] == "mixed-versions"
+        assert says("2.9.1 on node2", said["cause"])
+        assert says("--mixed-versions", said["fix"])
         measured.append(
             Outcome(
                 "a node has another version of torch",
                 0.0,
-                " ".join(said["error"].partition(" Fix:")[0].split()).removeprefix("mntrain: "),
-                "install the same, or --mixed-versions",
+                said["cause"],
+                said["fix"],
                 "works or hangs, unpredictably",
             )
         )
