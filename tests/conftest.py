@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.scrambling import scrambled_words
+from tests.scrambling.missed import missed
 
 # Before anything imports the package.
 if "--scramble-words" in sys.argv or os.environ.get(scrambled_words.VARIABLE) == "1":
@@ -25,6 +26,9 @@ TESTS = Path(__file__).parent
 
 WITHOUT_CLUSTERS = {"launch", "metrics", "model", "plan", "recipe", "show", "telemetry", "workload"}
 """Rooms whose tests are no drivers: making each of them one would take longer than they do."""
+
+_missed: dict[str, str] = {}
+"""Sentences that stayed readable, and the module of each."""
 
 _next_host = itertools.count(1)
 _next_home = itertools.count(1)
@@ -62,6 +66,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("wording"):
                 item.add_marker(pytest.mark.skip(reason="a test of wording"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a sentence stayed readable: code may decide by that one, and nobody notices."""
+    if os.environ.get(scrambled_words.VARIABLE) == "1" and not hasattr(
+        session.config, "workerinput"
+    ):
+        package = Path(__file__).parents[1] / scrambled_words.PACKAGE
+        seen = Path(os.environ[scrambled_words.SEEN])
+        _missed.update(missed(package, seen.read_text() if seen.exists() else ""))
+        seen.unlink(missing_ok=True)
+        if _missed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _missed:
+        terminalreporter.section("sentences that --scramble-words left readable")
+        for literal, module in sorted(_missed.items(), key=lambda one: one[1]):
+            terminalreporter.line(f"{module}: {literal!r}")
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from jupyter_mntrain.workload.workload import from_path
 from tests.cluster.conftest import wait_for
 from tests.train.test_command import write_text
 from tests.waiting import until
+from tests.wording import wording
 
 pytestmark = pytest.mark.slow
 
@@ -139,7 +140,7 @@ def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -
     assert (last.pop() or 0) > saved
     steps = {rank.step for part in view.parts for rank in part.ranks}
     assert steps == {view.parts[0].saved_step}
-    with pytest.raises(RefusedError, match="is over"):
+    with pytest.raises(RefusedError, match=wording("is over")):
         job.save()
 
 
@@ -148,7 +149,7 @@ def test_a_job_that_is_not_there_yet_cannot_save(cluster: Cluster) -> None:
     files = {"a.py": "import time; time.sleep(600)"}
     job = cluster.launch(JobSpec(entry=("a.py",), files=files, participants=participants))
     wait_for(lambda: job.state == "running")
-    with pytest.raises(RefusedError, match=r"do not save on request.*ControlReader"):
+    with pytest.raises(RefusedError, match=wording(r"do not save on request.*ControlReader")):
         job.save()
     job.kill()
     ended(job)

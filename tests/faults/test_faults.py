@@ -117,8 +117,9 @@ def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
             PATIENCE_S,
         )
         assert (seen["cause_node"], seen["cause_rank"]) == (row.node, row.rank)
-        fix = seen["cause_fix"] or "see the cause"
-        report(Outcome(row.fault, took_s, seen["cause"], fix, row.alone), row.within_s)
+        assert seen["cause_fix"]
+        said = Outcome(row.fault, took_s, seen["cause"], seen["cause_fix"], row.alone)
+        report(said, row.within_s)
         until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
         assert bench.latest["cause_kind"] == row.kind
         # What followed on other nodes is not the cause.

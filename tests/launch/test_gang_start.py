@@ -22,6 +22,7 @@ from jupyter_mntrain.model.records.job import (
     Participant,
     Placement,
 )
+from tests.wording import says
 
 JOB = JobId("j-0000beef")
 SPEC = JobSpec(entry=("a.py",), participants=(Participant("x"),))
@@ -95,7 +96,7 @@ def start(made: GangStart[Agent], *, head_last: bool = False) -> list[JobRecord]
 
 
 def silence(kind: Kind = Kind.SILENT) -> NodeError:
-    return NodeError("does not answer", kind=kind)
+    return NodeError("silent", kind=kind)
 
 
 def test_leases_are_taken_in_the_order_of_node_ids_whatever_the_ranks() -> None:
@@ -145,7 +146,8 @@ def test_a_failed_start_is_stopped_everywhere_and_says_what_is_left() -> None:
     assert [agent.is_running for agent in agents] == [False] * 3
     assert [agent.has_lease for agent in agents] == [False, True, False]
     (left,) = made.left
-    assert "b does not answer" in left
+    assert left.startswith("b ")
+    assert says("b does not answer", left)
 
 
 def test_leases_that_took_long_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from tests.wording import says
 
 PACKAGE = Path(jupyter_mntrain.__file__).parent
 
@@ -115,7 +116,8 @@ def test_variables_of_another_purpose_are_left_alone(variable):
 
 
 def test_a_named_file_must_exist_and_the_usual_one_need_not(own_file):
-    assert "no file" in str(loaded(own_file).error)
+    assert str(own_file) in str(loaded(own_file).error)
+    assert says("no file", str(loaded(own_file).error))
     assert loaded().error is None
 
 

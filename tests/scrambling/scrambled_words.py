@@ -10,33 +10,67 @@ import ast
 import codecs
 import importlib.abc
 import importlib.machinery
+import json
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "jupyter_mntrain"
 VARIABLE = "MNTRAIN_SCRAMBLE_WORDS"
+SEEN = "MNTRAIN_SCRAMBLE_SEEN"
+"""Path of the file in which all processes note the sentences of their problems."""
+
 HERE = Path(__file__).parent
 
 NAMES = frozenset(
-    {"cause", "fix", "why", "FIX", "FIXES", "REJOIN", "REVOKED", "_AGAIN", "_SAME_ORDER_FIX"}
+    {
+        "reasons",
+        "cause",
+        "fix",
+        "refusal",
+        "left",
+        "why",
+        "FIX",
+        "FIXES",
+        "REJOIN",
+        "REVOKED",
+        "_AGAIN",
+        "_SAME_ORDER_FIX",
+    }
 )
 """Variables and arguments that hold sentences."""
 
-MAKERS = frozenset({"Meaning", "problem", "refusal", "_refuse", "_no_interface"})
+MAKERS = frozenset(
+    {
+        "Meaning",
+        "problem",
+        "refusal",
+        "_refuse",
+        "_no_interface",
+        "_Invalid",
+        "use_nearest",
+        "leave_behind",
+        "KeptFile",
+    }
+)
 """Functions that take sentences by position, besides errors."""
 
-EDGES = (f"{PACKAGE}.model.failure.problem", f"{PACKAGE}.show.problems")
+PROBLEM = f"{PACKAGE}.model.failure.problem"
+EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
 """Where problems are put into words."""
 
 _VERSION = str((HERE / "scrambled_words.py").stat().st_mtime_ns)
 _COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _VERSION
 
 FOREIGN = f"{PACKAGE}.agent.failure.foreign_messages"
+
+ANYTHING = re.compile("")
+SEVERAL_WORDS = re.compile(r"[a-zA-Z]{2,}[,:;]? [a-zA-Z]{2,}")
 
 
 def scrambled(text: str) -> str:
@@ -45,19 +79,40 @@ def scrambled(text: str) -> str:
     return "".join(p if p.startswith("{") else codecs.encode(p, "rot13") for p in parts)
 
 
+class Scrambled(ast.Constant):
+    """A literal that was readable."""
+
+
 class _Literals(ast.NodeTransformer):
-    """Scrambles every literal part of an expression that is a sentence."""
+    """Scrambles every literal part of an expression that is a sentence.
+
+    Args:
+        is_certain: otherwise only what has several words: the expression may be something else.
+    """
+
+    def __init__(self, *, is_certain: bool = True) -> None:
+        self._pattern = ANYTHING if is_certain else SEVERAL_WORDS
+
+    def visit_Tuple(self, node: ast.Tuple) -> ast.AST:
+        """Constants side by side are data."""
+        is_data = all(isinstance(one, ast.Constant) for one in node.elts)
+        return node if is_data and self._pattern is SEVERAL_WORDS else self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
-        if isinstance(node.value, str):
-            return ast.copy_location(ast.Constant(scrambled(node.value)), node)
+        if isinstance(node.value, str) and self._pattern.search(node.value):
+            return ast.copy_location(Scrambled(scrambled(node.value)), node)
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.FormattedValue:
+        node.value = _Literals(is_certain=False).visit(node.value)
         return node
 
     def visit_Dict(self, node: ast.Dict) -> ast.Dict:
         node.values = [self.visit(value) for value in node.values]
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.IfExp:
+        node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
@@ -67,47 +122,175 @@ class _Literals(ast.NodeTransformer):
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.Subscript:
+        if isinstance(node.value, ast.Dict):
+            node.value = self.visit(node.value)
         return node
+
+
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _called(node: ast.Call) -> str:
+    return getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+
+
+def _speaks(node: ast.Call) -> bool:
+    """Whether a function takes sentences by position."""
+    return _called(node).endswith("Error") or _called(node) in MAKERS
+
+
+def _assigned_names(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {one.id for t in targets for one in ast.walk(t) if isinstance(one, ast.Name)}
+
+
+def _returns(function: FUNCTION) -> list[ast.Return]:
+    found = (n for n in ast.walk(function) if isinstance(n, ast.Return))
+    return [one for one in found if one.value is not None]
+
+
+def _has_sentence(function: FUNCTION, end: ast.Return) -> bool:
+    """Whether a kind is returned together with its sentences, or the function says why."""
+    if function.name.lstrip("_").startswith("why"):
+        return True
+    elements = end.value.elts if isinstance(end.value, ast.Tuple) else []
+    return any(
+        isinstance(one, ast.Attribute) and getattr(one.value, "id", "") == "Kind"
+        for one in elements
+    )
+
+
+def _expressions(tree: ast.AST, names: set[str]) -> Iterator[ast.AST]:
+    """What a module makes sentences of, and what it makes of these names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield from (k.value for k in node.keywords if k.arg in NAMES)
+            yield from node.args if _speaks(node) else ()
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            if node.value is not None and _assigned_names(node) & (names | NAMES):
+                yield node.value
+        elif isinstance(node, FUNCTION):
+            yield from (
+                end.value
+                for end in _returns(node)
+                if node.name in names or _has_sentence(node, end)
+            )
+
+
+def _said(expression: ast.AST) -> Iterator[ast.AST]:
+    """Everything within it but what is only compared."""
+    yield expression
+    for one in ast.iter_child_nodes(expression):
+        if not isinstance(one, ast.Compare):
+            yield from _said(one)
+
+
+def _is_own(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _parts(tree: ast.AST) -> set[str]:
+    """Variables and functions of a module of which it makes sentences, directly or not."""
+    names: set[str] = set()
+    while True:
+        inner = [one for found in _expressions(tree, names) for one in _said(found)]
+        used = {one.id for one in inner if isinstance(one, ast.Name)}
+        used |= {one.attr for one in inner if isinstance(one, ast.Attribute) and _is_own(one)}
+        if used <= names:
+            return names
+        names |= used
+
+
+def _takers(tree: ast.AST) -> set[str]:
+    """A module's functions that take sentences."""
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, FUNCTION)
+        and NAMES & {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
+    }
 
 
 class _Sentences(ast.NodeTransformer):
     """Finds the sentences of a module."""
 
-    def __init__(self, is_edge: bool) -> None:
+    def __init__(self, tree: ast.AST, *, is_edge: bool) -> None:
         self._is_edge = is_edge
+        self._takers = _takers(tree)
+        self._parts = _parts(tree) | self._takers
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
-        if name.endswith("Error") or name in MAKERS:
+        if _speaks(node):
             node.args = [_Literals().visit(one) for one in node.args]
+        elif _called(node) in self._takers:
+            node.args = [_Literals(is_certain=False).visit(one) for one in node.args]
         for keyword in node.keywords:
             if keyword.arg in NAMES:
                 keyword.value = _Literals().visit(keyword.value)
+            elif keyword.arg in self._parts or _speaks(node):
+                keyword.value = _Literals(is_certain=False).visit(keyword.value)
+        return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        for at, key in enumerate(node.keys):
+            if isinstance(key, ast.Constant) and key.value in NAMES:
+                node.values[at] = _Literals().visit(node.values[at])
         return node
 
     def _assigned(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> ast.AST:
         self.generic_visit(node)
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        names = {one.id for t in targets for one in ast.walk(t) if isinstance(one, ast.Name)}
-        if names & NAMES and node.value is not None:
-            node.value = _Literals().visit(node.value)
+        if node.value is not None and _assigned_names(node) & (NAMES | self._parts):
+            is_certain = bool(_assigned_names(node) & NAMES)
+            node.value = _Literals(is_certain=is_certain).visit(node.value)
         return node
 
     visit_Assign = visit_AnnAssign = visit_AugAssign = _assigned  # noqa: N815
 
-    def visit_Return(self, node: ast.Return) -> ast.AST:
+    def visit_FunctionDef(self, node: FUNCTION) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.value, ast.Tuple) and any(
-            isinstance(one, ast.Attribute) and getattr(one.value, "id", "") == "Kind"
-            for one in node.value.elts
-        ):
-            node.value = _Literals().visit(node.value)
+        if node.name in self._parts:
+            weak = _Literals(is_certain=False)
+            node.args.defaults = [weak.visit(one) for one in node.args.defaults]
+        for end in _returns(node):
+            if _has_sentence(node, end):
+                end.value = _Literals().visit(end.value)
+            elif node.name in self._parts:
+                end.value = _Literals(is_certain=False).visit(end.value)
         return node
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         self.generic_visit(node)
         return _Literals().visit(node) if self._is_edge else node
+
+
+_seen: set[str] = set()
+
+
+def note(problem: Any) -> None:
+    """Keep a problem's sentences for ``missed.py``; every process notes each one once."""
+    new = {problem.cause, problem.fix} - _seen
+    _seen.update(new)
+    with Path(os.environ[SEEN]).open("a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in new)
+
+
+def _with_notes(tree: ast.AST) -> ast.AST:
+    """The module of :class:`Problem`, where whatever is made or read passes by :func:`note`."""
+    (made,) = (n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name == "Problem")
+    made.body += ast.parse("def __post_init__(self): _note(self)").body
+    return tree
+
+
+def transformed(name: str, data: bytes | str) -> ast.AST:
+    tree = ast.parse(data)
+    if name == FOREIGN:
+        return tree
+    tree = _Sentences(tree, is_edge=name in EDGES).visit(tree)
+    return _with_notes(tree) if name == PROBLEM else tree
 
 
 def _own(path: str) -> str:
@@ -117,10 +300,13 @@ def _own(path: str) -> str:
 
 class _Loader(importlib.machinery.SourceFileLoader):
     def source_to_code(self, data, path, *, _optimization=-1):  # type: ignore[no-untyped-def, override]
-        tree = ast.parse(data)
-        if self.name != FOREIGN:
-            tree = _Sentences(self.name in EDGES).visit(tree)
+        tree = transformed(self.name, data)
         return compile(ast.fix_missing_locations(tree), path, "exec", optimize=_optimization)
+
+    def exec_module(self, module: ModuleType) -> None:
+        if self.name == PROBLEM:
+            vars(module)["_note"] = note
+        super().exec_module(module)
 
     def get_data(self, path: str) -> bytes:
         return super().get_data(_own(path))
@@ -147,6 +333,8 @@ def install() -> None:
         return
     sys.meta_path.insert(0, _Finder())
     os.environ[VARIABLE] = "1"
+    if SEEN not in os.environ:
+        os.environ[SEEN] = tempfile.mkstemp(prefix="mntrain-sentences-")[1]
     paths = os.environ.get("PYTHONPATH", "")
     if str(HERE) not in paths.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [paths])])

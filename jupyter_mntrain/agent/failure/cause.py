@@ -98,7 +98,10 @@ def _account(
     is_clean = failure.exit_code == USER_ERROR
     spoken = _last_spoken(lines) if is_clean else _last_error(lines)
     return spoken or Problem(
-        kind=Kind.EXIT_CODE, cause=f"exit code {failure.exit_code}", detail=_last_lines(lines)
+        kind=Kind.EXIT_CODE,
+        cause=f"exit code {failure.exit_code}",
+        fix=FIXES[Kind.EXIT_CODE],
+        detail=_last_lines(lines),
     )
 
 
@@ -120,7 +123,7 @@ def _foreign(
     message: str, lines: Sequence[str], kind: Kind = Kind.EXCEPTION, time_s: float | None = None
 ) -> Problem:
     """Turn another program's message into a problem, of ``kind`` if it is not recognized."""
-    known, fix = kind_of(message) or (kind, FIXES.get(kind, ""))
+    known, fix = kind_of(message) or (kind, FIXES[kind])
     return Problem(kind=known, cause=message, fix=fix, detail=_last_lines(lines), time_s=time_s)
 
 
@@ -195,7 +198,9 @@ def _of_torchrun(log: str, exit_code: int, now_s: float, has_run_out: bool | Non
         )
     else:
         problem = _last_error(lines) or Problem(
-            kind=Kind.EXIT_CODE, cause=f"torchrun ended with exit code {exit_code}"
+            kind=Kind.EXIT_CODE,
+            cause=f"torchrun ended with exit code {exit_code}",
+            fix=FIXES[Kind.EXIT_CODE],
         )
     return msgspec.structs.replace(problem, time_s=now_s, detail=_last_lines(lines))
 

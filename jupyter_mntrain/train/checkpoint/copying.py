@@ -160,8 +160,8 @@ def refuse_to_fill(folder: Path, size_bytes: int) -> None:
     """
     free = shutil.disk_usage(folder).free
     if size_bytes > free - LEFT_FREE_BYTES:
-        need = f"{size_bytes / 1e9:.1f} GB"
-        raise OSError(f"{folder.parent} has {free / 1e9:.1f} GB free, and {need} are needed")
+        need = f"{(size_bytes + LEFT_FREE_BYTES) / 1e6:,.0f} MB"
+        raise OSError(f"{folder.parent} has {free / 1e6:,.0f} MB free, and {need} are needed")
 
 
 def sync(path: Path) -> None:

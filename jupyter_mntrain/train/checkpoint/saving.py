@@ -108,7 +108,8 @@ class Saver:
         if self._world.is_head:
             size = sum(part.size_bytes for part in parts)
             self._say(
-                f"step {step} could not be saved: {error}. Training continues."
+                f"step {step} could not be saved: {error}. Training continues. "
+                "Fix: check free space and permissions of checkpoint.directory there."
                 if error is not None
                 else f"saved step {step}, {size / 1e6:,.1f} MB"
             )

@@ -27,6 +27,7 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_d
 from jupyter_mntrain.trust.joining.token import read_token, write_token
 from tests.cluster.admission.conftest import up
 from tests.waiting import PATIENCE_S, until
+from tests.wording import says, wording
 
 pytestmark = pytest.mark.slow
 
@@ -76,16 +77,16 @@ def test_a_token_is_good_for_its_uses_and_its_time(agent) -> None:
         assert agent("join", token, "--no-run").process.wait(PATIENCE_S) == 0
         second = agent("join", token)
         assert second.process.wait(PATIENCE_S) == TrustError.exit_code
-        assert "used up" in second.log()
+        assert says("used up", second.log())
 
         brief = cluster.membership.invite(expires_in_s=1)
         until(lambda: time.time() > read_token(brief).expires_s, "it to expire")
         late = agent("join", brief)
         assert late.process.wait(PATIENCE_S) == TrustError.exit_code
-        assert "the invitation has expired" in late.log()
-        assert "mntrain invite" in late.log()
+        assert says("the invitation has expired", late.log())
+        assert says("mntrain invite", late.log())
         assert len(cluster.membership.members()) == 2
-        with pytest.raises(SpecError, match="0 uses"):
+        with pytest.raises(SpecError, match=wording("0 uses")):
             cluster.membership.invite(uses=0)
 
 
@@ -95,7 +96,9 @@ def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:
         forged = msgspec.structs.replace(ours, secret=bytes(len(ours.secret)))
         thief = agent("join", write_token(forged))
         thief.says("waiting")
-        with pytest.raises(TrustError, match="another token, or an intercepted connection"):
+        with pytest.raises(
+            TrustError, match=wording("another token, or an intercepted connection")
+        ):
             cluster.discovery.add(thief.where)
         assert thief.process.poll() is None
         assert len(cluster.membership.members()) == 1
@@ -145,7 +148,7 @@ def test_a_man_in_the_middle_is_noticed_by_both(agent, loopback_addresses, tmp_p
             sockets = bind_sockets(0, here)
             server.add_sockets(sockets)
             address = f"{here}:{sockets[0].getsockname()[1]}"
-            with pytest.raises(TrustError, match="intercepted connection"):
+            with pytest.raises(TrustError, match=wording("intercepted connection")):
                 await asyncio.to_thread(cluster.discovery.add, address)
             server.stop()
             await server.close_all_connections()

@@ -195,9 +195,11 @@ async def test_what_cannot_be_undone_is_said(lab: Lab) -> None:
     lab.agents[2].faults["stop"] += [LoseRequest()] * 4
     with pytest.raises(NodeError) as caught:
         await lab.launcher.launch(lab.spec(), JOB)
-    assert "node3 does not answer" in str(caught.value)
-    assert "leases expire in 15 s" in str(caught.value)
-    assert f"mntrain stop {JOB}" in str(caught.value)
+    assert caught.value.left_behind
+    assert JOB in str(caught.value)
+    assert says("node3 does not answer", str(caught.value))
+    assert says("leases expire in 15 s", str(caught.value))
+    assert says(f"mntrain stop {JOB}", str(caught.value))
     assert "\n" not in str(caught.value)
     lab.agents[2].leases.clear()
     lab.assert_nothing_is_left()

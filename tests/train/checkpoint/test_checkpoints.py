@@ -146,8 +146,8 @@ def test_a_disk_is_never_filled_to_the_last(
     assert not saves(kept), "no half of one is left"
     assert not list(kept.glob("*model*"))
     out = capsys.readouterr().out
-    assert says(" GB free, and ", out)
-    assert says(" GB are needed", out)
+    assert says(" MB free, and ", out)
+    assert says(" MB are needed", out)
 
 
 def test_what_is_asked_reaches_a_rank(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""Finds the sentences that the scrambler left readable, by what problems have said."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.scrambling.scrambled_words import FOREIGN, SEVERAL_WORDS, Scrambled, transformed
+
+NO_SENTENCES = ("mntrain ", "not known", "bold default")
+"""Literals that are something else, besides: commands, states and styles."""
+
+
+def _readable(tree: ast.AST) -> Iterator[str]:
+    """Literals of several words that are no docstrings."""
+    done = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    done |= {id(n) for n in ast.walk(tree) if isinstance(n, Scrambled)}
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None) if isinstance(node, ast.Constant) else None
+        if (
+            isinstance(value, str)
+            and id(node) not in done
+            and SEVERAL_WORDS.search(value)
+            and not value.startswith(NO_SENTENCES)
+        ):
+            yield value.strip()
+
+
+def missed(package: Path, seen: str) -> dict[str, str]:
+    """Literals that are readable in a problem that was noted: where each is written."""
+    sentences = {json.loads(line) for line in seen.splitlines()}
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        if name == FOREIGN:
+            continue
+        for literal in _readable(transformed(name, path.read_bytes())):
+            if any(literal in sentence for sentence in sentences):
+                found[literal] = name
+    return found
