@@ -156,13 +156,15 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
         since_s = time.time()
         train(bench, where)
         until(
-            lambda: "saved: node2: " in bench.log(bench.first),
+            lambda: f"node2: {where}" in bench.log(bench.first),
             "it to be told",
             PATIENCE_S,
         )
         took_s = time.time() - since_s
         until(lambda: bench.latest["state"] == "succeeded", "its success", PATIENCE_S)
-        line = next(line for line in bench.log(bench.first).splitlines() if "saved: node2" in line)
+        line = next(
+            line for line in bench.log(bench.first).splitlines() if f"node2: {where}" in line
+        )
         cause, _, fix = line.partition("] ")[2].partition(" Fix: ")
         report(
             Outcome(

@@ -15,6 +15,8 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.train.checkpoint.copying import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.world import World, gathered
@@ -26,6 +28,14 @@ class _Written(Record, frozen=True):
     host: str
     size_bytes: int = 0
     error: str | None = None
+
+
+def _not_saved(step: int, error: str) -> Problem:
+    return Problem(
+        kind=Kind.ERROR,
+        cause=f"step {step} could not be saved: {error}. Training continues",
+        fix="check free space and permissions of checkpoint.directory on that node",
+    )
 
 
 class Saver:
@@ -108,8 +118,7 @@ class Saver:
         if self._world.is_head:
             size = sum(part.size_bytes for part in parts)
             self._say(
-                f"step {step} could not be saved: {error}. Training continues. "
-                "Fix: check free space and permissions of checkpoint.directory there."
+                str(_not_saved(step, error))
                 if error is not None
                 else f"saved step {step}, {size / 1e6:,.1f} MB"
             )

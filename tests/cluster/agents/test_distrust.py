@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
     ("cluster", "kind", "words"),
     [
         ("theirs", Kind.WRONG_CLUSTER, "'theirs'"),
-        ("test", Kind.OTHER_AUTHORITY, "of another authority"),
+        ("test", Kind.OTHER_AUTHORITY, "a different cluster that is also named"),
     ],
 )
 async def test_an_agent_of_another_cluster(
