@@ -21,6 +21,9 @@ MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "nccl", "python"})
 
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
+ABSENT = "not installed"
+"""In place of the majority's version, where most have none."""
+
 _SAME = "install the same version on every node"
 
 
@@ -56,7 +59,8 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
         keys = dict.fromkeys(one.key for one in different)
         said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
         fix = next((fix for one in different if (fix := _command(one))), _SAME)
-        raise SpecError(said, fix=f"{fix}; or, at your own risk, launch with --mixed-versions")
+        fix = f"{fix}; or, at your own risk, launch with --mixed-versions"
+        raise SpecError(said, kind=Kind.MIXED_VERSIONS, fix=fix)
 
 
 def _told(different: Sequence[Divergence]) -> str:
@@ -80,13 +84,13 @@ def version_problem(one: Divergence) -> Problem:
 def _described(one: Divergence) -> str:
     """Return text like ``torch 2.9.0, the others have 2.13.0``."""
     others = f"the others have {one.majority}" if one.majority else "no two nodes agree"
-    return f"{one.key} {one.value or 'not installed'}, {others}"
+    return f"{one.key} {one.value or ABSENT}, {others}"
 
 
 def _command(one: Divergence) -> str | None:
     """Return the command that installs the majority's version, where pip can."""
     package = PIP_NAMES.get(one.key)
-    if package and one.majority and one.majority != "not installed":
+    if package and one.majority and one.majority != ABSENT:
         return f"pip install {package}=={one.majority} on {one.node}"
     return None
 
@@ -104,7 +108,7 @@ def _of_key(key: str, nodes: Sequence[NodeInfo]) -> list[Divergence]:
             node=node.name,
             key=key,
             value=getattr(node.inventory.versions, key),
-            majority=usual or ("not installed" if has_majority else None),
+            majority=usual or (ABSENT if has_majority else None),
         )
         for node in nodes
         if node.node_id in compared and not (has_majority and compared[node.node_id] == usual)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan import Divergence, divergences, refuse_mixed
+from jupyter_mntrain.plan.versions import version_problem
 from tests.standin.nodes import node
 from tests.wording import says
 
@@ -57,6 +59,17 @@ def test_python_differs_by_its_minor_version_only() -> None:
     assert divergences(nodes) == (
         Divergence(node="c", key="python", value="3.12.1", majority="3.11"),
     )
+
+
+def test_a_refusal_of_mixed_versions_has_their_kind() -> None:
+    with pytest.raises(SpecError) as refused:
+        refuse_mixed([with_versions("a", torch="2.13"), with_versions("b", torch="2.9")])
+    assert refused.value.kind is Kind.MIXED_VERSIONS
+
+
+def test_what_most_nodes_do_not_have_is_not_to_be_installed() -> None:
+    nodes = [with_versions("a"), with_versions("b"), with_versions("c", transformers="5.0")]
+    assert "pip" not in version_problem(divergences(nodes)[0]).fix
 
 
 @pytest.mark.wording
