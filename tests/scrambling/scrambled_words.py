@@ -55,10 +55,12 @@ MAKERS = frozenset(
         "_Invalid",
         "use_nearest",
         "leave_behind",
-        "KeptFile",
     }
 )
 """Functions that take sentences by position, besides errors."""
+
+NAMERS = frozenset({"KeptFile"})
+"""Functions that take what a thing is called in sentences, by keyword."""
 
 PROBLEM = f"{PACKAGE}.model.failure.problem"
 EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
@@ -228,7 +230,7 @@ class _Sentences(ast.NodeTransformer):
         for keyword in node.keywords:
             if keyword.arg in NAMES:
                 keyword.value = _Literals().visit(keyword.value)
-            elif keyword.arg in self._parts or _speaks(node):
+            elif keyword.arg in self._parts or _called(node) in NAMERS:
                 keyword.value = _Literals(is_certain=False).visit(keyword.value)
         return node
 
