@@ -1,13 +1,14 @@
 """Equality: run by every rank, compares a pipeline with one process without pipelining.
 
 The other side is transformers' own model, whole, with its own loss code path, torch's AdamW and
-``clip_grad_norm_``. Every rank trains it for itself, once for all schedules and ways to save
-memory, and compares what it holds.
+``clip_grad_norm_``. It is trained once for all schedules and ways to save memory; each rank trains
+a share of these models for all ranks, and compares what it holds.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ from tests.train.equality_cases import (
     for_one_process,
     layers_of,
 )
+
+TIMEOUT_S = 300.0
+"""For the other ranks, on a machine that is busy with other work."""
 
 
 class OneProcess:
@@ -138,20 +142,28 @@ class Reference:
         return logits[torch.arange(len(ids)), last]
 
 
-def run_case(recipe: Recipe, world: World, references: dict[Recipe, Reference]) -> Outcome:
+def train_references(recipes: Iterable[Recipe], world: World) -> dict[Recipe, Reference]:
+    """What each recipe is compared with; every rank trains some of them."""
+    wanted = list(dict.fromkeys(for_one_process(recipe) for recipe in recipes))
+    mine = {
+        recipe: Reference(recipe, read_config(recipe.model, VOCABULARY))
+        for recipe in wanted[world.rank :: world.size]
+    }
+    trained: list[Any] = [None] * world.size
+    dist.all_gather_object(trained, mine)
+    return {recipe: reference for part in trained for recipe, reference in part.items()}
+
+
+def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
     grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
     layout = lay_out(recipe, world.size, layers_of(world.size))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter = StageMeter(Stopwatch(world.device))
-    groups = form_groups(world, grid, 60.0)
+    groups = form_groups(world, grid, TIMEOUT_S)
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
     pipeline.measure()
     optimizer = Optimizer(recipe, pipeline.parameters(), pipeline.counted_once())
-    alone = for_one_process(recipe)
-    if alone not in references:
-        references[alone] = Reference(alone, config)
-    reference = references[alone]
     batches = _batches(recipe)
 
     loss, norm = _backward(pipeline, optimizer, batches[0])
@@ -304,10 +316,12 @@ def _gathered(mine: Outcome, world: World) -> Outcome:
 def run_all(directory: str) -> None:
     """All cases of this world; the first rank writes what came out."""
     torch.set_num_threads(1)
-    references: dict[Recipe, Reference] = {}
-    with join_world("cpu", 60.0) as world:
+    with join_world("cpu", TIMEOUT_S) as world:
+        wanted = cases(world.size)
+        references = train_references(wanted.values(), world)
         results = {
-            name: run_case(recipe, world, references) for name, recipe in cases(world.size).items()
+            name: run_case(recipe, world, references[for_one_process(recipe)])
+            for name, recipe in wanted.items()
         }
         if world.is_head:
             path = Path(directory) / f"world-{world.size}.json"
