@@ -31,6 +31,9 @@ _missed: dict[str, str] = {}
 """Sentences that stayed readable, and the module of each."""
 
 _next_host = itertools.count(1)
+
+CACHE_VARIABLE = "MNTRAIN_TESTS_CACHE"
+"""A cache for several runs, which ``scripts/test`` makes and removes."""
 _next_home = itertools.count(1)
 
 WHOLLY_SLOW = re.compile(
@@ -113,7 +116,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
+        patch.setenv("XDG_CACHE_HOME", os.environ.get(CACHE_VARIABLE, str(shared / "cache")))
         yield
 
 

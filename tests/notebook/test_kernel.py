@@ -40,6 +40,13 @@ while time.monotonic() < deadline and not (job.summary().step >= 4):
     time.sleep(0.2)
 print(job.id, job.summary().step)"""
 
+WAIT_FOR_HISTORY = """import time
+deadline = time.monotonic() + 150
+while time.monotonic() < deadline and not (
+    len(job.history().ranks) == 2 and all(series.steps for series in job.history().ranks.values())
+):
+    time.sleep(0.2)"""
+
 FAILING = """%%mntrain launch
 import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
@@ -105,7 +112,7 @@ def test_a_job_is_launched_in_one_kernel_and_ended_in_another(execute, agents):
     second = execute(
         "%load_ext jupyter_mntrain",
         f"job = %mntrain attach {job_id}",
-        "import time; time.sleep(6)",
+        WAIT_FOR_HISTORY,
         "print(min(step.step for series in job.history().ranks.values() for step in series.steps))",
         f"%mntrain stop {job_id}",
         f"%mntrain attach {job_id} --wait",
