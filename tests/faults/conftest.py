@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import lab, mntrain
 from tests.faults.bench import Bench
-from tests.faults.table import PAGE, measured, page
+from tests.faults.table import measured, write
 from tests.netlab import Lab
 
 __all__ = ["lab", "mntrain"]
@@ -29,4 +29,4 @@ def written() -> Iterator[None]:
     """After all of them, where that is wished."""
     yield
     if os.environ.get("MNTRAIN_WRITE_FAULTS"):
-        PAGE.write_text(page(measured))
+        write(measured)

@@ -1,14 +1,18 @@
 """The page docs/faults.md: a table of measured faults, and one of the places where ranks wait.
 
-``MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults`` measures every row and writes the page.
-``python -m tests.faults.table`` writes it with the rows that were measured last.
+``MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults`` measures every row and writes the page; a
+part of these tests replaces its own rows. ``python -m tests.faults.table`` writes the page with the
+rows that were measured last.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+from filelock import FileLock
 
 from jupyter_mntrain.model.failure.sites import MEANINGS
 
@@ -92,5 +96,13 @@ def rows_of(text: str) -> list[Outcome]:
     return rows
 
 
+def write(rows: list[Outcome]) -> None:
+    """The page with these rows in place of the same ones before; new ones come last."""
+    # Several workers may end at the same time.
+    with FileLock(Path(tempfile.gettempdir()) / "mntrain-faults-page.lock"):
+        known = {row.fault: row for row in (*rows_of(PAGE.read_text()), *rows)}
+        PAGE.write_text(page(list(known.values())))
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(rows_of(PAGE.read_text())))
+    write([])
