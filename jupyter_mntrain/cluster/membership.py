@@ -64,19 +64,19 @@ class ClusterMembership:
         registrar = self.identity.registrar if self.identity else None
         return registrar.members() if registrar else ()
 
-    def revoke(self, name: str) -> RegisteredMember:
+    def revoke(self, name: str, *, role: Role | None = None) -> RegisteredMember:
         """Revoke a driver's or a node's certificate. Reachable nodes know it when this returns.
 
         Unreachable nodes learn it from the first driver that reaches them.
 
         Raises:
-            SpecError: no member has this name, or it is this driver.
+            SpecError: no member of this role, or of any, has this name, or it is this driver.
             TrustError: another driver created the cluster.
         """
         if self.identity is None:
             name = self._session.live.cluster
             raise SpecError(f"no cluster named {name!r} exists on this machine")
-        gone = self.identity.authorized().revoke(name)
+        gone = self.identity.authorized().revoke(name, role=role)
         self._session.loop.run(self._session.live.desk.settle(self._session.live.nodes))
         return gone
 

@@ -19,7 +19,7 @@ COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
 
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
-NO_FLOPS = "no FLOPs are reported: recorder.step(flops=…)"
+NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"
 NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
 NO_LOSS = "no loss is reported: recorder.step(loss=…)"
 NO_MEMORY = "no memory is reported: recorder.step(memory_bytes=…)"

@@ -84,6 +84,7 @@ class Recorder:
         self._step = 0
         self._last = stopwatch()
         self._is_started = False
+        self._flops_per_token: float | None = None
         self._pace = Pace(stopwatch)
         self._file = None if directory is None else _open(directory / rank_file(self._rank))
         if directory is not None:
@@ -110,6 +111,7 @@ class Recorder:
                 "host": self._host,
             }
             sample = RankStart(**(identity | fields))
+        self._flops_per_token = sample.flops_per_token
         self._write(sample)
 
     def step(
@@ -127,6 +129,7 @@ class Recorder:
 
         Takes a whole :class:`RankStep`, or its fields by name. Steps count from 1; ``step_s`` is
         the time since the last call if not given. ``loss`` may be anything ``float`` takes.
+        ``flops`` is ``tokens`` times the ``flops_per_token`` of :meth:`start` if not given.
         """
         if not self._is_started:
             # The first step has been running since the recorder was created.
@@ -139,6 +142,8 @@ class Recorder:
         if self._file is None:
             return
         if sample is None:
+            if tokens is not None and self._flops_per_token is not None:
+                fields.setdefault("flops", tokens * self._flops_per_token)
             sample = RankStep(
                 time_s=self._clock(),
                 rank=self._rank,

@@ -149,18 +149,20 @@ class Registrar:
         """All members, including revoked ones."""
         return self.file.read().members
 
-    def revoke(self, name: str) -> RegisteredMember:
+    def revoke(self, name: str, *, role: Role | None = None) -> RegisteredMember:
         """Revoke a member's certificates; others reject them once they have the new list.
 
         Args:
             name: a driver's name, or a node's name or id.
+            role: refuse a member of another role; ``None`` takes any.
 
         Raises:
-            SpecError: no member or several have this name, or it is this driver.
+            SpecError: no member or several have this name, it has another role, or it is this
+                driver.
         """
         with self.file.locked():
             register = self.file.read()
-            member = _find(register, name)
+            member = _find(register, name, role)
             if member.subject == self.credentials.subject:
                 raise SpecError(
                     f"{name} is this driver, which holds the cluster's authority",
@@ -238,12 +240,21 @@ class Registrar:
         return datetime.fromtimestamp(self.clock(), UTC)
 
 
-def _find(register: Register, name: str) -> RegisteredMember:
-    named = [m for m in register.members if name in (m.name, m.title) and not m.is_revoked]
-    if len(named) == 1:
-        return named[0]
-    known = ", ".join(sorted(m.title for m in register.members if not m.is_revoked))
+def _find(register: Register, name: str, role: Role | None) -> RegisteredMember:
+    valid = [m for m in register.members if not m.is_revoked]
+    named = [m for m in valid if name in (m.name, m.title)]
+    wanted = [m for m in named if role in (None, m.role)]
+    if len(wanted) == 1:
+        return wanted[0]
+    if named and not wanted:
+        raise SpecError(
+            f"{name} is a {named[0].role}, not a {role}",
+            fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
+        )
     if not named:
-        raise SpecError(f"no member of the cluster is named {name!r}", fix=f"one of: {known}")
+        known = ", ".join(sorted(m.title for m in valid if role in (None, m.role)))
+        raise SpecError(
+            f"no {role or 'member'} of the cluster is named {name!r}", fix=f"use {known}"
+        )
     ids = ", ".join(member.name for member in named)
     raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.workload.memory_fit import RankMemory, memory_of_ranks
 from jupyter_mntrain.workload.workload import Workload
@@ -13,11 +14,17 @@ if TYPE_CHECKING:
 
 
 class Built(NamedTuple):
-    """A checked job that is ready to launch."""
+    """A checked job that is ready to launch.
+
+    Args:
+        left_out: a problem for every node that would take part but does not answer, if the nodes
+            were not named.
+    """
 
     cluster: Cluster
     spec: JobSpec
     workload: Workload
+    left_out: tuple[Problem, ...] = ()
 
     def memory(self) -> list[RankMemory] | None:
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.

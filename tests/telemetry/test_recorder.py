@@ -49,6 +49,18 @@ def test_variables_are_those_the_launcher_sets() -> None:
     assert (METRICS_VARIABLE, NODE_VARIABLE) == (LAUNCHED_WITH, LAUNCHED_ON)
 
 
+def test_flops_are_those_of_the_tokens_unless_the_script_counts_its_own(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    with recorder:
+        recorder.start(flops_per_token=6e3)
+        recorder.step(tokens=64)
+        recorder.step(tokens=64, flops=5.0)
+        recorder.step()
+    steps = [one for one in read(tmp_path, rank=3) if isinstance(one, RankStep)]
+    assert [one.flops for one in steps] == [64 * 6e3, 5.0, None]
+
+
 def test_three_lines_fill_in_who_and_when(recorder: Recorder, tmp_path: Path) -> None:
     with recorder:
         for loss in (2.0, 1.0):

@@ -178,6 +178,14 @@ def test_a_newer_list_is_newer_for_openssl_too(identity: DriverMembership) -> No
     assert times == sorted(set(times)), "all within one second of the clock"
 
 
+def test_a_node_is_not_revoked_as_a_driver(identity: DriverMembership) -> None:
+    join(identity, identity.authorized().invite())
+    with pytest.raises(SpecError, match=wording("n1 is a node, not a driver")):
+        identity.authorized().revoke("n1", role="driver")
+    assert not identity.credentials.revoked
+    assert identity.authorized().revoke("n1", role="node").name == NODE.name
+
+
 @pytest.mark.parametrize("name", ["", "nobody", "node9"])
 def test_nobody_of_that_name_is_said_so(identity: DriverMembership, name: str) -> None:
     with pytest.raises(SpecError):

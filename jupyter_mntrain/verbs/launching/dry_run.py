@@ -13,6 +13,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
@@ -38,6 +39,9 @@ def dry_run_outcome(built: Built) -> Outcome:
     commands = built.cluster.dry_run(spec)
     data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
     shown = [dry_run_text(commands, spec)]
+    if built.left_out:
+        data["warnings"] = msgspec.to_builtins(built.left_out)
+        shown += [problem_text(one, mark="⚠", style="yellow") for one in built.left_out]
     if recipe is not None:
         memory = built.memory()
         data["memory"] = memory_data(memory)

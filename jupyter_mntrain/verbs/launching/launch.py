@@ -72,7 +72,11 @@ class LaunchVerb(Verb):
         workload = built.workload
         context.screen.say(started_line(job, workload))
         infos = [view.info for view in built.cluster.nodes() if view.info]
-        told = (slow_link_note(infos, job.view().attempt.placements), memory_note(memory or ()))
+        told = (
+            *built.left_out,
+            slow_link_note(infos, job.view().attempt.placements),
+            memory_note(memory or ()),
+        )
         notes = [note for note in told if note is not None]
         for note in notes:
             context.screen.say(problem_text(note, mark="⚠", style="yellow"))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import SILENCES
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
@@ -23,6 +26,9 @@ from jupyter_mntrain.workload.workload import (
     from_spec,
     read_files,
 )
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
 
 
 def build_spec(context: Context, args: Namespace) -> Built:
@@ -63,7 +69,20 @@ def build_spec(context: Context, args: Namespace) -> Built:
         priority=before.priority if args.priority is None else args.priority,
     )
     workload.check(spec.world_size)
-    return Built(cluster, spec, workload)
+    is_everywhere = not args.member and not before.participants
+    return Built(cluster, spec, workload, _left_out(cluster) if is_everywhere else ())
+
+
+def _left_out(cluster: Cluster) -> tuple[Problem, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            view.problem, node=view.name, cause=f"left out of this job: {view.problem.cause}"
+        )
+        for view in cluster.nodes()
+        if view.problem is not None
+        and view.liveness not in ("up", "suspect")
+        and (view.problem.kind in SILENCES or view.is_conflict)
+    )
 
 
 def _workload(

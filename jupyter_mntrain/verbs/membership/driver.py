@@ -17,6 +17,7 @@ class InviteDriver(InviteVerb):
 
 class RevokeDriver(RevokeVerb):
     help = "revoke the certificate of a driver"
+    role = "driver"
 
 
 class DriverVerb(VerbGroup):

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show import formats
+from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -16,6 +17,8 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 class RevokeVerb(Verb):
     name = "revoke"
     help = "revoke the certificate of a node or driver"
+    role: Role | None = None
+    """Which members it revokes; ``None`` = all."""
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
@@ -28,11 +31,12 @@ class RevokeVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)
         reachable_nodes(context, cluster)
-        gone = cluster.membership.revoke(args.member)
+        gone = cluster.membership.revoke(args.member, role=self.role)
         nodes = cluster.nodes()
         silent = [node.name for node in nodes if node.liveness != "up"]
         text = Text.assemble(("✓ ", "green"), (gone.title, "bold"), " is revoked; ")
-        text.append(f"{formats.plural(len(nodes) - len(silent), 'node')} know it.")
+        told = len(nodes) - len(silent)
+        text.append(f"{formats.plural(told, 'node')} {'knows' if told == 1 else 'know'} it.")
         if silent:
             text.append(
                 f" Not yet: {', '.join(silent)}; they will learn it when a driver reaches them.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import SILENCES
 from jupyter_mntrain.workload.workload import from_cell
 from tests.standin.cluster import StandInJob, node
 from tests.standin.screen import Paper
@@ -84,6 +85,17 @@ def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text,
         assert data["nodes"][0]["argv"][0] == "python"
         assert data["spec"]["files"] == {"recipe.toml": RECIPE}
     assert cluster.launches == []
+
+
+def test_a_node_that_does_not_answer_is_said_to_be_left_out(do, cluster, recipe, as_json):
+    cluster.become(node("wopr", 1), node("hal", 2, liveness="lost", reason="refused"))
+    for words in (["dry-run"], ["launch", "--detach"]):
+        (left_out,) = as_json(do(*words, "r.toml", directory=recipe))["warnings"]
+        assert left_out["node"] == "hal"
+        assert left_out["kind"] in SILENCES
+        assert "warnings" not in as_json(
+            do(*words, "r.toml", "--member", "wopr:1", directory=recipe)
+        )
 
 
 def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
