@@ -7,6 +7,13 @@ from pathlib import PurePosixPath
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT
+from jupyter_mntrain.model.environment import (
+    ATTEMPT_VARIABLE,
+    CHECKPOINT_VARIABLE,
+    JOB_VARIABLE,
+    METRICS_VARIABLE,
+    NODE_VARIABLE,
+)
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 
@@ -15,6 +22,30 @@ MOST_NAME_CHARACTERS = 128
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
+
+_OWN_OPTIONS = {
+    "--nnodes": "choose nodes with --member HOST:N",
+    "--nproc-per-node": "choose the number of processes with --member HOST:N",
+    "--node-rank": "list the members in the order of their ranks, or name the head with --head",
+    "--master-addr": "name the head with --head",
+    "--master-port": "use --port",
+    "--max-restarts": "use --restarts",
+    "--standalone": "omit it",
+    "--rdzv-backend": "omit it",
+    "--rdzv-endpoint": "name the head with --head, its port with --port",
+    "--rdzv-id": "omit it",
+    "--log-dir": "omit it; mntrain logs shows the output",
+}
+"""torchrun options that the launch sets itself, and what to do instead."""
+
+_OWN_VARIABLES = frozenset(
+    {
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+        *("ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        *(JOB_VARIABLE, ATTEMPT_VARIABLE, NODE_VARIABLE, METRICS_VARIABLE, CHECKPOINT_VARIABLE),
+    }
+)
+"""Variables that torchrun and mntrain set for each rank, whatever the job says."""
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -35,6 +66,7 @@ def check_spec(spec: JobSpec) -> None:
         )
     _check_entry(spec)
     _check_files(spec)
+    _check_surroundings(spec)
     if not spec.participants:
         raise SpecError("no participants", fix="name at least one node")
     for participant in spec.participants:
@@ -89,6 +121,17 @@ def _check_entry(spec: JobSpec) -> None:
             f"the script {script!r} is not sent with the job",
             fix="add it to files, or give its absolute path on the nodes",
         )
+
+
+def _check_surroundings(spec: JobSpec) -> None:
+    for argument in spec.torchrun_arguments:
+        option = argument.partition("=")[0].replace("_", "-")
+        if option in _OWN_OPTIONS:
+            raise SpecError(
+                f"torchrun's {option} is set by the launch itself", fix=_OWN_OPTIONS[option]
+            )
+    for name in sorted(_OWN_VARIABLES.intersection(spec.environment)):
+        raise SpecError(f"the variable {name} is set for each rank by the launch", fix="omit it")
 
 
 def _check_files(spec: JobSpec) -> None:

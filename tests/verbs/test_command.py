@@ -66,7 +66,7 @@ def test_quotes_are_a_shells():
 
 
 def test_torchrun_arguments_begin_with_dashes():
-    assert args_of("launch r.toml --torchrun=--max-restarts=1").torchrun == ["--max-restarts=1"]
+    assert args_of("launch r.toml --torchrun=--redirects=1").torchrun == ["--redirects=1"]
 
 
 def test_rates_are_bytes_per_second_inside():

@@ -28,7 +28,7 @@ MOST_LINES = 1_000_000
 
 class LogsVerb(Verb):
     name = "logs"
-    help = "show the ranks' output, merged over nodes"
+    help = "show the ranks' output, one node after the other"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -40,7 +40,7 @@ class LogsVerb(Verb):
             type=bounded_int(0, MOST_LINES),
             default=DEFAULT_TAIL,
             metavar="LINES",
-            help=f"number of last lines; default: {DEFAULT_TAIL}",
+            help=f"number of last lines of each node; default: {DEFAULT_TAIL}",
         )
         parser.option("--follow", "-f", action="store_true", help="follow until the job has ended")
 

@@ -18,7 +18,7 @@ RECIPE = '[model]\npreset = "llama-tiny"\n'
 def test_launch_builds_the_spec_that_was_asked_for(do, cluster, recipe):
     outcome = do(
         "launch", "r.toml", "--member", "wopr:1:eno1", "--member", "muthur:2", "--head", "muthur",
-        "--port", "29511", "--env", "A=1", "--torchrun=--max-restarts=1", "--name", "mine",
+        "--port", "29511", "--env", "A=1", "--torchrun=--redirects=1", "--name", "mine",
         "--link-capacity", "1gbit", directory=recipe,
     )  # fmt: skip
     (spec,) = cluster.launches
@@ -27,7 +27,7 @@ def test_launch_builds_the_spec_that_was_asked_for(do, cluster, recipe):
     assert spec.world_size == 3
     assert (spec.port, spec.name) == (29511, "mine")
     assert spec.environment == {"A": "1"}
-    assert spec.torchrun_arguments == ("--max-restarts=1",)
+    assert spec.torchrun_arguments == ("--redirects=1",)
     assert spec.link_capacity_bytes_per_s == 125e6
     assert spec.files == {"recipe.toml": RECIPE}
     assert outcome.exit_code == 0

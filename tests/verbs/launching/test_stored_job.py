@@ -20,7 +20,7 @@ SCRIPT_JOB = JobSpec(
     name="mine",
     files={"train.py": "learn = 1\n"},
     environment={"A": "1", "B": "2", "HF_TOKEN": "hf_abc"},
-    torchrun_arguments=("--max-restarts=1",),
+    torchrun_arguments=("--redirects=1",),
     port=29511,
     link_capacity_bytes_per_s=125e6,
 )
@@ -83,7 +83,7 @@ def test_what_is_given_besides_wins(launched, keep, tmp_path):
     (tmp_path / "train.py").write_text("other = 1\n")
     spec = launched(
         keep(SCRIPT_JOB), "--member", "hal:3", "--port", "29600", "--name", "again", "--env", "B=9",
-        "--torchrun=--max-restarts=0", "--link-capacity", "1mbit", "--file", "train.py",
+        "--torchrun=--redirects=0", "--link-capacity", "1mbit", "--file", "train.py",
         "--", "--lr", "4",
     )  # fmt: skip
     assert spec == JobSpec(
@@ -92,7 +92,7 @@ def test_what_is_given_besides_wins(launched, keep, tmp_path):
         name="again",
         files={"train.py": "other = 1\n"},
         environment={"A": "1", "B": "9", "HF_TOKEN": "hf_abc"},
-        torchrun_arguments=("--max-restarts=1", "--max-restarts=0"),
+        torchrun_arguments=("--redirects=1", "--redirects=0"),
         port=29600,
         link_capacity_bytes_per_s=125e3,
     )
