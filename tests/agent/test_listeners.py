@@ -51,7 +51,8 @@ async def test_closing_waits_until_the_last_word_was_taken():
     await listener
 
 
-async def test_closing_does_not_wait_for_who_takes_nothing():
+async def test_closing_does_not_wait_for_who_takes_nothing(monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.agent.listeners.FAREWELL_S", 0.05)
     hub = Listeners()
     with hub.listen():
         await asyncio.wait_for(hub.close(), 30)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
+from jupyter_mntrain.cluster.agents import distrust
 from jupyter_mntrain.cluster.view import grace_period
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.near import Open, spec
@@ -63,6 +64,12 @@ async def until(is_true: Callable[[], Any]) -> None:
     while not is_true():
         assert time.monotonic() < deadline, "never came true"
         await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def no_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a connection is only broken off no alert follows, and each would be waited for."""
+    monkeypatch.setattr(distrust, "ALERT_S", 0.01)
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ async def test_an_agent_that_takes_the_request_and_says_nothing(
 
 @pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])
 async def test_a_reply_that_is_lost(
-    dialler: Dialler, agent_here: MakeAgent, fault: LoseReply
+    dialler: Dialler, no_alerts: None, agent_here: MakeAgent, fault: LoseReply
 ) -> None:
     agent = await agent_here()
     agent.faults["node"].append(fault)

@@ -111,7 +111,7 @@ async def test_it_is_complete_when_every_part_has_ended_and_every_line_is_read(
 
 @pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])
 async def test_a_connection_that_breaks_after_every_line_costs_no_line_and_doubles_none(
-    running: Running, fault: Any
+    running: Running, no_alerts: None, fault: Any
 ) -> None:
     """``LoseReply`` delivers one line per connection and then breaks off."""
     running.one.faults["journal"] += [fault] * 10

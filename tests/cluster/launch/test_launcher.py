@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster.agents import distrust
 from jupyter_mntrain.cluster.agents import transport as transport_module
 from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
@@ -63,10 +62,11 @@ class Lab:
 
 @pytest.fixture
 async def lab(
-    anyio_backend: str, agent_here: MakeAgent, monkeypatch: pytest.MonkeyPatch
+    anyio_backend: str,
+    agent_here: MakeAgent,
+    no_alerts: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Lab]:
-    # No alert follows where a connection is only broken off: each would be waited for to the end.
-    monkeypatch.setattr(distrust, "ALERT_S", 0.01)
     # On a busy machine leasing takes long, and leases that are renewed are asked for once more.
     monkeypatch.setattr(gang_start, "RENEW_AFTER_S", 60.0)
     made = Lab([await agent_here(f"node{n}", beat_every_s=0.3) for n in (1, 2, 3)])
