@@ -1,11 +1,12 @@
-"""Canvas: text, strokes and boxes at page pixels of a matplotlib ``Figure``.
+"""Canvas: text, strokes and boxes on a matplotlib ``Figure``, placed by page pixels.
 
-Never pyplot: a figure of one's own may be drawn in any thread.
+It never uses pyplot: a figure of one's own may be drawn in any thread.
 """
 
 from __future__ import annotations
 
 import io
+import textwrap
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Affine2D, BboxTransformTo, ScaledTranslation
 from PIL import Image
 
 from jupyter_mntrain.show.picture.theme import SCALE, SMALL, WIDTH_PX, Stroke
@@ -22,33 +24,38 @@ from jupyter_mntrain.show.picture.theme import SCALE, SMALL, WIDTH_PX, Stroke
 DPI = 100
 POINTS_PER_PX = 72 / DPI
 FONT = "DejaVu Sans"
-"""Comes with matplotlib: the picture is the same on every machine."""
+"""It comes with matplotlib, so the picture is the same on every machine."""
 
 BOX = "□"
 
 
 class Canvas:
-    """:data:`WIDTH_PX` wide; all lengths are pixels from the top left corner."""
+    """A figure :data:`WIDTH_PX` wide. Lengths are pixels from the top left corner, so what is drawn
+    stays in place when the height changes.
+    """
 
-    def __init__(self) -> None:
-        self.figure = Figure(dpi=DPI * SCALE)
+    def __init__(self, background: str) -> None:
+        self.figure = Figure(dpi=DPI * SCALE, facecolor=background)
         self.height = 0.0
         self._agg = FigureCanvasAgg(self.figure)
+        self._pixels = (
+            Affine2D().scale(1 / DPI, -1 / DPI)
+            + self.figure.dpi_scale_trans
+            + ScaledTranslation(0, 1, BboxTransformTo(self.figure.bbox))
+        )
 
-    def resize(self, height: float, background: str) -> None:
-        """Another height, and nothing on it."""
-        self.figure.clear()
-        self.figure.set_facecolor(background)
+    def resize(self, height: float) -> None:
+        """Set the height."""
         self.figure.set_size_inches(WIDTH_PX / DPI, height / DPI)
         self.height = height
 
     def clear(self) -> None:
-        """Everything but the axes goes."""
+        """Remove everything but the axes."""
         for artist in [*self.figure.texts, *self.figure.artists]:
             artist.remove()
 
     def png(self) -> bytes:
-        """256 colors are more than a chart has, and a third of the bytes."""
+        """The picture in 256 colors: more than a chart has, in a third of the bytes."""
         self._agg.draw()
         image = Image.fromarray(np.asarray(self._agg.buffer_rgba()))
         buffer = io.BytesIO()
@@ -58,21 +65,21 @@ class Canvas:
     def write(
         self, x: float, y: float, text: str, size: float, color: str, *, bold: bool = False
     ) -> float:
-        """Text with its middle at height ``y``; returns where it ends."""
+        """Write text centered vertically at ``y``; returns the ``x`` at its end."""
         self.figure.text(
-            x / WIDTH_PX,
-            1 - y / self.height,
+            x,
+            y,
             text,
             fontproperties=_font(size, bold=bold),
             color=color,
             va="center_baseline",
-            ha="left",
             parse_math=False,
+            transform=self._pixels,
         )
         return x + self.width(text, size, bold=bold)
 
     def shortened(self, text: str, room: float, size: float = SMALL, *, bold: bool = False) -> str:
-        """With an ellipsis, where it would be wider than ``room``."""
+        """The text, cut with an ellipsis if it is wider than ``room``."""
         if self.width(text, size, bold=bold) <= room:
             return text
         while len(text) > 1 and self.width(f"{text}…", size, bold=bold) > room:
@@ -82,40 +89,21 @@ class Canvas:
     def wrapped(
         self, text: str, room: float, size: float, *, most: int, bold: bool = False
     ) -> list[str]:
-        """The first lines of whole words, none wider than ``room``; a longer word is broken.
-
-        Args:
-            most: lines.
-        """
-        lines: list[str] = []
-        for word in text.split():
-            if len(lines) > most:
-                break
-            longer = f"{lines[-1]} {word}" if lines else word
-            if lines and self.width(longer, size, bold=bold) <= room:
-                lines[-1] = longer
-            else:
-                lines.extend(self._broken(word, room, size, bold=bold))
-        return lines[:most]
-
-    def _broken(self, word: str, room: float, size: float, *, bold: bool) -> list[str]:
-        """A path, for example, or a language that has no spaces."""
-        pieces = []
-        while word:
-            width = max(1.0, self.width(word, size, bold=bold))
-            most = max(1, min(len(word), int(len(word) * room / width)))
-            while most > 1 and self.width(word[:most], size, bold=bold) > room:
-                most -= 1
-            pieces.append(word[:most])
-            word = word[most:]
-        return pieces
+        """The first ``most`` lines of a text, none wider than ``room``; long words are broken."""
+        count = 1 + int(len(text) * room / max(1.0, self.width(text, size, bold=bold)))
+        while True:
+            lines = textwrap.wrap(text, max(1, count))[:most]
+            if count <= 1 or all(self.width(one, size, bold=bold) <= room for one in lines):
+                return lines
+            count -= 1
 
     def drawable(self, text: str, *, bold: bool = False) -> str:
-        """With a box for each character that the font lacks: matplotlib would warn of it."""
+        """The text with a box for each character that the font lacks: matplotlib would warn."""
         known = _characters(bold=bold)
         return "".join(one if ord(one) in known else BOX for one in text)
 
     def width(self, text: str, size: float, *, bold: bool) -> float:
+        """Pixels that a text takes."""
         if not text:
             return 0.0
         renderer: Any = self._agg.get_renderer()
@@ -124,37 +112,23 @@ class Canvas:
         return width / SCALE
 
     def stroke(self, xs: tuple[float, float], ys: tuple[float, float], stroke: Stroke) -> None:
-        """A straight line; its marker, if it has one, is in the middle."""
-        self.figure.add_artist(
-            Line2D(
-                [x / WIDTH_PX for x in (xs[0], sum(xs) / 2, xs[1])],
-                [1 - y / self.height for y in (ys[0], sum(ys) / 2, ys[1])],
-                markevery=[1],
-                **line_settings(stroke),
-            )
-        )
+        """Draw a straight line; its marker, if it has one, is in the middle."""
+        (x0, x1), (y0, y1) = xs, ys
+        middle = [x0, (x0 + x1) / 2, x1], [y0, (y0 + y1) / 2, y1]
+        line = Line2D(*middle, markevery=[1], transform=self._pixels, **line_settings(stroke))
+        self.figure.add_artist(line)
 
     def patch(
         self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
+        corner: tuple[float, float],
+        size: tuple[float, float],
         *,
         face: str = "none",
         edge: str = "none",
     ) -> None:
-        self.figure.add_artist(
-            Rectangle(
-                (x / WIDTH_PX, 1 - (y + height) / self.height),
-                width / WIDTH_PX,
-                height / self.height,
-                facecolor=face,
-                edgecolor=edge,
-                linewidth=1.0,
-                transform=self.figure.transFigure,
-            )
-        )
+        """Draw a box."""
+        box = Rectangle(corner, *size, facecolor=face, edgecolor=edge, transform=self._pixels)
+        self.figure.add_artist(box)
 
 
 @cache
@@ -169,17 +143,15 @@ def _characters(*, bold: bool) -> frozenset[int]:
 
 
 def line_settings(stroke: Stroke) -> dict[str, Any]:
-    width = stroke.width
-    settings: dict[str, Any] = {
+    """A stroke as matplotlib's line properties."""
+    # matplotlib scales dashes by the line width; these are pixels.
+    dash = tuple(length * POINTS_PER_PX / stroke.width for length in stroke.dash)
+    return {
         "color": stroke.color,
-        "linewidth": width,
+        "linewidth": stroke.width,
+        "linestyle": (0, dash) if dash else "-",
         "solid_capstyle": "butt",
         "dash_capstyle": "butt",
         "marker": stroke.marker or None,
         "markersize": 3.5,
     }
-    if stroke.dash:
-        # matplotlib scales dashes by the line width; these are pixels.
-        scaled = tuple(length * POINTS_PER_PX / width for length in stroke.dash)
-        settings["linestyle"] = (0, scaled)
-    return settings

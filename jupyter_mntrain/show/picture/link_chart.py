@@ -1,4 +1,4 @@
-"""Link chart: utilization per direction, mirrored at zero. Pure."""
+"""Link chart: utilization of the links, one direction above zero and the other below. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from jupyter_mntrain.show.picture.theme import Stroke, Theme
 
 MANY_NODES = 5
 ZOOM_BELOW = 0.1
-"""A link this empty is shown enlarged: on a full scale it would be a flat line."""
+"""A link used less than this is shown enlarged: on a full scale it would be a flat line."""
+
+PER_BYTE = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One direction of one node, above zero if it is sent."""
+    """One direction of one node's link; ``number`` is the node's."""
 
     name: str
     link: LinkSummary
@@ -28,6 +30,10 @@ class _Side:
     y: Floats
     number: int
     is_above: bool
+
+    @property
+    def fullness(self) -> tuple[float, float]:
+        return self.link.utilization or 0.0, self.link.bytes_per_s or 0.0
 
 
 def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -> Chart | None:
@@ -43,21 +49,35 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -
         return None
     nodes = list(dict.fromkeys(link.node for link in links))
     missing = next((link for link in links if link.capacity is None), None)
-    every = _sides(series, nodes, end_s, is_share=missing is None)
-    sides = [side for side in every if np.isfinite(side.y).any()]
-    factor: dict[str, float] = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
+    sides = _sides(series, nodes, end_s, is_share=missing is None)
     top = max((float(np.nanmax(side.y)) for side in sides), default=0.0)
-    unit = next((name for name, one in factor.items() if top * one >= 1), "kbit/s")
+    unit = next((name for name, one in PER_BYTE.items() if top * one >= 1), "kbit/s")
     is_zoomed = missing is not None or top < ZOOM_BELOW
     limit = max(top * 1.25, 1e-6) if is_zoomed else max(1.0, top) * 1.02
-    curves = tuple(_curve(side, missing, theme, len(nodes)) for side in _shown(sides, len(nodes)))
+    shown = sides
+    if len(nodes) >= MANY_NODES:  # only the fullest link of each direction
+        halves = ([side for side in sides if side.is_above is above] for above in (True, False))
+        shown = [max(half, key=lambda side: side.fullness) for half in halves if half]
+    curves = tuple(
+        Curve(
+            f"{'→' if side.is_above else '←'} {side.name}",
+            formats.bit_rate(side.link.bytes_per_s)
+            if missing
+            else formats.percent(side.link.utilization),
+            side.x,
+            side.y if side.is_above else -side.y,
+            Stroke(theme.fill) if len(nodes) == 2 else theme.rank(side.number),
+            fill=len(nodes) == 2,
+        )
+        for side in shown
+    )
     return Chart(
         key="links",
         title=_title(nodes) + (f", {unit}" if missing else ""),
         subtitle=_subtitle(links, len(nodes), missing, program),
-        spell=(lambda value: f"{value * factor[unit]:.4g}") if missing else _tick(limit),
+        spell=(lambda value: f"{value * PER_BYTE[unit]:.4g}") if missing else _tick(limit),
         curves=curves,
-        levels=() if is_zoomed else _levels(sides),
+        levels=() if is_zoomed else (_level(sides, 1.0), _level(sides, -1.0)),
         limits=(-limit, limit),
         note=None if curves else f"{formats.ABSENT}: {links[0].missing or 'no sample yet'}",
         mirrored=True,
@@ -66,62 +86,36 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -
 
 
 def _sides(series: JobSeries, nodes: Sequence[str], end_s: float, *, is_share: bool) -> list[_Side]:
-    """Heights are shares of the capacity, or bytes per second."""
+    """The directions to draw, those with a sample. Heights are shares of the capacity, or bytes
+    per second.
+    """
     columns = {one.node: one for one in series.links}
     sides = []
     for link in series.summary.links:
-        number = nodes.index(link.node)
-        is_sent = link.direction == "sent"
+        number, is_above, name = nodes.index(link.node), link.direction == "sent", link.node
+        one = columns.get(link.node, LinkColumns(node=link.node))
+        y = floats(one.sent if is_above else one.received)
         if len(nodes) == 2:
-            if not is_sent:
+            if not is_above:
                 continue  # each direction by its sender: its own counters, its own capacity
             name, is_above = nodes[1 - number], number == 0
-        else:
-            name, is_above = link.node, is_sent
-        one = columns.get(link.node, LinkColumns(node=link.node))
-        y = floats(one.sent if is_sent else one.received)
         if is_share and link.capacity is not None:
             y = y / link.capacity.bytes_per_s
         x = floats(one.time_s)[: len(y)]
-        sides.append(_Side(name, link, x, np.where(x <= end_s, y, np.nan), number, is_above))
+        y = np.where(x <= end_s, y, np.nan)
+        if np.isfinite(y).any():
+            sides.append(_Side(name, link, x, y, number, is_above))
     return sides
 
 
-def _shown(sides: list[_Side], nodes: int) -> list[_Side]:
-    """Of many nodes only the fullest link, each direction."""
-    if nodes < MANY_NODES:
-        return sides
-    halves = ([side for side in sides if side.is_above is above] for above in (True, False))
-    return [max(half, key=_fullness) for half in halves if half]
-
-
-def _fullness(side: _Side) -> tuple[float, float]:
-    return side.link.utilization or 0.0, side.link.bytes_per_s or 0.0
-
-
-def _curve(side: _Side, missing: LinkSummary | None, theme: Theme, nodes: int) -> Curve:
-    link = side.link
-    return Curve(
-        f"{'→' if side.is_above else '←'} {side.name}",
-        formats.bit_rate(link.bytes_per_s) if missing else formats.percent(link.utilization),
-        side.x,
-        side.y if side.is_above else -side.y,
-        Stroke(theme.fill, width=1.4) if nodes == 2 else theme.rank(side.number),
-        fill=nodes == 2,
-    )
-
-
-def _levels(sides: Sequence[_Side]) -> tuple[Level, ...]:
-    """The capacity, by its number where it is one."""
-    levels = []
-    for is_above, y in ((True, 1.0), (False, -1.0)):
-        said = {
-            formats.bit_rate(side.link.capacity.bytes_per_s)
-            for side in sides
-            if side.is_above == is_above and side.link.capacity
-        }
-        levels.append(Level(y, said.pop() if len(said) == 1 else "capacity"))
-    return tuple(levels)
+def _level(sides: Sequence[_Side], y: float) -> Level:
+    """The capacity of one direction, with its rate if all links have the same."""
+    rates = {
+        formats.bit_rate(side.link.capacity.bytes_per_s)
+        for side in sides
+        if side.is_above == (y > 0) and side.link.capacity
+    }
+    return Level(y, rates.pop() if len(rates) == 1 else "capacity")
 
 
 def _title(nodes: Sequence[str]) -> str:
@@ -137,9 +131,8 @@ def _subtitle(
     if missing:
         words += f"; {missing.node}'s capacity is not measured, so no %: {program} measure"
     else:
-        spelled = sorted({formats.capacity(link.capacity) for link in links})
-        words += f"; 100{formats.NARROW}% = {spelled[0]}"
-        words += f" to {spelled[-1]}" if len(spelled) > 1 else ""
+        rates = sorted({formats.capacity(link.capacity) for link in links})
+        words += f"; 100{formats.NARROW}% = {' to '.join(dict.fromkeys((rates[0], rates[-1])))}"
     return words + ("; payload of the ranks" if links[0].basis == "ranks" else "")
 
 

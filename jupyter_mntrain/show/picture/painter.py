@@ -1,13 +1,11 @@
-"""Painter: draws header and charts on a ``Figure``; never pyplot, so any thread may draw.
-
-All lengths are pixels of the page, from the top left corner.
-"""
+"""Painter: draws the header and the charts of a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.figure import Figure
@@ -52,15 +50,15 @@ FOOT_PX = 26
 NOTE_PX = 20
 LEADER_PX = 8
 DASH_PX = 16
+FULL_PX = WIDTH_PX - 2 * EDGE_PX
 
 
 class Painter:
-    """Paints one frame after the other; axes and texts are kept while their shape is the same."""
+    """Paints one frame after the other; axes are kept between frames."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
-        self._shape: tuple[object, ...] | None = None
-        self._canvas = Canvas()
+        self._canvas = Canvas(theme.background)
         self._axes: dict[str, Axes] = {}
         self._shown: list[WrittenText] = []
         self._samples: list[NewestText] = []
@@ -82,131 +80,100 @@ class Painter:
 
         Args:
             span: Unix times at both ends of the time axis.
-            mark_s: when the job failed.
-            note: small, below everything.
-            samples: below the charts.
+            mark_s: Unix time at which the job failed.
+            note: small text below everything.
+            samples: texts that the model wrote, shown below the charts.
         """
-        heights = [_height(chart) for chart in charts]
-        top = self._header_height(header)
-        height = top + sum(h + TITLE_PX + GAP_PX for h in heights) + (FOOT_PX if charts else 0)
-        below = height
-        height += block_height(self._lay_out(samples))
-        height += NOTE_PX if note else 0
-        shape = (height, tuple((chart.key, h) for chart, h in zip(charts, heights, strict=True)))
-        if shape != self._shape:
-            self._reshape(charts, heights, top, height)
-            self._shape = shape
         self._canvas.clear()
-        self._paint_header(header)
-        for chart in charts:
-            self._paint_chart(chart, span, mark_s, is_last=chart is charts[-1])
+        top = self._paint_header(header)
+        heights = [_height(chart) for chart in charts]
+        below = top + sum(h + TITLE_PX + GAP_PX for h in heights) + (FOOT_PX if charts else 0)
+        height = below + block_height(self._lay_out(samples)) + (NOTE_PX if note else 0)
+        self._canvas.resize(height)
+        for key in self._axes.keys() - {chart.key for chart in charts}:
+            self._axes.pop(key).remove()
+        for chart, chart_height in zip(charts, heights, strict=True):
+            top += TITLE_PX
+            self._paint_chart(chart, top, chart_height, span, mark_s, is_last=chart is charts[-1])
+            top += chart_height + GAP_PX
         paint_samples(self._canvas, self._theme, self._samples, below)
         self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
         return self._canvas.png()
 
     def _lay_out(self, samples: Sequence[WrittenText]) -> list[NewestText]:
-        """Only when there are others: measuring takes longer than drawing."""
+        # Only when there are new ones: measuring text takes longer than drawing it.
         shown = newest_texts(samples)
         if shown != self._shown:
             self._shown, self._samples = shown, [lay_out(self._canvas, one) for one in shown]
         return self._samples
 
-    def _reshape(self, charts: list[Chart], heights: list[int], top: float, height: float) -> None:
-        self._canvas.resize(height, self._theme.background)
-        self._axes = {}
-        plot_width = WIDTH_PX - LEFT_PX - RIGHT_PX
-        at = top
-        for chart, chart_height in zip(charts, heights, strict=True):
-            at += TITLE_PX
-            bottom = 1 - (at + chart_height) / height
-            box = (LEFT_PX / WIDTH_PX, bottom, plot_width / WIDTH_PX, chart_height / height)
-            axes = self._canvas.figure.add_axes(box)
-            axes.patch.set_visible(False)
-            for spine in axes.spines.values():
-                spine.set_visible(False)
-            self._axes[chart.key] = axes
-            at += chart_height + GAP_PX
-
     # header
 
-    def _header_height(self, header: Header) -> float:
-        height = 34.0 if header.progress is None else 48.0
-        height += 22 if header.facts else 0
-        height += 20 * len(self._cause_lines(header)) + 36 if header.cause else 0
-        height += 50 if header.numbers else 0
-        height += 20 * len(header.waiting) + 10 if header.waiting else 0
-        return height + (24 if header.footer else 0)
-
-    def _paint_header(self, header: Header) -> None:
-        theme = self._theme
-        y = 20 + (self._paint_cause(header) if header.cause else 0.0)
+    def _paint_header(self, header: Header) -> float:
+        """Draws the header; returns its height."""
+        theme, write = self._theme, self._canvas.write
+        y = 20 + (self._paint_cause(header.cause, header.hint or "") if header.cause else 0.0)
         color = theme.bad if header.state == "failed" else theme.fill
-        x = self._canvas.write(EDGE_PX, y, header.icon, LARGE, color, bold=True) + 6
-        x = self._canvas.write(x, y, header.state, LARGE, theme.text) + 10
-        x = self._canvas.write(x, y, header.name, TITLE, theme.text, bold=True) + 10
-        self._canvas.write(x, y, header.identity, SMALL, theme.secondary)
+        x = write(EDGE_PX, y, header.icon, LARGE, color, bold=True) + 6
+        x = write(x, y, header.state, LARGE, theme.text) + 10
+        x = write(x, y, header.name, TITLE, theme.text, bold=True) + 10
+        write(x, y, header.identity, SMALL, theme.secondary)
         if header.progress is not None:
             y += 18
-            self._bar(y, header.progress)
+            for share, color in ((1.0, theme.track), (header.progress, theme.fill)):
+                self._canvas.patch((EDGE_PX, y), (share * FULL_PX, 5), face=color)
         if header.facts:
             y += 20
             x = EDGE_PX
             for number, fact in enumerate(header.facts):
-                x = self._canvas.write(x, y, fact, MEDIUM, theme.text, bold=number == 0) + 24
+                x = write(x, y, fact, MEDIUM, theme.text, bold=number == 0) + 24
         if header.numbers:
-            y += 24
+            y += 44
             for number, (label, value, is_bad) in enumerate(header.numbers):
-                x = EDGE_PX + number * (WIDTH_PX - 2 * EDGE_PX) / len(header.numbers)
-                self._canvas.write(x, y, label, SMALL, theme.secondary)
-                color = theme.bad if is_bad else theme.text
-                self._canvas.write(x, y + 20, value, TITLE, color, bold=True)
-            y += 20
+                x = EDGE_PX + number * FULL_PX / len(header.numbers)
+                write(x, y - 20, label, SMALL, theme.secondary)
+                write(x, y, value, TITLE, theme.bad if is_bad else theme.text, bold=True)
         y += 10
         for who, what in header.waiting:
             y += 20
-            self._canvas.write(EDGE_PX, y, who, MEDIUM, theme.text, bold=True)
-            self._canvas.write(EDGE_PX + 180, y, what, MEDIUM, theme.text)
+            write(EDGE_PX, y, who, MEDIUM, theme.text, bold=True)
+            write(EDGE_PX + 180, y, what, MEDIUM, theme.text)
         if header.footer:
-            self._canvas.write(EDGE_PX, y + 24, header.footer, SMALL, theme.secondary)
+            y += 24
+            write(EDGE_PX, y, header.footer, SMALL, theme.secondary)
+        return y + 8
 
-    def _paint_cause(self, header: Header) -> float:
-        theme, lines = self._theme, self._cause_lines(header)
-        bottom = 20.0 * len(lines) + 36
-        self._canvas.patch(EDGE_PX / 2, 4, WIDTH_PX - EDGE_PX, bottom - 8, edge=theme.bad)
-        y = 2.0
-        self._canvas.write(EDGE_PX + 4, y + 20, "✕", TITLE, theme.bad, bold=True)
-        for line in lines:
-            y += 20
-            self._canvas.write(EDGE_PX + 24, y, line, LARGE, theme.bad, bold=True)
-        self._canvas.write(EDGE_PX + 24, y + 20, header.hint or "", SMALL, theme.secondary)
-        return bottom
-
-    def _cause_lines(self, header: Header) -> list[str]:
-        """Wrapped by measured width; nothing is cut off but what no one would read."""
-        room = WIDTH_PX - 2 * EDGE_PX - 36
-        return self._canvas.wrapped(header.cause or "", room, LARGE, most=6, bold=True)
-
-    def _bar(self, y: float, share: float) -> None:
-        width = WIDTH_PX - 2 * EDGE_PX
-        self._canvas.patch(EDGE_PX, y, width, 5, face=self._theme.track)
-        self._canvas.patch(EDGE_PX, y, width * share, 5, face=self._theme.fill)
+    def _paint_cause(self, cause: str, hint: str) -> float:
+        """Draws the cause of a failure in a frame; returns its height."""
+        theme, canvas = self._theme, self._canvas
+        lines = canvas.wrapped(cause, FULL_PX - 36, LARGE, most=6, bold=True)
+        height = 20.0 * len(lines) + 36
+        canvas.patch((EDGE_PX / 2, 4), (WIDTH_PX - EDGE_PX, height - 8), edge=theme.bad)
+        canvas.write(EDGE_PX + 4, 22, "✕", TITLE, theme.bad, bold=True)
+        for number, line in enumerate(lines):
+            canvas.write(EDGE_PX + 24, 22 + 20 * number, line, LARGE, theme.bad, bold=True)
+        canvas.write(EDGE_PX + 24, 22 + 20 * len(lines), hint, SMALL, theme.secondary)
+        return height
 
     # charts
 
     def _paint_chart(
-        self, chart: Chart, span: tuple[float, float], mark_s: float | None, *, is_last: bool
+        self,
+        chart: Chart,
+        top: float,
+        height: float,
+        span: tuple[float, float],
+        mark_s: float | None,
+        *,
+        is_last: bool,
     ) -> None:
-        axes, theme = self._axes[chart.key], self._theme
-        for artist in [*axes.lines, *axes.collections, *axes.texts]:
-            artist.remove()
-        box = axes.get_position()
-        top = (1 - box.y1) * self._canvas.height
+        theme, axes = self._theme, self._axes_of(chart, top, height)
         x = self._canvas.write(EDGE_PX, top - 12, chart.title, MEDIUM, theme.text, bold=True)
         x = self._canvas.write(x + 8, top - 12, chart.subtitle, SMALL, theme.secondary)
         self._canvas.write(x, top - 12, chart.alarm, SMALL, theme.bad)
         axes.set_xlim(span[0] / SECONDS_PER_DAY, span[1] / SECONDS_PER_DAY)
         axes.set_ylim(*chart.limits)
-        self._dress(axes, chart, span, is_last=is_last and not chart.note)
+        self._dress(axes, chart, height, span, is_last=is_last and not chart.note)
         if chart.note is not None:
             axes.set_yticks([])
             self._canvas.write(LEFT_PX, top + 20, chart.note, MEDIUM, theme.secondary)
@@ -225,7 +192,21 @@ class Painter:
         for time_s in chart.bad_s:
             day, heights = time_s / SECONDS_PER_DAY, axes.get_xaxis_transform()
             axes.plot([day], [0.92], "x", color=theme.bad, transform=heights)
-        self._paint_labels(axes, chart)
+        self._paint_labels(chart, top, height)
+
+    def _axes_of(self, chart: Chart, top: float, height: float) -> Axes:
+        """The chart's axes, empty and in place."""
+        axes = self._axes.get(chart.key)
+        if axes is None:
+            axes = self._axes[chart.key] = self._canvas.figure.add_axes((0, 0, 1, 1))
+            axes.patch.set_visible(False)
+            axes.spines[:].set_visible(False)
+        for artist in [*axes.lines, *axes.collections, *axes.texts]:
+            artist.remove()
+        whole, width = self._canvas.height, WIDTH_PX - LEFT_PX - RIGHT_PX
+        bottom = 1 - (top + height) / whole
+        axes.set_position((LEFT_PX / WIDTH_PX, bottom, width / WIDTH_PX, height / whole))
+        return axes
 
     def _paint_curve(self, axes: Axes, curve: Curve) -> None:
         days = curve.x / SECONDS_PER_DAY
@@ -239,14 +220,16 @@ class Painter:
         if curve.fill:
             axes.fill_between(days, 0.0, curve.y, color=curve.stroke.color, alpha=0.3, lw=0)
 
-    def _dress(self, axes: Axes, chart: Chart, span: tuple[float, float], *, is_last: bool) -> None:
+    def _dress(
+        self, axes: Axes, chart: Chart, height: float, span: tuple[float, float], *, is_last: bool
+    ) -> None:
+        """Set ticks and grid."""
         theme = self._theme
         zone = datetime.now().astimezone().tzinfo
         locator = AutoDateLocator(tz=zone, minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
         form = "%H:%M:%S" if span[1] - span[0] < SHORT_RUN_S else "%H:%M"
         axes.xaxis.set_major_formatter(DateFormatter(form, tz=zone))
-        height = axes.get_position().height * self._canvas.height
         axes.yaxis.set_major_locator(MaxNLocator(max(2, int(height // 24)), steps=[1, 2, 5, 10]))
         spell = (lambda v: chart.spell(abs(v))) if chart.mirrored else chart.spell
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: spell(value)))
@@ -263,44 +246,30 @@ class Painter:
         axes.grid(visible=chart.note is None)
         axes.set_axisbelow(True)
 
-    def _paint_labels(self, axes: Axes, chart: Chart) -> None:
-        """At the right end of every line: a leader, its dash, its name and its last value."""
-        theme = self._theme
-        box = axes.get_position()
-        bottom_px, top_px = (1 - box.y0) * self._canvas.height, (1 - box.y1) * self._canvas.height
-        low, high = chart.limits
-
-        def height_of(value: float) -> float:
-            share = (value - low) / (high - low) if high > low else 0.5
-            height: float = bottom_px - min(max(share, 0.0), 1.0) * (bottom_px - top_px)
-            return height
-
-        labels: list[tuple[float, str, str, Stroke, str]] = [
-            (height_of(c.end), c.name, c.value, c.stroke, theme.bad if c.is_bad else theme.text)
-            for c in chart.curves
-        ]
+    def _paint_labels(self, chart: Chart, top: float, height: float) -> None:
+        """Draw, at the right end of every line, a leader, its dash, its name and its last value."""
+        theme, canvas, (low, high) = self._theme, self._canvas, chart.limits
         plain = Stroke(theme.axis, width=1.2)
-        labels += [(height_of(one.y), one.name, "", plain, theme.text) for one in chart.levels]
+        labels: list[tuple[float, str, str, Stroke, str]] = [
+            (one.end, one.name, one.value, one.stroke, theme.bad if one.is_bad else theme.text)
+            for one in chart.curves
+        ]
+        labels += [(one.y, one.name, "", plain, theme.text) for one in chart.levels]
+        shares = np.interp([label[0] for label in labels], (low, high), (0.0, 1.0))
+        wanted = [top + height * (1 - float(share)) for share in shares]
         # A label may stand a little outside of its chart, but not in the neighbor's.
-        places = spread(
-            [label[0] for label in labels], gap=LABEL_GAP_PX, low=top_px - 4, high=bottom_px + 4
-        )
+        places = spread(wanted, gap=LABEL_GAP_PX, low=top - 4, high=top + height + 4)
         edge = WIDTH_PX - RIGHT_PX
-        for (wanted, name, value, stroke, color), place in zip(labels, places, strict=True):
-            self._canvas.stroke(
-                (edge, edge + LEADER_PX), (wanted, place), Stroke(theme.axis, width=0.8)
-            )
-            start = edge + LEADER_PX
-            self._canvas.stroke((start, start + DASH_PX), (place, place), stroke)
-            x: float = start + DASH_PX + 4
-            room = WIDTH_PX - 4 - x - self._canvas.width(f" {value}", SMALL, bold=True) - 4
-            x = self._canvas.write(
-                x, place, self._canvas.shortened(name, room), SMALL, theme.secondary
-            )
-            self._canvas.write(x + 4, place, value, SMALL, color, bold=True)
+        dash, text = edge + LEADER_PX, edge + LEADER_PX + DASH_PX + 4
+        for (_, name, value, stroke, color), y, place in zip(labels, wanted, places, strict=True):
+            canvas.stroke((edge, dash), (y, place), Stroke(theme.axis, width=0.8))
+            canvas.stroke((dash, dash + DASH_PX), (place, place), stroke)
+            room = WIDTH_PX - 8 - text - canvas.width(f" {value}", SMALL, bold=True)
+            x = canvas.write(text, place, canvas.shortened(name, room), SMALL, theme.secondary)
+            canvas.write(x + 4, place, value, SMALL, color, bold=True)
 
 
 def _height(chart: Chart) -> int:
-    """Room for every label."""
+    """Pixels: enough for every label."""
     labels = len(chart.curves) + len(chart.levels)
     return 36 if chart.note else max(chart.height_px, LABEL_GAP_PX * labels)
