@@ -1,7 +1,7 @@
-"""Job picture: what the job is now, then throughput, MFU, links, computing and loss over time.
+"""Job picture: the job's state, then throughput, MFU, links, computing and loss over time.
 
-Draws a :class:`jupyter_mntrain.metrics.series.JobSeries` and derives nothing. Imports matplotlib,
-which takes a while: import it where a picture is drawn, never at the top.
+It draws a :class:`jupyter_mntrain.metrics.series.JobSeries` and derives nothing. It imports
+matplotlib, which takes half a second: import it in the function that draws.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from jupyter_mntrain.show.picture.theme import THEMES, WIDTH_PX
 __all__ = ["WIDTH_PX", "Picture"]
 
 LEAST_SPAN_S = 10.0
-"""A time axis of one point would have no width."""
+"""Shortest time axis: one point alone would have no width."""
 
 
 class Picture:
-    """Draws one job again and again. For one thread at a time.
+    """Draws frames of one job. Not safe for several threads at once.
 
     Args:
         program: ``mntrain`` or ``%mntrain``, for hints.
@@ -44,11 +44,11 @@ class Picture:
         return self._painter
 
     def draw(self, series: JobSeries, view: JobView, *, now_s: float, note: str = "") -> bytes:
-        """The job as PNG, :data:`WIDTH_PX` pixels of the page wide.
+        """Draw the job as a PNG that is :data:`WIDTH_PX` page pixels wide.
 
         Args:
             now_s: Unix time; the end of the time axis while the job runs.
-            note: small, below everything.
+            note: small text below everything.
         """
         has_steps = any(rank.time_s for rank in series.ranks)
         header = make_header(

@@ -1,4 +1,4 @@
-"""Charts, before anything is drawn: lines over a common time axis. Pure."""
+"""Chart records: what a chart shows, before it is drawn. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A line with its label at the right: ``name`` and ``value``, the recent figure.
+    """A line, and its label at the right: ``name`` and ``value``, the recent figure.
 
     Args:
-        fill: down to zero, faintly.
-        is_bad: the value is written in red.
+        fill: whether the area down to zero is filled.
+        is_bad: whether the value is written in red.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Curve:
 
     @property
     def end(self) -> float:
-        """Height of the last point."""
+        """Value of the last known point."""
         known = self.y[np.isfinite(self.y)]
         return float(known[-1]) if known.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Between the least and the most of many ranks."""
+    """The area between the lowest and the highest value of many ranks."""
 
     x: Floats
     low: Floats
@@ -57,13 +57,16 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A title, lines over a common time axis, and how heights are spelled.
+    """A title and lines over a common time axis.
 
     Args:
-        alarm: beside the title, in red.
-        note: said instead of lines, where there can be none, with the reason.
-        mirrored: heights below zero are spelled without their sign.
+        spell: formats the labels of the vertical axis.
+        alarm: red text beside the title.
+        limits: of the vertical axis.
+        note: text in place of the lines, with the reason why there are none.
+        mirrored: whether values below zero are labeled without their sign.
         bad_s: Unix times of values that are NaN or infinite, marked in red.
+        height_px: least height.
     """
 
     key: str
@@ -82,12 +85,16 @@ class Chart:
 
 
 def floats(column: Column) -> Floats:
-    """NaN where the value is not known, and where it is NaN."""
+    """A column as numbers; NaN where the value is unknown or NaN."""
     return np.array([np.nan if value is None else float(value) for value in column])
 
 
 def scale(lines: Sequence[Floats], *, floor: float | None = None) -> tuple[float, float]:
-    """Limits that show every point, and both ends of nothing when there is nothing."""
+    """Limits of an axis that shows every point; 0 and 1 without any point.
+
+    Args:
+        floor: the lower limit is never below this.
+    """
     values = np.concatenate([line[np.isfinite(line)] for line in lines]) if lines else np.array([])
     if not values.size:
         return (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Picture header: the cause of a failure, the state, the current numbers. Pure."""
+"""Picture header: cause of a failure, state, and headline figures. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MOST_ROWS = tunables.count("picture.progress_rows")
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Words and numbers.
+    """The header's texts and numbers.
 
     Args:
         cause: node and cause, if the job failed.
-        hint: where to read more.
+        hint: where to read more about the failure.
         progress: 0..1, if the number of steps is known.
-        numbers: label, value and whether it is bad, left to right.
-        waiting: who and what for, while no step has been done.
-        footer: below ``waiting``.
+        numbers: label, value, and whether it is NaN or infinite; left to right.
+        waiting: rank, and what it waits for; before the first step only.
+        footer: text below ``waiting``.
     """
 
     icon: str
@@ -44,11 +44,11 @@ class Header:
 def make_header(
     summary: JobSummary, view: JobView, *, now_s: float, program: str, has_steps: bool
 ) -> Header:
-    """Everything above the charts.
+    """Make the part above the charts.
 
     Args:
         now_s: Unix time.
-        has_steps: whether there is anything to chart.
+        has_steps: whether any rank has made a step.
     """
     cause = hint = None
     problem = summary.problem
@@ -122,7 +122,7 @@ def _waiting(summary: JobSummary, view: JobView, now_s: float) -> Iterator[tuple
 
 
 def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> str:
-    """What is being waited for, of this rank."""
+    """What this rank does, or what it waits for."""
     if rank.state == "failed" or part.state == "failed":
         if rank.problem is not None:
             return rank.problem.cause

@@ -1,4 +1,4 @@
-"""Samples: the newest text that the model wrote to each prompt."""
+"""Text samples: the newest text that the model wrote for each prompt."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX,
 MOST_PROMPTS = 8
 MOST_LINES = 3
 MOST_CHARACTERS = 1000
-"""More than fit in so many lines: measuring the rest would only take time."""
+"""More than fits in the lines: measuring the rest would only take time."""
 
 RECENT_TEXTS = 50
-"""Among these the newest of each prompt are looked for."""
+"""The newest text of each prompt is searched among these."""
 
 TITLE_PX = 26
 LINE_PX = 17
@@ -25,7 +25,7 @@ GAP_PX = 7
 
 @dataclass(frozen=True, slots=True)
 class NewestText:
-    """One sample as it is drawn: each text fits on its line."""
+    """One sample, wrapped into lines that fit."""
 
     prompt: str
     step: str
@@ -33,7 +33,7 @@ class NewestText:
 
 
 def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
-    """The last of each prompt, as they were written."""
+    """The last text of each prompt, oldest first."""
     last: dict[str, WrittenText] = {}
     for one in texts[-RECENT_TEXTS:]:
         last.pop(one.prompt, None)
@@ -42,13 +42,13 @@ def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
 
 
 def block_height(samples: Sequence[NewestText]) -> float:
-    """Pixels; none without samples."""
+    """Height in pixels; 0 without samples."""
     rows = sum(1 + len(one.lines) for one in samples)
     return TITLE_PX + rows * LINE_PX + len(samples) * GAP_PX if samples else 0
 
 
 def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], top: float) -> None:
-    """All of it, from ``top`` on."""
+    """Draw the samples, from ``top`` downward."""
     if not samples:
         return
     canvas.write(EDGE_PX, top + TITLE_PX / 2, "Samples", MEDIUM, theme.text, bold=True)
@@ -64,7 +64,7 @@ def paint_samples(canvas: Canvas, theme: Theme, samples: Sequence[NewestText], t
 
 
 def lay_out(canvas: Canvas, one: WrittenText) -> NewestText:
-    """Wrapped, and cut where nobody would read on."""
+    """Wrap a text into at most :data:`MOST_LINES` lines, cut with an ellipsis."""
     room = WIDTH_PX - 2 * EDGE_PX
     step = f"step {formats.count(one.step)}"
     prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)

@@ -1,4 +1,4 @@
-"""Label spreading: moves labels at line ends apart so that none covers another. Pure."""
+"""Label spreading: moves labels apart so that none covers another. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> list[float]:
-    """Positions near ``wanted``, ``gap`` apart, in the same order of height, within [low, high].
+    """Positions near ``wanted``, in the same order, at least ``gap`` apart, within [low, high].
 
-    If they do not all fit, the gap shrinks evenly.
+    If they do not all fit, the gap is made smaller.
     """
     if not wanted:
         return []

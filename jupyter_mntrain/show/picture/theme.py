@@ -1,8 +1,8 @@
 """Theme: colors, strokes and sizes of the picture.
 
-A saved picture cannot know the page it is shown on: ``auto`` is transparent, and every color in
-it has at least 3:1 against white and against JupyterLab's dark ``#111111``; text has 4.2:1 on
-both, the most that one gray can. Color is never alone: every rank has a dash and a label, too.
+A saved picture does not know the page it is shown on. So ``auto`` is transparent, and each of its
+colors has a contrast of at least 3:1 against white and against JupyterLab's dark ``#111111``; text
+has 4.2:1 on both, the most that one gray can have. Ranks differ by dash and label as well as color.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MANY_RANKS: Final = tunables.count("picture.many_ranks")
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """How a line is drawn. ``dash`` is in pixels; empty = solid."""
+    """Style of a line. ``dash`` is in pixels; empty = solid."""
 
     color: str
     dash: tuple[float, ...] = ()
@@ -41,7 +41,7 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Roles, as in the design notes."""
+    """Colors by role."""
 
     background: str
     text: str
@@ -54,7 +54,7 @@ class Theme:
     ranks: tuple[str, str, str, str]
 
     def rank(self, number: int) -> Stroke:
-        """Ranks 4 to 7 repeat color and dash and carry a marker."""
+        """Style of a rank's line. Ranks 4 to 7 repeat color and dash, with a marker."""
         return Stroke(
             color=self.ranks[number % 4],
             dash=_DASHES[number % 4],
