@@ -34,8 +34,11 @@ class ConditionWatch:
     def condition(self) -> Condition:
         if self._had_job or self._has_job():
             return "beside a job"
-        share = (_waited_s() - self._waited_s) / (time.monotonic() - self._begin_s)
-        return "starved of CPU" if share > STARVED_SHARE else "alone"
+        return "starved of CPU" if self.waited_share() > STARVED_SHARE else "alone"
+
+    def waited_share(self) -> float:
+        """Share of the time in which the thread was ready to run but had no core."""
+        return (_waited_s() - self._waited_s) / (time.monotonic() - self._begin_s)
 
 
 def _waited_s() -> float:
