@@ -35,6 +35,11 @@ def words(picture: Picture) -> str:
     return "\n".join(text.get_text() for text in picture.painter.figure.texts)
 
 
+def from_the_top(picture: Picture):
+    """The texts, in the order of their height; of equal ones, in the order they were written."""
+    return sorted(picture.painter.figure.texts, key=lambda text: text.get_position()[1])
+
+
 def boxes(picture: Picture):
     """Every text on the picture with the pixels it takes, axis labels too."""
     figure = picture.painter.figure
@@ -152,7 +157,7 @@ def test_running_shows_every_chart_and_its_last_values():
 @pytest.mark.wording
 def test_failed_says_node_and_cause_above_everything_else():
     picture, _ = drawn("failed")
-    texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])
+    texts = from_the_top(picture)
     assert texts[0].get_text() == "✕"
     assert texts[1].get_text().startswith("muthur: rank 2: eno1 lost its link")
     assert texts[1].get_color() == THEMES["auto"].bad
@@ -230,7 +235,7 @@ def test_evaluations_are_a_second_line_of_the_loss_from_before_the_first_step():
 
 def test_below_the_charts_stands_what_the_model_wrote_last_to_each_prompt():
     picture, _ = drawn("samples")
-    texts = sorted(picture.painter.figure.texts, key=lambda text: -text.get_position()[1])
+    texts = from_the_top(picture)
     shown = [text.get_text() for text in texts]
     lines = shown[shown.index("Samples") :]
     assert lines[1:4] == [
@@ -244,8 +249,8 @@ def test_below_the_charts_stands_what_the_model_wrote_last_to_each_prompt():
     assert lines[9].startswith("□□")
     assert not any(one in "".join(shown) for one in "\x1b\x07\u202e\ud800\U0001f9e0你")
     assert lines[-2:] == ["(empty)", ""], "it wrote nothing, and there is no note"
-    bottom = min(axes.get_position().y0 for axes in picture.painter.figure.axes)
-    assert texts[shown.index("Samples")].get_position()[1] < bottom
+    bottom = min(axes.bbox.y0 for axes in picture.painter.figure.axes)
+    assert texts[shown.index("Samples")].get_window_extent().y1 < bottom
 
 
 def test_a_picture_without_samples_has_no_room_for_them():
