@@ -19,6 +19,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.recipe.layout import Grid
 
 T = TypeVar("T")
@@ -165,9 +166,10 @@ def agree(
     # No rank may exit before all have received the reports: those still reading would see closed
     # connections and report a network error.
     dist.all_reduce(torch.zeros(1))
-    for other in reports:
+    for rank, other in enumerate(reports):
         if other.problem is not None:
-            raise RecipeError.of(msgspec.structs.replace(other.problem, node=other.host))
+            problem = msgspec.structs.replace(other.problem, node=other.host, rank=Rank(rank))
+            raise RecipeError.of(problem)
     for subject in reports[0].digests:
         _compare(subject, reports)
     return reports

@@ -132,7 +132,7 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
             lambda o: o.get("cause_kind") == "bad-recipe",
             PATIENCE_S,
         )
-        assert seen["cause_node"] == "node2"
+        assert (seen["cause_node"], seen["cause_rank"]) == ("node2", 1)
         assert "Read-only file system" in seen["cause"]
         report(
             Outcome(

@@ -68,8 +68,11 @@ def explain(
         problem = _account(directory, failure, rank, log, has_run_out)
         if problem is None:
             continue  # ended by torchrun because another rank failed
+        # A problem that all ranks agreed on names the node that has it, and that node's rank.
         problem = msgspec.structs.replace(
-            problem, rank=rank, time_s=problem.time_s or failure.time_before(now_s)
+            problem,
+            rank=rank if problem.node is None else problem.rank,
+            time_s=problem.time_s or failure.time_before(now_s),
         )
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
         problems.append(problem)

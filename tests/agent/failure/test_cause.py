@@ -5,8 +5,8 @@ import json
 import pytest
 
 from jupyter_mntrain.agent.failure.cause import explain
-from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.problem_file import hand_over
 
@@ -79,12 +79,12 @@ def test_what_a_rank_handed_over_is_taken_as_it_is(attempt):
     stack = {"py_callstack": "  File x", "timestamp": "1"}
     message = {"message": "RecipeError: anything at all", "extraInfo": stack}
     directory = attempt(log, {0: {"message": message}})
-    told = RecipeError("there is no such directory", fix="check it", node="n7").problem
+    told = Problem(kind=Kind.BAD_RECIPE, cause="no such directory", node="n7", rank=Rank(5))
     folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
     hand_over(told, {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json")})
     downs, cause = explain(directory, RANKS, 2, now_s=5.0)
-    assert (cause.kind, cause.node, cause.rank) == (Kind.BAD_RECIPE, "n7", 2)
-    assert (cause.cause, cause.fix, cause.detail) == (told.cause, told.fix, "")
+    assert (cause.kind, cause.node, cause.rank) == (Kind.BAD_RECIPE, "n7", 5)
+    assert (cause.cause, cause.detail) == (told.cause, "")
     assert cause.time_s is not None
     assert downs[0].problem == cause
 
