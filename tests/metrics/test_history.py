@@ -1,4 +1,4 @@
-"""Samples of several nodes in one history: in order, once each, and never torn."""
+"""Job history: samples of several nodes, in order and once each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page draws of a job: every number computed by hand beside it, and none ever lost."""
+"""Job series: every number is computed by hand beside it, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of the final table, each computed by hand beside it."""
+"""Job summary: every number is computed by hand beside it."""
 
 from __future__ import annotations
 

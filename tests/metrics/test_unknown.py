@@ -1,4 +1,4 @@
-"""Whatever ranks report: unknown is n/a with its reason and never 0, and no MFU is above 100 %."""
+"""Unknown numbers: n/a with a reason, never 0; and no MFU above 100 %."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bars on the page: shown late, under the right cell, and gone."""
+"""Notebook progress bar: shown late, under the right cell, and removed."""
 
 from __future__ import annotations
 

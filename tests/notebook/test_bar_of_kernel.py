@@ -1,4 +1,4 @@
-"""A bar of a real kernel, on a page with widgets and without."""
+"""Notebook progress bar in a real kernel, with and without widgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks people learn from: kept clean, and every line parses. Executed: test_lessons.py."""
+"""Example notebooks: saved without outputs, and every line parses. test_lessons.py runs them."""
 
 from __future__ import annotations
 

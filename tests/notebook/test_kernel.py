@@ -1,4 +1,4 @@
-"""Real kernels, real agents, real torchrun: launched in one notebook, seen and ended in another."""
+"""Real kernels, agents and torchrun: one notebook launches, another one ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notebooks people learn from do what they say, on two real agents.
+"""Example notebooks, run on two real agents: they do what they say.
 
 The quickstart is executed by the demo's own tests.
 """

@@ -1,4 +1,4 @@
-"""The submit panel's widgets: who does the work, what is shown, what a click starts."""
+"""Submit panel's widgets: their thread, what they show, and what clicks start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread for all views; the last frame always lands; nothing is left behind."""
+"""Updater: one thread for all views; the last frame is always drawn."""
 
 from __future__ import annotations
 

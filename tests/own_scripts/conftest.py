@@ -1,4 +1,4 @@
-"""A cluster of two real agents, and jobs on it whose ranks say what they found."""
+"""A cluster of two real agents, and jobs whose ranks report what they find."""
 
 from __future__ import annotations
 

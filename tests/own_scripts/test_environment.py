@@ -1,4 +1,4 @@
-"""What scripts written for other launchers find on every rank: two on one node, one on another.
+"""Environment of ranks, as scripts for other launchers expect it: two on one node, one on another.
 
 Accelerate is the real one. DeepSpeed and Megatron need CUDA to be of use: of them it is tested that
 the variables are there that their documentation and sources read, and that a group can be formed

@@ -1,4 +1,4 @@
-"""Interface choice: which network is chosen, and every way that there is none."""
+"""Interface choice: the chosen network, and every reason why there is none."""
 
 from __future__ import annotations
 

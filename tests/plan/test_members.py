@@ -1,4 +1,4 @@
-"""Participants: who is chosen, and every way to request what does not exist."""
+"""Participants: the choice, and every way to request what does not exist."""
 
 from __future__ import annotations
 

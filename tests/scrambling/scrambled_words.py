@@ -1,4 +1,4 @@
-"""Scrambling: imports the package with every cause, every fix and what joins them made unreadable.
+"""Scrambling: imports the package with every cause and fix made unreadable.
 
 Nothing may decide by a sentence of ours, so nothing but tests of wording may notice. Only the
 literal parts of sentences change: names, numbers and what other programs said stay.

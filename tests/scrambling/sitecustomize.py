@@ -1,4 +1,4 @@
-"""Every Python that a test starts reads this first, because its folder is on ``PYTHONPATH``."""
+"""Loaded first by every Python that a test starts, because its folder is on ``PYTHONPATH``."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""One Jupyter server on two agents that only pretend, for all tests that do not change it."""
+"""One Jupyter server on two stand-in agents, for all tests that do not change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Jupyter server with our part, below a prefix, and pages that listen to it."""
+"""A real Jupyter server with our extension, below a prefix, and pages that listen to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody without the token, or whom Jupyter's authorizer refuses, learns or does anything."""
+"""Credentials: requests without a token, or that Jupyter's authorizer refuses, get nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The WebSocket: everything at first, then what changes, numbered and without gaps."""
+"""WebSocket: a snapshot, then numbered changes without gaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub, the feed and a page's queue without a server around them."""
+"""Page updates, job feed and a page's queue, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watcher behind the routes: when it opens, when it closes, what it says of a wrong name."""
+"""Opening of the cluster: when it opens and closes, and its error for a bad name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page, a real server, a real agent, a real job: launched, watched, read and stopped."""
+"""A page, a real server, agent and job: launched, watched, read and stopped."""
 
 from __future__ import annotations
 

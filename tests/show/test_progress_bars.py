@@ -1,4 +1,4 @@
-"""What ranks do before they step, as people read it."""
+"""Progress of ranks before their first step, as people read it."""
 
 from __future__ import annotations
 

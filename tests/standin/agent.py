@@ -1,4 +1,4 @@
-"""A scripted agent: a real HTTPS server that speaks the agents' protocol over records in memory.
+"""Scripted agent: a real HTTPS server that speaks the agents' protocol over records in memory.
 
 It starts no process. Each route can be made to refuse, to act and then lose the reply, to lose the
 request, to be slow or to hang (`faults.py`).

@@ -1,4 +1,4 @@
-"""A cluster in memory, for parsing, wording and exit codes. Real ones are in tests/e2e."""
+"""Cluster in memory, for parsing, messages and exit codes. Real ones are in tests/e2e."""
 
 from __future__ import annotations
 

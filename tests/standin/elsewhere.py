@@ -1,4 +1,4 @@
-"""Scripted agents in a thread of their own, as they are to a program that is not asyncio's."""
+"""Scripted agents in their own thread, for programs without asyncio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scripted agent does with the next request of a route, in place of answering it."""
+"""Faults of a scripted agent: what it does with a request instead of answering it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress that keeps all it hears."""
+"""Progress that stores all reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs, records and histories to test with, in one line each."""
+"""Jobs, records and histories for tests, in one line each."""
 
 from __future__ import annotations
 

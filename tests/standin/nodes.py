@@ -1,4 +1,4 @@
-"""Nodes to plan with, in one line each."""
+"""Nodes for tests of planning, in one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verb's surroundings: a screen that keeps what it is shown, a clock that stands still."""
+"""Context of a verb for tests: a screen that stores its messages, a clock that stands still."""
 
 from __future__ import annotations
 

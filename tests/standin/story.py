@@ -1,4 +1,4 @@
-"""What the replayed job's nodes and ranks tell: a pipeline of many GPUs on a fast network."""
+"""Content of the replayed job: a pipeline of many GPUs on a fast network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replay tells the product what a real cluster would."""
+"""Replay: the product sees it as a real cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs as they could be, for tables and pictures: real records, made-up numbers."""
+"""Plausible jobs for tables and pictures: real records, invented numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the browser tests run against: real agents, played jobs, six Jupyter servers.
+"""Servers of the browser tests: real agents, played jobs, six Jupyter servers.
 
 ``python -m tests.ui.serve --port P --output DIR`` serves until it is told to end, and then ends all
 it started. Servers listen on 127.0.0.1, one port after the other:

@@ -1,4 +1,4 @@
-"""Time for a bar: it passes when a test says so."""
+"""Time of progress bars: it passes when a test says so."""
 
 from __future__ import annotations
 

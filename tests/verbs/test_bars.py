@@ -1,4 +1,4 @@
-"""Bars of what takes long: drawn late, drawn alive, gone without a trace."""
+"""Progress bars of slow verbs: shown late, kept alive, removed without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recorded jobs run that are no training: steps of sleep, told by a real Recorder.
+"""Program of recorded jobs that are not trainings: steps of sleep, recorded by a real Recorder.
 
 ``$CASE`` says which; see ``record.py``.
 """

@@ -1,4 +1,4 @@
-"""Recorded jobs: what the agents of a real cluster kept of them; ``record.py`` makes them."""
+"""Recorded jobs: journals from agents of a real cluster; ``record.py`` makes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tests.metrics.agreement.serve``: agents that tell the recorded jobs as their own.
+"""``python -m tests.metrics.agreement.serve``: agents that serve the recorded jobs.
 
 The first line on stdout is ``MNTRAIN_AGENTS=…`` once all of them listen. Ends on SIGTERM.
 """

@@ -1,4 +1,4 @@
-"""What people see of a job, read back: from what is printed, drawn, saved in a notebook, encoded.
+"""Surfaces: reads figures back from terminal, picture, saved notebook and JSON.
 
 ``python -m tests.metrics.agreement.surfaces`` prints what the terminal says of every recording, as
 JSON: the browser tests hold the page against it.

@@ -1,4 +1,4 @@
-"""The figures that people see of a job agree digit for digit, and are honest."""
+"""Agreement: all surfaces show the same figures of a job, digit for digit."""
 
 from __future__ import annotations
 

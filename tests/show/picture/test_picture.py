@@ -1,4 +1,4 @@
-"""The picture: nothing overlaps, nothing is cut off, and it says what it knows."""
+"""Picture: nothing overlaps or is cut off, and all known numbers are shown."""
 
 from __future__ import annotations
 

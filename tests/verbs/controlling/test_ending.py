@@ -1,4 +1,4 @@
-"""``stop`` and ``kill``: what is left of a job."""
+"""``stop`` and ``kill``: the processes that survive a job."""
 
 from __future__ import annotations
 

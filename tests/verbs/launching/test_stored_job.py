@@ -1,4 +1,4 @@
-"""A job written down and launched again: from a file, from a cell, by its id."""
+"""Stored jobs, launched again: from a file, from a cell, by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``invite``, ``members``, ``revoke`` and ``driver``: as typed, on clusters that are real."""
+"""``invite``, ``members``, ``revoke`` and ``driver``, as typed, on real clusters."""
 
 from __future__ import annotations
 

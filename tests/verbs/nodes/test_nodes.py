@@ -1,4 +1,4 @@
-"""``nodes``, ``add``, ``forget``, ``measure``: what is shown and what the data is."""
+"""``nodes``, ``add``, ``forget``, ``measure``: text and data."""
 
 from __future__ import annotations
 

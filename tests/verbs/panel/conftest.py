@@ -1,4 +1,4 @@
-"""What tests of the panel share."""
+"""Fixtures of the panel tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels that are open, and what they show."""
+"""Open panels, and what they show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panel choices and the command that says the same."""
+"""Panel choices and the equivalent command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``jobs``, ``status``, ``attach``, ``logs``, ``stacks``: what a job is shown to be."""
+"""``jobs``, ``status``, ``attach``, ``logs``, ``stacks``: text and data."""
 
 from __future__ import annotations
 
