@@ -73,6 +73,11 @@ class RankSeries:
     evaluations: Sequence[RankEvaluation] = ()
     texts: Sequence[RankText] = ()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether it has said who it is, or made a step."""
+        return bool(self.start or self.steps)
+
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
@@ -89,6 +94,16 @@ class JobHistory:
     ranks: dict[Rank, RankSeries]
     links: dict[str, Sequence[LinkSample]]
     is_complete: bool
+
+    @property
+    def writing(self) -> list[RankSeries]:
+        """Ranks that have said who they are, or made a step."""
+        return [one for one in self.ranks.values() if one.is_writing]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all ranks have."""
+        return len(self.writing) == self.view.attempt.world_size
 
     @property
     def evaluations(self) -> Sequence[RankEvaluation]:

@@ -13,6 +13,9 @@ from jupyter_mntrain.telemetry import formulas
 
 COLUMNS = ("time_s", "step", "step_s", "tokens_per_s", "flops_per_s", "bubble", "loss")
 
+OF_ALL_RANKS = ("tokens_per_s", "flops_per_s", "bubble")
+"""Not known while a rank writes nothing: it may be a replica with tokens of its own."""
+
 SILENT_AFTER_STEPS = 3
 """A rank that has written nothing when another has done these writes nothing at all."""
 
@@ -21,27 +24,32 @@ class JobRows:
     """The rows of the job, and what is told of its losses."""
 
     def __init__(self) -> None:
+        self._begin(0)
+
+    def _begin(self, writers: int) -> None:
+        self._writers = writers
+        """Ranks that have written something. With another one all rows are taken again."""
         self.table = Table(COLUMNS, WARM_UP_STEPS)
         self.first_loss: float | None = None
         self.last_loss: float | None = None
         self.not_finite = 0
         self.first_not_finite_step: int | None = None
-        self.is_whole = False
-        """Whether every rank writes its steps."""
         self._taken = 0
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take the steps that every rank has finished; returns the number of the last row."""
         most = max((len(one.steps) for one in history.ranks.values()), default=0)
-        expected = history.view.attempt.world_size
-        writing = [one for one in history.ranks.values() if one.steps or one.start]
-        self.is_whole = len(writing) == expected
-        if len(writing) < expected and most < SILENT_AFTER_STEPS:
+        writing = history.writing
+        if len(writing) != self._writers:
+            self._begin(len(writing))
+        if not history.is_whole and most < SILENT_AFTER_STEPS:
             return seq
         ready = min((len(one.steps) for one in writing), default=0)
         for index in range(self._taken, ready):
             seq += 1
             row = _row(writing, index)
+            if not history.is_whole:
+                row |= dict.fromkeys(OF_ALL_RANKS)
             self.table.append(seq, row)
             self._see(row["loss"], [one.steps[index].grad_norm for one in writing], row["step"])
         self._taken = max(self._taken, ready)

@@ -18,6 +18,7 @@ RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
 COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
 
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
+NOT_WHOLE = "not every rank reports"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
 NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"
 NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
@@ -40,8 +41,10 @@ class RankRows:
         self.placement = placement
         self.table = Table(COLUMNS, WARM_UP_STEPS)
         self.series: RankSeries | None = None
-        self.replicas = 1
-        """Ranks with the same stages, this one among them: each has tokens of its own."""
+        self.replicas: int | None = None
+        """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
+        while a rank has written nothing.
+        """
         self._taken = 0
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
@@ -149,8 +152,11 @@ class RankRows:
     def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
         """With the tokens of all replicas, and the MFU in place of the FLOPs."""
         told = with_mfu(columns, self.peak_flops_per_s)
+        of_all = self.replicas
         for name in ("tokens_per_s", "pace_tokens_per_s"):
-            told[name] = [one if one == UNKNOWN else one * self.replicas for one in told[name]]
+            told[name] = [
+                UNKNOWN if one == UNKNOWN or of_all is None else one * of_all for one in told[name]
+            ]
         return told
 
     @property
@@ -160,7 +166,7 @@ class RankRows:
 
     def _times_replicas(self, name: str) -> float | None:
         own = self.table.recent(name)
-        return None if own is None else own * self.replicas
+        return None if own is None or self.replicas is None else own * self.replicas
 
     def summary(self, state: JobState) -> RankSummary:
         series, start, table = self.series, self.start, self.table
@@ -192,9 +198,11 @@ class RankRows:
         """Why figures are not known, by their names; nothing before the first step."""
         if not len(self.table):
             return {}
+        has_tokens = self.table.recent("tokens_per_s") is not None
+        no_tokens = NOT_WHOLE if has_tokens and self.replicas is None else NO_TOKENS
         reasons = {
-            "tokens_per_s": NO_TOKENS,
-            "pace_tokens_per_s": NO_TOKENS if figures["tokens_per_s"] is None else NO_COMPUTE,
+            "tokens_per_s": no_tokens,
+            "pace_tokens_per_s": no_tokens if figures["tokens_per_s"] is None else NO_COMPUTE,
             "mfu": NO_FLOPS,
             "compute": NO_COMPUTE,
             "memory_bytes": NO_MEMORY,

@@ -98,7 +98,7 @@ class SeriesBuilder:
                     self._ranks[Rank(rank)].series = series
         self._extend_links(history)
         self._extend_ranks(history)
-        self.seq = self._job.extend(history, self.seq)
+        self._extend_job(history)
         self._extend_evaluations(history)
         self._extend_texts(history)
         self._summary = summarize(
@@ -146,16 +146,23 @@ class SeriesBuilder:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
         depth = self._pipeline_stages()
         for rank, known in self._ranks.items():
-            before = self.seq
-            replicas = stages[known.start.stages] if known.start else 1
+            before, has_earlier = self.seq, len(known.table) > 0
+            alike = stages[known.start.stages] if known.start else 1
+            replicas = alike if history.is_whole else None
             bubble = _schedule_bubble(known.start, depth)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)
             )
-            if known.take_drawn_peak() or known.replicas != replicas:
+            if known.take_drawn_peak() or (has_earlier and known.replicas != replicas):
                 # The MFU or the tokens of every earlier row have changed.
                 self._whole_up_to = before + 1
             known.replicas = replicas
+
+    def _extend_job(self, history: JobHistory) -> None:
+        before, table = self.seq, self._job.table
+        self.seq = self._job.extend(history, before)
+        if self._job.table is not table and len(table):
+            self._whole_up_to = before + 1
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
         """Payload per second from a node to that of another rank."""

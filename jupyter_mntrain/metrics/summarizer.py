@@ -98,14 +98,14 @@ def _figures(
     job: JobRows, links: tuple[LinkSummary, ...], peak_flops_per_s: float | None
 ) -> dict[str, float | None]:
     """The medians over the recent steps."""
-    flops_per_s = job.table.recent("flops_per_s") if job.is_whole else None
+    flops_per_s = job.table.recent("flops_per_s")
     used = [one.utilization for one in links if one.utilization is not None]
     rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
     return {
         "step_s": short(job.table.recent("step_s")),
         "tokens_per_s": short(job.table.recent("tokens_per_s")),
         "mfu": short(formulas.mfu(flops_per_s, peak_flops_per_s)),
-        "bubble": short(job.table.recent("bubble")) if job.is_whole else None,
+        "bubble": short(job.table.recent("bubble")),
         "busiest_link": max(used, default=None),
         "busiest_bytes_per_s": max(rates, default=None),
     }
@@ -180,18 +180,17 @@ def _missing(
     """Why figures are not known, by their names."""
     if not len(job.table):
         return {}
-    silent = [str(one.rank) for one in ranks if one.step is None]
+    silent = _silent(ranks)
 
     def of_ranks(name: str) -> str:
         why = "; ".join(dict.fromkeys(one.missing[name] for one in ranks if name in one.missing))
         return why or WARM_UP
 
-    no_word = f"rank {', '.join(silent)} reports nothing"
     reasons = {
         "step_s": WARM_UP,
-        "tokens_per_s": of_ranks("tokens_per_s"),
-        "mfu": no_word if silent else of_ranks("mfu"),
-        "bubble": no_word if silent else of_ranks("compute"),
+        "tokens_per_s": silent or of_ranks("tokens_per_s"),
+        "mfu": silent or of_ranks("mfu"),
+        "bubble": silent or of_ranks("compute"),
         "loss": NO_LOSS,
         "busiest_link": "the job runs on a single node",
     }
@@ -200,6 +199,15 @@ def _missing(
     # A link without a measured capacity has a rate.
     figures["busiest_link"] = figures["busiest_bytes_per_s"]
     return {name: why for name, why in reasons.items() if figures[name] is None}
+
+
+def _silent(ranks: tuple[RankSummary, ...]) -> str:
+    """Whose steps are not known: of nodes that do not answer, and of ranks; empty if none."""
+    without = [one for one in ranks if one.step is None]
+    nodes = dict.fromkeys(one.node for one in without if one.state == "unknown")
+    others = ", ".join(str(one.rank) for one in without if one.state != "unknown")
+    said = [f"{node} does not answer" for node in nodes]
+    return "; ".join([*said, f"rank {others} reports nothing"] if others else said)
 
 
 def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, RankSpread]:

@@ -18,7 +18,16 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
-from tests.standin.jobs import ONE_AND_TWO, history, measured_links, place, step, summarize, view
+from tests.standin.jobs import (
+    ONE_AND_TWO,
+    history,
+    measured_links,
+    place,
+    step,
+    summarize,
+    taken,
+    view,
+)
 
 NOW_S = 1000.0
 
@@ -136,11 +145,37 @@ def test_mixed_devices_are_measured_by_the_sum_of_their_own_peaks() -> None:
 def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
     got = summary(node2=[])
     assert got.step == 10, "it is not waited for"
-    assert got.missing["mfu"] == got.missing["bubble"] == "rank 1 reports nothing"
+    of_all = ("tokens_per_s", "mfu", "bubble")
+    assert {got.missing[name] for name in of_all} == {"rank 1 reports nothing"}
     assert got.ranks[1].step is None
-    assert got.mfu is None
-    assert got.bubble is None
+    assert [getattr(got, name) for name in of_all] == [None] * 3
+    assert got.step_s == 1.0
+    assert got.ranks[0].tokens_per_s is None, "rank 1 may be a replica, with tokens of its own"
+    assert got.ranks[0].missing["tokens_per_s"] == "not every rank reports"
     assert got.first_loss == 9.0
+
+
+def test_an_agent_that_is_away_halves_no_throughput_and_is_named() -> None:
+    """The ranks go on; their journal cannot be read."""
+    replica = pipeline(0, compute_s=0.8, stages=())
+    away = summarize(history(view("running"), {"node1": replica}), now_s=NOW_S)
+    assert away.ranks[1].state == "unknown"
+    assert (away.tokens_per_s, away.ranks[0].pace_tokens_per_s) == (None, None)
+    assert away.missing["tokens_per_s"] == "node2 does not answer"
+
+
+def test_a_rank_that_is_read_late_has_its_part_in_every_row() -> None:
+    own = [pipeline(rank, compute_s=0.8, stages=()) for rank in (0, 1)]
+    job = view("running", "running")
+    builder = taken(history(job, {"node1": own[0]}))
+    before = builder.whole()
+    assert before.job.tokens_per_s == before.ranks[0].tokens_per_s == ()
+    builder.extend(history(job, {"node1": own[0], "node2": own[1]}), NOW_S)
+    after = builder.since(before.seq)
+    assert after.since == 0, "all rows are sent again"
+    assert len(after.job.step) == 10
+    assert after.job.tokens_per_s[-2:] == (1024.0, 204.8)
+    assert builder.summary.tokens_per_s == 1024.0
 
 
 def test_warm_up_alone_gives_no_rates() -> None:
@@ -311,5 +346,5 @@ def test_what_a_rank_does_before_its_steps_is_passed_on() -> None:
     loading = RankProgress(time_s=1.0, rank=Rank(1), what="loading the model", done=2, total=5)
     before = summary(node2=[loading])
     assert before.ranks[1].progress == loading
-    assert (before.ranks[1].step, before.tokens_per_s, before.bubble) == (None, 512.0, None)
+    assert (before.ranks[1].step, before.tokens_per_s, before.bubble) == (None, None, None)
     assert summary(node2=[loading, *pipeline(1, compute_s=0.4)]).ranks[1].progress is None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -50,6 +51,7 @@ def status_view(
     program: str = "mntrain",
     with_detail: bool = False,
     now_s: float | None = None,
+    silences: Mapping[str, Problem] = MappingProxyType({}),
 ) -> RenderableType:
     """Render the status of a job.
 
@@ -57,6 +59,7 @@ def status_view(
         view: adds why the job was stopped, and processes that could not be killed.
         with_detail: show the end of the traceback, too.
         now_s: Unix time, for the duration of a stall.
+        silences: why nodes cannot be reached, by their names.
     """
     parts: list[RenderableType] = []
     if summary.problem is not None:
@@ -67,6 +70,7 @@ def status_view(
         rank = "" if summary.problem.rank is None else f" --rank {summary.problem.rank}"
         parts.append(Text(f"  log: {program} logs {summary.job_id}{rank}", "dim"))
     parts.append(state_line(summary))
+    parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
         parts.append(Text(f"  stacks: {program} stacks {summary.job_id}", "dim"))
@@ -84,6 +88,18 @@ def status_view(
     if summary.sample is not None:
         parts += [Text(), sample_line(summary.sample)]
     return Group(*parts)
+
+
+def silent_nodes(summary: JobSummary) -> tuple[str, ...]:
+    """Nodes of the job that do not answer."""
+    return tuple(dict.fromkeys(one.node for one in summary.ranks if one.state == "unknown"))
+
+
+def silence_line(node: str, problem: Problem | None) -> Text:
+    """That a node does not answer; why and what to do, if that is known."""
+    if problem is None:
+        return Text.assemble(("⚠ ", "yellow"), (f"{node} does not answer", "bold"))
+    return problem_text(problem, mark="⚠", style="yellow")
 
 
 def stall_line(stall: Problem, now_s: float | None = None) -> Text:
@@ -141,6 +157,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(f"loss {formats.loss(summary.loss)}")
         if summary.evaluation_loss is not None:
             facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
+    facts += [f"{node} does not answer" for node in silent_nodes(summary)]
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         facts.append(doing)

@@ -40,7 +40,18 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     """The job's table as it is now; with ``--traceback`` also the ranks' traceback."""
     history = caught_up_history(context, job)
     summary = job.summary()
-    report = status_view(summary, history.view, program=context.program, with_detail=args.traceback)
+    silences = {
+        one.name: msgspec.structs.replace(one.problem, node=one.name)
+        for one in context.cluster(args).nodes()
+        if one.problem is not None
+    }
+    report = status_view(
+        summary,
+        history.view,
+        program=context.program,
+        with_detail=args.traceback,
+        silences=silences,
+    )
     return Outcome(report, msgspec.to_builtins(summary), job=job)
 
 
