@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import no_cluster
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from jupyter_mntrain.trust.joining.token import write_token
@@ -40,6 +40,19 @@ class ClusterMembership:
         """Whether this user has keys of the cluster. The first invitation creates them."""
         return self._session.live.desk.identity is not None
 
+    def required(self) -> DriverMembership:
+        """This driver's membership.
+
+        Raises:
+            TrustError: this user has no keys of the cluster, or they cannot be used.
+        """
+        if not self.is_driver:
+            self._session.loop.run(self._look())  # another process may just have joined
+        identity = self.identity
+        if identity is None:
+            raise no_cluster(self._session.live.cluster)
+        return identity
+
     def invite(
         self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
     ) -> str:
@@ -71,12 +84,9 @@ class ClusterMembership:
 
         Raises:
             SpecError: no member of this role, or of any, has this name, or it is this driver.
-            TrustError: another driver created the cluster.
+            TrustError: there is no such cluster yet, or another driver created it.
         """
-        if self.identity is None:
-            name = self._session.live.cluster
-            raise SpecError(f"no cluster named {name!r} exists on this machine")
-        gone = self.identity.authorized().revoke(name, role=role)
+        gone = self.required().authorized().revoke(name, role=role)
         self._session.loop.run(self._session.live.desk.settle(self._session.live.nodes))
         return gone
 

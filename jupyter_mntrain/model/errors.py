@@ -139,6 +139,15 @@ class TrustError(MntrainError):
     exit_code = 6
 
 
+def no_cluster(name: str) -> TrustError:
+    """The error for a cluster of which this user has no keys."""
+    return TrustError(
+        f"no cluster named {name!r} exists on this machine yet",
+        fix="create it by inviting a node: mntrain invite, or join one created on another "
+        "machine: mntrain driver join TOKEN",
+    )
+
+
 def error_of(problem: Problem) -> MntrainError:
     """Make the error for a problem that another process reported."""
     families: dict[Kind, type[MntrainError]] = {

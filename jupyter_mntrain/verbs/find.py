@@ -23,6 +23,17 @@ LOOK_EVERY_S = 0.05
 RANK = bounded_int(0, 1_000_000)
 
 
+def joined_cluster(context: Context, args: Namespace) -> Cluster:
+    """The cluster, for verbs that can do nothing before this user has keys of it.
+
+    Raises:
+        TrustError: this user has none, or they cannot be used.
+    """
+    cluster = context.cluster(args)
+    cluster.membership.required()
+    return cluster
+
+
 def reachable_nodes(context: Context, cluster: Cluster) -> tuple[NodeView, ...]:
     """All nodes, after the time that discovery needs."""
     with context.screen.progress() as progress:
@@ -36,7 +47,7 @@ def named_job(context: Context, args: Namespace, text: str) -> Job:
         JobNotFoundError: no reachable node knows it.
     """
     with context.screen.progress() as progress:
-        return context.cluster(args).job(text, progress=progress)
+        return joined_cluster(context, args).job(text, progress=progress)
 
 
 def job_argument(parser: Parser) -> None:
@@ -57,7 +68,7 @@ def find_job(context: Context, args: Namespace) -> Job:
     """
     if args.job:
         return named_job(context, args, args.job)
-    cluster = context.cluster(args)
+    cluster = joined_cluster(context, args)
     # Wait for all nodes: the first to answer may not have the newest job.
     reachable_nodes(context, cluster)
     jobs = cluster.jobs()

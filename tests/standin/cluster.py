@@ -12,7 +12,7 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import job_not_found
+from jupyter_mntrain.model.errors import job_not_found, no_cluster
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
@@ -209,6 +209,10 @@ class StandInCluster:
         self.problem: str | None = None
         self.discovery = self.membership = self
         self.strangers: tuple[str, ...] = ()
+
+    def required(self) -> None:
+        if not self.is_driver:
+            raise no_cluster(self.name)
 
     def check(self) -> str | None:
         return self.problem

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.standin.cluster import StandInCluster, node
 from tests.wording import says, wording
 
@@ -42,6 +43,38 @@ def test_bad_input_is_one_line_and_launches_nothing(do, cluster, recipe, words, 
     assert all(says(word, message) for word in told)
     assert cluster.launches == []
     assert all(name == "watch" for job in cluster._jobs.values() for name, _ in job.calls)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["launch", "r.toml"],
+        ["launch", "r.toml", "--dry-run"],
+        ["launch", "j-7f3a"],
+        ["jobs"],
+        ["status"],
+        ["status", "j-7f3a"],
+        ["attach"],
+        ["logs"],
+        ["stacks"],
+        ["export"],
+        ["plot", "-o", "x.png"],
+        ["generate", "j-7f3a", "Once"],
+        ["stop"],
+        ["save", "j-7f3a"],
+        ["kill"],
+        ["measure"],
+        ["members"],
+        ["revoke", "kim"],
+    ],
+)
+def test_before_there_is_a_cluster_every_verb_that_needs_one_says_so(do, cluster, recipe, words):
+    cluster.is_driver = False
+    with pytest.raises(TrustError) as caught:
+        do(*words, directory=recipe)
+    assert caught.value.kind is Kind.NOT_TRUSTED
+    assert says("no cluster named 'lab' exists on this machine yet", caught.value.cause)
+    assert says("mntrain invite", caught.value.fix)
 
 
 def test_a_cell_below_a_verb_that_takes_none_is_refused(do):

@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.agents.connector import Dialler
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.errors import MntrainError, TrustError, no_cluster
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.trust.certificates import Subject
@@ -91,10 +91,7 @@ class AdmissionDesk:
             TrustError: this user is not a driver of the cluster.
         """
         if self._dialler is None:
-            raise self.problem or TrustError(
-                f"no cluster named {self.cluster!r} exists on this machine yet",
-                fix="create it by inviting a node: mntrain invite",
-            )
+            raise self.problem or no_cluster(self.cluster)
         return AgentClient(self._dialler, address, node_id=node_id, node=node)
 
     def take(self, found: FoundAgent) -> None:

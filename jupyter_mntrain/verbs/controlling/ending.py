@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import named_job, reachable_nodes
+from jupyter_mntrain.verbs.find import joined_cluster, named_job, reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def running_job_argument(parser: Parser) -> None:
 def running_job(context: Context, args: Namespace, verb: str) -> Job:
     if args.job:
         return named_job(context, args, args.job)
-    cluster = context.cluster(args)
+    cluster = joined_cluster(context, args)
     # Never guess what to end.
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.workload import (
@@ -43,7 +44,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
     workload = _workload(context, args, saved, extra)
     for member in args.member:
         parse_member(member)
-    cluster = context.cluster(args)
+    cluster = joined_cluster(context, args)
     chosen = () if args.member else before.participants
     if chosen:
         refuse_gone(context, cluster, chosen)

@@ -6,7 +6,6 @@ from argparse import Namespace
 
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
@@ -21,12 +20,7 @@ class MembersVerb(Verb):
         from jupyter_mntrain.trust.certificates import load_certificate
 
         cluster = context.cluster(args)
-        identity = cluster.membership.identity
-        if identity is None:
-            raise SpecError(
-                f"no cluster named {cluster.name!r} exists on this machine yet",
-                fix=f"create it by inviting a node: {context.program} invite",
-            )
+        identity = cluster.membership.required()
         table = plain_table("member", "role", "joined", "certificate")
         data = []
         for member in cluster.membership.members():

@@ -10,7 +10,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.trust.certificates import Role
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import reachable_nodes
+from jupyter_mntrain.verbs.find import joined_cluster, reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -29,7 +29,7 @@ class RevokeVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster = context.cluster(args)
+        cluster = joined_cluster(context, args)
         reachable_nodes(context, cluster)
         gone = cluster.membership.revoke(args.member, role=self.role)
         nodes = cluster.nodes()

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -32,7 +33,7 @@ class MeasureVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster = context.cluster(args)
+        cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             participants = cluster.participants(args.member, progress=progress)
         if len(participants) < 2:
