@@ -71,25 +71,28 @@ def check_spec(spec: JobSpec) -> None:
         raise SpecError("no participants", fix="name at least one node")
     for participant in spec.participants:
         _check_participant(participant)
-    node, count = Counter(p.node for p in spec.participants).most_common(1)[0]
-    if count > 1:
+    node, times = Counter(p.node for p in spec.participants).most_common(1)[0]
+    if times > 1:
         raise SpecError(
-            f"takes part {count} times", fix="name it once with all its processes", node=node
+            f"takes part {times} times", fix="name it once with all its processes", node=node
         )
     if spec.port is not None and not 0 < spec.port <= LAST_PORT:
         raise SpecError(
             f"port {spec.port} is out of range", fix=f"choose a port from 1 to {LAST_PORT}"
         )
     least = spec.min_nodes
-    if least is not None and not 1 <= least <= len(spec.participants):
+    count = len(spec.participants)
+    if least is not None and not 1 <= least <= count:
+        at_most = "1" if count == 1 else f"1 to {count}"
         raise SpecError(
-            f"min_nodes {least}: the job has {len(spec.participants)} nodes",
-            fix=f"use 1 to {len(spec.participants)}, or omit it to wait for all",
+            f"min_nodes is {least}, but the job has {count} node{'s' * (count != 1)}",
+            fix=f"set --min-nodes (min_nodes in a job file) to {at_most}, or omit it to wait "
+            "for all",
         )
     if least is not None and not spec.max_restarts:
         raise SpecError(
-            f"min_nodes {least}: requires restarts, but max_restarts is 0",
-            fix="set max_restarts to at least 1, or omit min_nodes",
+            f"min_nodes is {least}, which requires restarts, but none are allowed",
+            fix="set --restarts (max_restarts in a job file) to at least 1, or omit --min-nodes",
         )
     capacity = spec.link_capacity_bytes_per_s
     if capacity is not None and not capacity > 0:

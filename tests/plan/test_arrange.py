@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan import arrange, check_spec, find_participants
 from tests.standin.nodes import gpu, nic, node
@@ -55,7 +56,8 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(name="x" * 129), "name has 129 characters, at most 128 go"),
         (spec(participants=(Participant(node="a"),) * 2), "a: takes part 2 times"),
         (spec(port=70000), "port 70000"),
-        (spec(min_nodes=1), "max_restarts is 0"),
+        (spec(min_nodes=1), "set --restarts (max_restarts in a job file) to at least 1"),
+        (spec(min_nodes=5), "set --min-nodes (min_nodes in a job file) to 1"),
         (spec(port=0), "port 0"),
         (spec(torchrun_arguments=("--nnodes=3",)), "torchrun's --nnodes is set by the launch"),
         (spec(torchrun_arguments=("--node_rank", "1")), "--node-rank is set by the launch"),
@@ -69,6 +71,7 @@ def test_what_can_work(good: JobSpec) -> None:
 def test_what_cannot(bad: JobSpec, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         check_spec(bad)
+    assert caught.value.kind is Kind.BAD_SPEC
     assert says(said, str(caught.value))
     assert caught.value.fix
     assert "\n" not in str(caught.value)
