@@ -147,16 +147,26 @@ class Job:
         Raises:
             SpecError: the job has no such rank or node.
         """
-        placements = _places(self.view(), rank, node)
+        placements = placements_with(self.view(), rank, node)
         return self._driver.loop.run(self._read_logs(placements, rank, tail))
 
-    def stacks(self) -> Mapping[str, Sequence[RankStack] | MntrainError]:
+    def stacks(
+        self, *, rank: int | None = None
+    ) -> Mapping[str, Sequence[RankStack] | MntrainError]:
         """Stacks of every live rank, by node; or the error of a node that does not answer.
 
         Ranks that use a Recorder report the stacks of all their threads and continue; of other
         ranks only the kernel's state is known. Takes up to two seconds.
+
+        Args:
+            rank: only this global rank, and only its node is asked.
+
+        Raises:
+            SpecError: the job has no such rank.
         """
-        return self._driver.loop.run(self._read_stacks(self.view().attempt.placements))
+        placements = placements_with(self.view(), rank)
+        found = self._driver.loop.run(self._read_stacks(placements))
+        return {node: _of_rank(said, rank) for node, said in found.items()}
 
     def stop(
         self,
@@ -226,7 +236,22 @@ class Job:
         return tuple(line for lines in by_node for line in lines)
 
 
-def _places(view: JobView, rank: int | None, node: str | None) -> list[Placement]:
+def _of_rank(
+    said: Sequence[RankStack] | MntrainError, rank: int | None
+) -> Sequence[RankStack] | MntrainError:
+    if rank is None or isinstance(said, MntrainError):
+        return said
+    return [stack for stack in said if stack.rank == rank]
+
+
+def placements_with(
+    view: JobView, rank: int | None = None, node: str | None = None
+) -> list[Placement]:
+    """The job's placements, or those of one rank or node.
+
+    Raises:
+        SpecError: the job has no such rank or node.
+    """
     placements = view.attempt.placements
     if node is not None and all(node not in (p.node, p.node_id) for p in placements):
         names = ", ".join(p.node for p in placements)

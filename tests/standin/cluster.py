@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
+from jupyter_mntrain.cluster.job import placements_with
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
@@ -171,8 +172,14 @@ class StandInJob:
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         )[-tail:]
 
-    def stacks(self) -> dict[str, Any]:
-        return self.at
+    def stacks(self, *, rank: int | None = None) -> dict[str, Any]:
+        placements_with(self.view(), rank)
+        return {
+            node: said
+            if rank is None or isinstance(said, Exception)
+            else [stack for stack in said if stack.rank == rank]
+            for node, said in self.at.items()
+        }
 
     def stop(
         self,

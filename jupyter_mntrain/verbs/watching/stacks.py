@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, RankStack
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
@@ -29,18 +29,25 @@ class StacksVerb(Verb):
         job = find_job(context, args)
         lines: list[RenderableType] = []
         data = []
-        for node, said in job.stacks().items():
+        view = job.view()
+        for node, said in job.stacks(rank=args.rank).items():
             if isinstance(said, MntrainError):
                 lines.append(problem_text(said.problem, mark="⚠", style="yellow"))
                 continue
             for stack in said:
-                if args.rank in (None, stack.rank):
-                    lines += _stack_lines(node, stack, with_threads=args.rank is not None)
-                    data.append({"node": node, **msgspec.to_builtins(stack)})
+                lines += _stack_lines(node, stack, with_threads=args.rank is not None)
+                data.append({"node": node, **msgspec.to_builtins(stack)})
         if not data:
-            what = "no rank" if args.rank is None else f"no rank {args.rank}"
-            lines.append(Text(f"{what} of {job.id} is on a reachable node"))
+            lines.append(Text(_why_none(view, args.rank, context.program)))
         return Outcome(Group(*lines), data, job=job)
+
+
+def _why_none(view: JobView, rank: int | None, program: str) -> str:
+    if view.state in TERMINAL:
+        return f"{view.job_id} has ended; its output: {program} logs {view.job_id}"
+    what = "no rank" if rank is None else f"rank {rank}"
+    verb = "runs" if rank is None else "does not run"
+    return f"{what} of {view.job_id} {verb} on a reachable node now"
 
 
 def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[RenderableType]:

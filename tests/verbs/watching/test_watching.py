@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import RankStack
 from tests.standin.cluster import StandInCluster, StandInJob, node
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
@@ -33,9 +35,6 @@ def test_a_job_that_hangs_says_whom_it_waits_for(text):
 
 
 def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):
-    from jupyter_mntrain.model.errors import NodeError
-    from jupyter_mntrain.model.records.job import RankStack
-
     (job, *_) = cluster._jobs.values()
     job.at = {
         "wopr": [
@@ -52,8 +51,20 @@ def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, tex
     shown = text(do("stacks", job.id, "--rank", "0").renderable)
     assert "Thread 1" in shown
     assert "rank 1" not in shown
-    assert "no rank 9" in text(do("stacks", job.id, "--rank", "9").renderable)
+    with pytest.raises(SpecError) as caught:
+        do("stacks", job.id, "--rank", "9")
+    assert caught.value.kind is Kind.BAD_SPEC
+    assert says("has no rank 9. Fix: use one from 0 to 1", str(caught.value))
     assert [one["rank"] for one in as_json(do("stacks", job.id))] == [0, 1]
+
+
+def test_stacks_of_a_job_that_has_ended_say_so(do, cluster, text, as_json):
+    (job, *_) = cluster._jobs.values()
+    assert "no rank of j-7f3a9c21 runs on a reachable node" in text(do("stacks").renderable)
+    job.become("succeeded")
+    outcome = do("stacks", job.id)
+    assert "j-7f3a9c21 has ended; its output: mntrain logs j-7f3a9c21" in text(outcome.renderable)
+    assert as_json(outcome) == []
 
 
 def test_jobs_and_status(do, text, as_json):
