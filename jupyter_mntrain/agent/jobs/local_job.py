@@ -261,7 +261,11 @@ class LocalJob:
     def _refuse_save(self, request: SaveRequest) -> None:
         part, job_id = self.record.part, self.record.job_id
         if not self.is_active or request.attempt != self.record.attempt.number:
-            raise RefusedError(f"attempt {request.attempt} of job {job_id} is over", node=part.node)
+            raise RefusedError(
+                f"attempt {request.attempt} of job {job_id} is over",
+                fix=f"see whether the job has ended: mntrain status {job_id}",
+                node=part.node,
+            )
         if part.saves:
             return
         cause, fix = f"job {job_id} has not finished a step yet", "try again after its first step"

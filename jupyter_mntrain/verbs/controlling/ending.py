@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
@@ -33,15 +33,24 @@ def running_job_argument(parser: Parser) -> None:
 
 
 def running_job(context: Context, args: Namespace, verb: str) -> Job:
+    """The job named; without a name, the verb is refused: it never guesses what to end.
+
+    Raises:
+        JobNotFoundError: no reachable node knows it, or none was named and none is running.
+        SpecError: none was named; the fix names those that are running.
+    """
     if args.job:
         return named_job(context, args, args.job)
     cluster = joined_cluster(context, args)
-    # Never guess what to end.
     reachable_nodes(context, cluster)
     running = [job for job in cluster.jobs() if job.state not in TERMINAL]
+    if not running:
+        raise JobNotFoundError(
+            f"{verb}: no job is running on the reachable nodes",
+            fix=f"see {context.program} jobs for the ended ones",
+        )
     named = ", ".join(f"{job.job_id} ({job.spec.name})" for job in running)
-    fix = f"name one of the running jobs: {named}" if running else "no job is running"
-    raise SpecError(f"{verb}: no job given", fix=fix)
+    raise SpecError(f"{verb}: no job given", fix=f"name one of the running jobs: {named}")
 
 
 def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
