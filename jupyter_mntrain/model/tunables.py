@@ -222,6 +222,8 @@ def _file(path: Path, *, is_named: bool) -> dict[str, Any]:
         raise _Invalid(f"${CONFIG_VARIABLE}: no file {path}", "correct or unset it") from None
     except OSError as error:
         raise _Invalid(f"{path} cannot be read: {error.strerror}", "make it readable") from None
+    except UnicodeDecodeError:
+        raise _Invalid(f"{path} is not UTF-8 text", "save it as UTF-8") from None
     except ValueError as error:
         raise _Invalid(f"{path} is not TOML: {error}", "correct that line") from None
 

@@ -24,8 +24,17 @@ from jupyter_mntrain.recipe.sections import (
     Recipe,
 )
 
-__all__ = ["Recipe", "check", "check_layers", "load_recipe", "parse_recipe", "preset_config"]
+__all__ = [
+    "TOML_FIX",
+    "Recipe",
+    "check",
+    "check_layers",
+    "load_recipe",
+    "parse_recipe",
+    "preset_config",
+]
 
+TOML_FIX = 'write tables as [section], text in quotes, and each key once: preset = "llama-8m"'
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _OVERRIDES = {
@@ -63,8 +72,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        fix = 'write tables as [section] and text in quotes: preset = "llama-8m"'
-        raise RecipeError(f"{name}: not valid TOML: {error}", fix=fix) from None
+        raise RecipeError(f"{name}: not valid TOML: {error}", fix=TOML_FIX) from None
     for override in overrides:
         _override(raw, override)
     try:

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BuiltIn
-from jupyter_mntrain.recipe.parse import check, parse_recipe
+from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 
 TRAINER = "jupyter_mntrain.train"
@@ -167,17 +167,24 @@ def compile_script(source: str, name: str) -> None:
         raise SpecError(f"{name}: {error}", fix="save it as plain text") from None
 
 
-def read_text(path: Path) -> str:
-    """Read a file's text; raise :class:`SpecError` if that fails."""
+def read_text(path: Path, what: str = "recipe or script") -> str:
+    """Read a file's text.
+
+    Args:
+        what: what the file should be, for people.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
         fix = use_nearest(path.name, _neighbors(path), "check the path")
-        raise SpecError(f"{path}: no such recipe or script", fix=fix) from None
+        raise SpecError(f"{path}: no such {what}", fix=fix) from None
     except IsADirectoryError:
-        raise SpecError(f"{path}: is a directory", fix="name a recipe or a script in it") from None
+        raise SpecError(f"{path}: is a directory", fix=f"name a {what} in it") from None
     except UnicodeDecodeError:
-        raise SpecError(f"{path}: is not UTF-8 text", fix="name a recipe or a script") from None
+        raise SpecError(f"{path}: is not UTF-8 text", fix="save it as UTF-8") from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
 
@@ -193,7 +200,7 @@ def _neighbors(path: Path) -> list[str]:
 
 def read_files(paths: Sequence[Path]) -> dict[str, str]:
     """Read additional small files, by the name that they get on every node."""
-    return {PurePosixPath(path.name).as_posix(): read_text(path) for path in paths}
+    return {PurePosixPath(path.name).as_posix(): read_text(path, "file") for path in paths}
 
 
 def _recipe(
@@ -261,7 +268,7 @@ def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> Spe
         return SpecError(f"read as a Python script: {python.cause}", fix=python.fix)
     return SpecError(
         f"read as a recipe: cell: {_toml_words(toml)}",
-        fix='write tables as [section] and text in quotes: preset = "llama-8m"',
+        fix=TOML_FIX,
     )
 
 

@@ -103,6 +103,12 @@ def test_a_mistake_is_one_line_and_the_shipped_values_hold(own_file, text, said)
     assert {one.source for one in found.by_key.values()} == {tunables.DEFAULT}
 
 
+@pytest.mark.wording
+def test_a_file_of_another_encoding_is_told_to_be_saved_as_utf_8(own_file):
+    own_file.write_bytes(b"\xff")
+    assert "is not UTF-8 text. Fix: save it as UTF-8." in str(loaded(own_file).error)
+
+
 def test_a_misspelled_variable_is_refused_with_the_nearest():
     error = loaded(MNTRAIN_CLUSTER_SETLE_S="3").error
     assert "use MNTRAIN_CLUSTER_SETTLE_S" in str(error)

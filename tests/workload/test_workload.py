@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
-from jupyter_mntrain.workload.workload import from_cell, from_path
-from tests.wording import wording
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.workload.workload import from_cell, from_path, read_files
+from tests.wording import says, wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -81,7 +82,7 @@ def test_a_cell_that_is_neither_gets_the_reason_of_the_nearer_one(tmp_path, cell
         ("broken.py", "a = 1\nb = = 2\n", ["broken.py", "line 2"]),
         ("nul.py", "a\0b", ["nul.py"]),
         ("data.csv", "1,2\n", ["data.csv", ".toml"]),
-        ("latin.py", b"\xff\xfe", ["UTF-8"]),
+        ("latin.py", b"\xff\xfe", ["is not UTF-8 text. Fix: save it as UTF-8."]),
         ("folder.py", "DIRECTORY", ["directory"]),
     ],
 )
@@ -99,6 +100,32 @@ def test_files_that_cannot_run_are_refused_with_their_line(tmp_path, name, conte
     assert len(str(caught.value).splitlines()) == 1
     for word in says:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "extra.txt: no such file"),
+        (b"\xff", "extra.txt: is not UTF-8 text. Fix: save it as UTF-8."),
+    ],
+)
+def test_an_extra_file_is_called_a_file(tmp_path, content, told):
+    path = tmp_path / "extra.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SpecError) as caught:
+        read_files([path])
+    assert caught.value.kind is Kind.BAD_SPEC
+    assert says(told, str(caught.value))
+
+
+@pytest.mark.wording
+def test_a_key_given_twice_is_named_in_the_fix(tmp_path):
+    (tmp_path / "twice.toml").write_text("[train]\nsteps = 3\nsteps = 4\n")
+    with pytest.raises(RecipeError) as caught:
+        from_path(tmp_path / "twice.toml")
+    assert caught.value.kind is Kind.BAD_RECIPE
+    assert "each key once" in caught.value.fix
 
 
 def test_compiling_a_script_never_warns(tmp_path):
