@@ -30,7 +30,10 @@ from tests.wording import says, wording
         (["status", "j-nope"], ["j-nope", "jobs"]),
         (["plot"], ["-o"]),
         (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
-        (["measure", "--member", "wopr"], ["needs two nodes", "wopr"]),
+        (
+            ["measure", "--member", "wopr"],
+            ["needs two nodes", "only wopr was chosen", "add --member "],
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_launches_nothing(do, cluster, recipe, words, told):

@@ -84,7 +84,7 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
         root = _split(path, section.split)
         return _corpus(str(path), root, _data_files(root, section), section, progress)
     cause = f"data.source = {section.source}: no such file or folder"
-    raise RecipeError(cause, fix=f'use a path that exists here, or "{PYTHON_LIBRARY}"')
+    raise RecipeError(cause, fix=f'use a path that exists on every node, or "{PYTHON_LIBRARY}"')
 
 
 def _split(path: Path, split: str) -> Path:

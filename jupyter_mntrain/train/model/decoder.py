@@ -123,7 +123,7 @@ def model_directory(section: ModelSection) -> Path:
     directory = Path(section.path or "").expanduser()
     if not directory.is_dir():
         cause = f"model.path = {section.path}: no such directory"
-        raise RecipeError(cause, fix="use a Hugging Face model directory that exists here")
+        raise RecipeError(cause, fix="use a Hugging Face model directory that exists on every node")
     if not (directory / "config.json").is_file():
         cause = f"model.path = {section.path}: no config.json in it"
         raise RecipeError(cause, fix="use a Hugging Face model directory")

@@ -21,6 +21,9 @@ _VERSION = 1
 _ROLES: tuple[Role, ...] = ("node", "driver")
 _HEAD = struct.Struct(">BBQ")
 _CHECK_BYTES = 4
+_CONTENT_BYTES = _HEAD.size + SECRET_BYTES + AUTHORITY_BYTES + _CHECK_BYTES
+_CODED_CHARACTERS = -(-_CONTENT_BYTES * 8 // 5)
+"""Base32 carries five bits in each character."""
 _FIX = "copy the whole line, or ask for a new one: mntrain invite, or mntrain driver invite"
 
 
@@ -74,6 +77,8 @@ def read_token(text: str) -> Token:
     if not word.startswith(PREFIX):
         raise TrustError("not a token: tokens begin with mntrain-", fix=_FIX)
     coded = word.removeprefix(PREFIX).upper()
+    if len(coded) < _CODED_CHARACTERS:
+        raise TrustError("the token is cut off at its end", fix=_FIX)
     try:
         content = base64.b32decode(coded + "=" * (-len(coded) % 8))
     except ValueError:

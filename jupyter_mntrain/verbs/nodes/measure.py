@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Group
@@ -15,6 +16,9 @@ from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
 
 
 class MeasureVerb(Verb):
@@ -37,11 +41,7 @@ class MeasureVerb(Verb):
         with context.screen.progress() as progress:
             participants = cluster.participants(args.member, progress=progress)
         if len(participants) < 2:
-            who = participants[0].node if participants else "none"
-            raise SpecError(
-                f"a link needs two nodes, but there is only {who}",
-                fix=f"start another agent, see {context.program} nodes",
-            )
+            raise _too_few(cluster, participants[0].node, context.program)
         pairs = len(participants) * (len(participants) - 1)
         context.screen.say(
             Text(f"measuring {formats.plural(pairs, 'direction')}, about {pairs} s", style="dim")
@@ -64,3 +64,18 @@ class MeasureVerb(Verb):
             )
         note = Text(words, style="dim")
         return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])
+
+
+def _too_few(cluster: Cluster, only: str, program: str) -> SpecError:
+    others = sorted(
+        node.name for node in cluster.nodes() if node.liveness == "up" and node.name != only
+    )
+    if others:
+        return SpecError(
+            f"a link needs two nodes, but only {only} was chosen",
+            fix=f"add --member {others[0]}, or omit --member",
+        )
+    return SpecError(
+        f"a link needs two nodes, but only {only} is up",
+        fix=f"start another agent, see {program} nodes",
+    )

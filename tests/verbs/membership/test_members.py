@@ -93,7 +93,11 @@ def test_as_data_it_is_the_token(run):
         (["driver", "invite", "kim"], SpecError, "is not expected here"),
         (["driver", "join"], SpecError, "TOKEN"),
         (["driver", "revoke"], SpecError, "NAME"),
-        (["driver", "join", "mntrain-abc"], TrustError, "copy the whole line"),
+        (
+            ["driver", "join", "mntrain-abc"],
+            TrustError,
+            "cut off at its end. Fix: copy the whole line",
+        ),
     ],
 )
 def test_what_cannot_be_is_one_line(run, words, kind, told):
