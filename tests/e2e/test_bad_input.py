@@ -112,7 +112,7 @@ def test_a_file_that_cannot_run_is_refused_before_anything_starts(
         (tmp_path / name).write_text(content)
     done = mntrain("launch", name)
     assert done.returncode == 2
-    assert named in done.stderr
+    assert says(named, done.stderr)
     assert len(done.stderr.strip().splitlines()) == 1
     nothing_left(agents)
 

@@ -37,10 +37,6 @@ NAMES = frozenset(
         "why",
         "FIX",
         "FIXES",
-        "REJOIN",
-        "REVOKED",
-        "_AGAIN",
-        "_SAME_ORDER_FIX",
     }
 )
 """Variables and arguments that hold sentences."""
