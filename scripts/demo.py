@@ -232,8 +232,7 @@ def run_notebook(source: Path, target: Path) -> None:
 
 def _kernel() -> AsyncKernelManager:
     """A kernel of this environment, independent of the user's kernel specs."""
-    # Over TCP the kernel would warn that its messages are not encrypted.
-    kernel = AsyncKernelManager(transport="ipc")
+    kernel = AsyncKernelManager()
     kernel.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     return kernel
 
