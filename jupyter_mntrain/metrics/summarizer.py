@@ -89,9 +89,9 @@ def summarize(
 
 def _remaining_s(view: JobView, job: JobRows, step: int, total: int | None) -> float | None:
     step_s = job.table.recent("step_s")
-    if total is None or step_s is None or view.state in TERMINAL:
+    if total is None or step_s is None or view.state != "running" or step >= total:
         return None
-    return short(max(0, total - step) * step_s)
+    return short((total - step) * step_s)
 
 
 def _figures(

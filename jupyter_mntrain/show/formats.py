@@ -134,6 +134,11 @@ def duration(value_s: float | None) -> str:
     return f"{secs}{SPACE}s"
 
 
+def finish(now_s: float, remaining_s: float) -> str:
+    """When a job is done: done 14:05, in 16 min 25 s."""
+    return f"done {clock(now_s + remaining_s)[:-3]}, in {duration(remaining_s)}"
+
+
 def clock(time_s: float) -> str:
     """Local time of day with seconds: 14:05:09."""
     return time.strftime("%H:%M:%S", time.localtime(time_s))

@@ -305,9 +305,10 @@ class Trainer:
             return
         recent = times[-interval:]
         rate = sample["tokens"] * len(recent) / sum(recent)
+        span = "1 step" if len(recent) == 1 else f"{len(recent)} steps"
         _say(
             f"step {step}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
-            f"lr {learning_rate:.2e} {rate:,.0f} tokens/s"
+            f"lr {learning_rate:.2e} {rate:,.0f} tok/s over {span}"
         )
 
 

@@ -608,7 +608,7 @@ export interface LinkTry {
  *         step: optimizer steps that every rank that reports has finished.
  *         step_s: seconds per step, of the slowest rank.
  *         elapsed_s: since the first part started, until the last one ended.
- *         remaining_s: at this step time.
+ *         remaining_s: of the steps that are left, at this step time; while it runs and has any.
  *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
  *         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
  *         bubble: mean share of a step in which ranks run neither forward nor backward.

@@ -94,9 +94,8 @@ def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
             yield f"ended {formats.clock(max(ended))}"
     elif summary.elapsed_s is not None:
         yield f"elapsed {formats.duration(summary.elapsed_s)}"
-        left = summary.remaining_s
-        if left is not None and view.state == "running":
-            yield f"done {formats.clock(now_s + left)[:-3]}, in {formats.duration(left)}"
+        if summary.remaining_s is not None:
+            yield formats.finish(now_s, summary.remaining_s)
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
         yield f"{', '.join(silent)} does not answer"

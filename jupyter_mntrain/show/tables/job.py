@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import JobState, JobView, Restart
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Restart
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.show.problems import problem_text
@@ -58,7 +58,7 @@ def status_view(
     Args:
         view: adds why the job was stopped, and processes that could not be killed.
         with_detail: show the end of the traceback, too.
-        now_s: Unix time, for the duration of a stall.
+        now_s: Unix time, for the duration of a stall and the time at which the job is done.
         silences: why nodes cannot be reached, by their names.
     """
     parts: list[RenderableType] = []
@@ -69,7 +69,8 @@ def status_view(
             parts.append(Text(tail, style="dim"))
         rank = "" if summary.problem.rank is None else f" --rank {summary.problem.rank}"
         parts.append(Text(f"  log: {program} logs {summary.job_id}{rank}", "dim"))
-    parts.append(state_line(summary))
+    now_s = time.time() if now_s is None else now_s
+    parts.append(state_line(summary, now_s))
     parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
@@ -129,8 +130,8 @@ def sample_line(sample: WrittenText) -> Text:
     )
 
 
-def state_line(summary: JobSummary) -> Text:
-    """Icon, state, name, id, step and time."""
+def state_line(summary: JobSummary, now_s: float) -> Text:
+    """Icon, state, name, id, step and times."""
     text = state_text(summary.state)
     text.append(f"  {summary.name}", style="bold")
     text.append(f"  {summary.job_id}", style="dim")
@@ -142,7 +143,10 @@ def state_line(summary: JobSummary) -> Text:
     if summary.saved_step:
         text.append(f"  saved at {count(summary.saved_step)}")
     if summary.elapsed_s is not None:
-        text.append(f"  {formats.duration(summary.elapsed_s)}")
+        word = "ran" if summary.state in TERMINAL else "elapsed"
+        text.append(f"  {word} {formats.duration(summary.elapsed_s)}")
+    if summary.remaining_s is not None:
+        text.append(f"  {formats.finish(now_s, summary.remaining_s)}")
     return text
 
 
@@ -157,6 +161,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(f"loss {formats.loss(summary.loss)}")
         if summary.evaluation_loss is not None:
             facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
+    if summary.remaining_s is not None:
+        facts.append(formats.finish(now_s, summary.remaining_s))
     facts += [f"{node} does not answer" for node in silent_nodes(summary)]
     doing = ranks_progress(summary.ranks)
     if doing is not None:

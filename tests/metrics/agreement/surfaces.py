@@ -100,6 +100,12 @@ def pictured(figure: Figure) -> dict[str, str]:
     return {label: words[words.index(label) + 1] for label in shown}
 
 
+def time_left(text: str) -> str | None:
+    """What is said of how long the job still takes."""
+    told = re.search(r"done \d\d:\d\d, in (\d+\xa0\w+(?: \d+\xa0\w+)?)", text)
+    return told and told[1]
+
+
 def chart_labels(figure: Figure, title: str) -> dict[str, str]:
     """Names and values beside a chart's lines; nothing where the chart says why it is empty."""
     words = [text.get_text() for text in figure.texts]

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.model.records.metrics import RankStep, encoder, sample_decoder
 from jupyter_mntrain.recipe.schedules import ScheduleName
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables.job import progress_line
 from jupyter_mntrain.telemetry import formulas
 from tests.metrics.agreement.recordings import NAMES, load
 from tests.metrics.agreement.surfaces import (
@@ -30,6 +32,7 @@ from tests.metrics.agreement.surfaces import (
     saved,
     spelled_headline,
     spelled_ranks,
+    time_left,
 )
 from tests.standin.training import SCENES, Sample, sample_job
 
@@ -71,6 +74,10 @@ def test_stdout_picture_notebook_and_json_say_the_same(name: str) -> None:
     assert headline(notebook) == said
     assert spelled_headline(told) == said
     assert pictured(figure) == said
+    in_picture = " ".join(one.get_text() for one in figure.texts)
+    spelled = formats.duration(told["remaining_s"]) if "remaining_s" in told else None
+    line = progress_line(sample.summary, sample.now_s)
+    assert {time_left(one) for one in (text, notebook, in_picture, line)} == {spelled}
     ranks = rank_figures(text)
     assert len(ranks) == len(told["ranks"])
     assert spelled_ranks(told) == ranks
