@@ -55,8 +55,8 @@ MAKERS = frozenset(
 )
 """Functions that take sentences by position, besides errors."""
 
-NAMERS = frozenset({"KeptFile"})
-"""Functions that take what a thing is called in sentences, by keyword."""
+NAMERS = frozenset({"KeptFile", "Goodbye"})
+"""Functions that take words of sentences by keyword."""
 
 PROBLEM = f"{PACKAGE}.model.failure.problem"
 EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
@@ -149,7 +149,7 @@ def _returns(function: FUNCTION) -> list[ast.Return]:
 
 def _has_sentence(function: FUNCTION, end: ast.Return) -> bool:
     """Whether a kind is returned together with its sentences, or the function says why."""
-    if function.name.lstrip("_").startswith("why"):
+    if function.name.lstrip("_").startswith(("why", "reason_to")):
         return True
     elements = end.value.elts if isinstance(end.value, ast.Tuple) else []
     return any(
