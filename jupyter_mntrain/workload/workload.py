@@ -18,7 +18,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.spelling import use_nearest
-from jupyter_mntrain.recipe.builtin import BuiltIn
+from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 
@@ -62,7 +62,7 @@ def from_path(
         SpecError: it does not exist, cannot be read, or does not compile; with the line number.
         RecipeError: a field of the recipe is wrong.
     """
-    text = read_text(path)
+    text = read_text(path, known=[one.name for one in BUILT_IN])
     if path.suffix == ".toml":
         _refuse_arguments(arguments)
         return _recipe(text, overrides, name=path.name, directory=path.parent, job=path.stem)
@@ -167,11 +167,12 @@ def compile_script(source: str, name: str) -> None:
         raise SpecError(f"{name}: {error}", fix="save it as plain text") from None
 
 
-def read_text(path: Path, what: str = "recipe or script") -> str:
+def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str] = ()) -> str:
     """Read a file's text.
 
     Args:
         what: what the file should be, for people.
+        known: names that could have been meant, besides the files beside it.
 
     Raises:
         SpecError: it cannot be read.
@@ -179,7 +180,7 @@ def read_text(path: Path, what: str = "recipe or script") -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except FileNotFoundError:
-        fix = use_nearest(path.name, _neighbors(path), "check the path")
+        fix = use_nearest(path.name, [*_neighbors(path), *known], "check the path")
         raise SpecError(f"{path}: no such {what}", fix=fix) from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a directory", fix=f"name a {what} in it") from None

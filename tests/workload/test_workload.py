@@ -77,7 +77,7 @@ def test_a_cell_that_is_neither_gets_the_reason_of_the_nearer_one(tmp_path, cell
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("gone.toml", None, ["gone.toml", "gold.toml"]),
+        ("glod.toml", None, ["glod.toml", "gold.toml"]),
         ("gone.py", None, ["gone.py"]),
         ("broken.py", "a = 1\nb = = 2\n", ["broken.py", "line 2"]),
         ("nul.py", "a\0b", ["nul.py"]),
