@@ -29,6 +29,9 @@ from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
 
+MOST_NAMESAKES = 3
+"""Ids in the refusal of a job's name; the newest."""
+
 
 class Cluster:
     """The nodes and jobs of one cluster, watched until it is closed.
@@ -226,7 +229,8 @@ class Cluster:
         """
         progress.report(f"looking for job {job_id}", 0, None)
         if not self._driver.grace.wait(lambda: self._matches(job_id)):
-            raise job_not_found(job_id)
+            named = [view.job_id for view in self.jobs() if view.spec.name == job_id]
+            raise job_not_found(job_id, named[:MOST_NAMESAKES])
         matches = self._matches(job_id)
         if len(matches) > 1:
             raise SpecError(

@@ -124,12 +124,16 @@ class JobNotFoundError(MntrainError):
     exit_code = 5
 
 
-def job_not_found(job_id: str) -> JobNotFoundError:
-    """The error for a job that no reachable node knows, by its id or the beginning of it."""
-    return JobNotFoundError(
-        f"no reachable node knows job {job_id}",
-        fix="see mntrain jobs; jobs of unreachable nodes are not listed",
-    )
+def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundError:
+    """The error for a job that no reachable node knows, by its id or the beginning of it.
+
+    Args:
+        namesakes: ids of the jobs that have it as their name.
+    """
+    fix = "see mntrain jobs; jobs of unreachable nodes are not listed"
+    if namesakes:
+        fix = f"{job_id} is a job's name; use its id: {' or '.join(namesakes)}"
+    return JobNotFoundError(f"no reachable node knows job {job_id}", fix=fix)
 
 
 class TrustError(MntrainError):

@@ -14,13 +14,14 @@ from jupyter_mntrain.model.errors import (
     RefusedError,
     SpecError,
 )
+from jupyter_mntrain.model.failure.kinds import Kind
 from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Refuse
 from tests.standin.heard import Heard
-from tests.wording import wording
+from tests.wording import says, wording
 
 # Jobs
 
@@ -63,6 +64,11 @@ def test_a_job_is_found_by_the_beginning_of_its_id(near: Cluster, job: Job) -> N
         near.job("j-nothere")
     with pytest.raises(JobNotFoundError):
         near.job("")
+    name = job.view().spec.name
+    with pytest.raises(JobNotFoundError, match=wording("is a job's name; use its id: ")) as caught:
+        near.job(name)
+    assert caught.value.kind is Kind.NO_SUCH_JOB
+    assert says(job.id, caught.value.fix)
 
 
 def test_two_jobs_of_one_cluster_do_not_disturb_each_other(
