@@ -86,8 +86,10 @@ def choose_participants(
     for member in members:
         node = find_node(member.node, nodes)
         if node.node_id in seen:
+            earlier = seen[node.node_id]
+            names = "" if earlier == member.node else f", as {earlier!r} and {member.node!r}"
             raise SpecError(
-                f"is named twice, as {seen[node.node_id]!r} and {member.node!r}",
+                f"is named twice{names}",
                 fix=f"name it once with all its processes, {node.name}:N",
                 node=node.name,
             )
@@ -190,7 +192,7 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     twice = sorted({index for index in wanted if wanted.count(index) > 1})
     if twice:
         raise SpecError(f"GPU {twice[0]} is named twice", fix="name each once", node=node.name)
-    check_gpus(node, wanted, f"ask for {node.name}:1, a process")
+    check_gpus(node, wanted)
     idle = {gpu.index for gpu in idle_gpus(node, taken)}
     busy = [index for index in wanted if index not in idle]
     if busy:
@@ -205,17 +207,21 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     return [by_index[index] for index in wanted]
 
 
-def check_gpus(
-    node: NodeInfo, wanted: Sequence[int], fix: str = "choose from the GPUs it has"
-) -> None:
-    """Refuse GPUs that a node does not have; with ``fix``, if it has none at all."""
+def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
+    """Refuse GPUs that a node does not have."""
     indices = {gpu.index for gpu in node.inventory.gpus}
     missing = [index for index in wanted if index not in indices]
-    if missing:
-        has = f"GPUs {', '.join(map(str, sorted(indices)))}" if indices else "no GPU"
+    if missing and not indices:
         raise SpecError(
-            f"has {has}, not GPU {', '.join(map(str, missing))}",
-            fix="choose from the GPUs it has" if indices else fix,
+            f"has no GPU, but GPU {', '.join(map(str, missing))} is requested",
+            fix=f"ask for one process without a GPU: {node.name}:1",
+            node=node.name,
+        )
+    if missing:
+        raise SpecError(
+            f"has GPUs {', '.join(map(str, sorted(indices)))}, not GPU "
+            f"{', '.join(map(str, missing))}",
+            fix="choose from the GPUs it has",
             node=node.name,
         )
 

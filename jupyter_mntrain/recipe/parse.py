@@ -116,8 +116,8 @@ def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
     """Refuse a split that does not match the model's layers and the pipeline's stages."""
     split = recipe.pipeline.split
     if layers < stages:
-        fix = f"use at most {layers} stages or a model with at least {stages} layers"
-        raise RecipeError(f"the model has {layers} layers for {stages} pipeline stages", fix=fix)
+        cause = f"{stages} pipeline stages need {stages} layers or more; the model has {layers}"
+        raise RecipeError(cause, fix=f"use a larger model, or fewer stages (at most {layers})")
     if split == "even":
         return
     shown = f"pipeline.split = {list(split)}"
@@ -314,7 +314,8 @@ def _allowed(kind: inspect.Type) -> str:
     match kind:
         case inspect.UnionType(types=types):
             choices = (_allowed(t) for t in types if not isinstance(t, inspect.NoneType))
-            return " or ".join(sorted(choices, reverse=True))
+            ordered = sorted(choices, reverse=True)
+            return (", or " if "," in ordered[0] else " or ").join(ordered)
         case inspect.IntType(ge=low, le=high):
             return f"a whole number from {low} to {high}"
         case inspect.FloatType():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
@@ -41,7 +41,11 @@ class ConfigVerb(Verb):
         path = config_file(context.environment)
         data = {"file": str(path), "settings": [_data(one) for one in chosen]}
         where = f"Set them in {path} or by MNTRAIN_<SECTION>_<NAME>; a restart applies them."
-        shown = _reasons(chosen) if args.setting else [_table(chosen), Text()]
+        shown: Sequence[RenderableType]
+        if not chosen:
+            shown = [Text("Nothing is changed: every setting has its default.\n")]
+        else:
+            shown = _reasons(chosen) if args.setting else [_table(chosen), Text()]
         return Outcome(Group(*shown, Text(where, style="dim")), data)
 
 
@@ -57,7 +61,7 @@ def _named(name: str | None, program: str) -> Sequence[Tunable]:
     return found
 
 
-def _table(chosen: Sequence[Tunable]) -> object:
+def _table(chosen: Sequence[Tunable]) -> RenderableType:
     table = plain_table("setting", "value", "set in")
     for one in chosen:
         style = "" if one.source == DEFAULT else "bold"

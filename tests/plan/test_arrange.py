@@ -81,7 +81,7 @@ def test_a_gpu_that_is_not_there() -> None:
     nodes = [node("a", gpus=(gpu(0), gpu(1))), node("b")]
     with pytest.raises(SpecError, match=wording("a: has GPUs 0, 1, not GPU 5")):
         arrange([Participant(node="a", gpus=(5,))], nodes[:1])
-    with pytest.raises(SpecError, match=wording("b: has no GPU, not GPU 0")):
+    with pytest.raises(SpecError, match=wording("b: has no GPU, but GPU 0 is requested")):
         arrange([Participant(node="b", gpus=(0,))], nodes[1:])
 
 

@@ -170,7 +170,10 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
         ("a:gpu0,9", "a: has GPUs 0, 1, 2, not GPU 9"),
         ("a:gpu1,1", "a: GPU 1 is named twice. Fix: name each once."),
         ("a:gpu0,1", "a: GPU 0 is not idle (GPU 0 busy with pid 41). Fix: choose among GPU 1, 2."),
-        ("b:gpu0", "b: has no GPU, not GPU 0. Fix: ask for b:1, a process."),
+        (
+            "b:gpu0",
+            "b: has no GPU, but GPU 0 is requested. Fix: ask for one process without a GPU: b:1.",
+        ),
     ],
 )
 def test_a_gpu_that_cannot_be_had_is_named(asked: str, told: str) -> None:
@@ -193,7 +196,8 @@ def test_an_unknown_node_is_answered_with_the_likely_one() -> None:
 
 def test_a_node_named_twice_also_by_its_id() -> None:
     members = [Member(node="a", nproc=1), Member(node="id-of-a", nproc=1)]
-    assert says("named twice", refusal(members, node("a")))
+    assert says("a: is named twice, as 'a' and 'id-of-a'.", refusal(members, node("a")))
+    assert says("a: is named twice. Fix: ", refusal([members[0]] * 2, node("a")))
 
 
 def test_two_nodes_of_one_name_are_told_apart_by_id() -> None:

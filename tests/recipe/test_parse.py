@@ -191,7 +191,7 @@ def test_what_is_wrong_is_one_line(text: str, told: str) -> None:
             2,
             "interleaved-1f1b needs 2 or more",
         ),
-        (["model.layers=2"], 3, "2 layers for 3 pipeline stages"),
+        (["model.layers=2"], 3, "3 pipeline stages need 3 layers or more; the model has 2"),
         (["pipeline.split=[4,5]"], 2, "sums to 9, but the model has 8 layers"),
         (["pipeline.split=[4,4]"], 3, "2 numbers for 3 pipeline stages"),
         (
@@ -212,7 +212,9 @@ def test_what_cannot_run_on_these_ranks_is_one_line(
 def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
     recipe = parse_recipe('[model]\npath = "/nowhere"')
     check(recipe, 2)
-    with pytest.raises(RecipeError, match=wording("1 layers for 2 pipeline stages")):
+    with pytest.raises(
+        RecipeError, match=wording("2 pipeline stages need 2 layers or more; the model has 1")
+    ):
         check(recipe, 2, layers=1)
 
 

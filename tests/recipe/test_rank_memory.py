@@ -50,7 +50,9 @@ def test_a_directory_says_it_if_it_is_here(tmp_path: Path) -> None:
     preset = model_config(parse_recipe("", OWN))
     (tmp_path / "config.json").write_text(json.dumps(preset))
     assert forecast(recipe, model_config(recipe), 1) == forecast(recipe, preset, 1)
-    with pytest.raises(RecipeError, match=wording("3 layers for 4 pipeline stages")):
+    with pytest.raises(
+        RecipeError, match=wording("4 pipeline stages need 4 layers or more; the model has 3")
+    ):
         forecast(parse_recipe("", [*OWN, "pipeline.microbatches=4"]), preset, 4)
 
 

@@ -29,6 +29,8 @@ from tests.wording import says, wording
         (["stop", "j-7f3a", "--grace", "-1"], ["-1"]),
         (["status", "j-nope"], ["j-nope", "jobs"]),
         (["plot"], ["-o"]),
+        (["plot", "-o", "x.jpg"], ["x.jpg: the picture is written as PNG", "x.png"]),
+        (["launch", "quick-chek"], ["use quick-check"]),
         (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
         (
             ["measure", "--member", "wopr"],

@@ -40,6 +40,8 @@ def test_config_as_data(capsys):
 def test_only_what_was_changed(capsys):
     assert main(["config", "--changed", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["settings"] == []
+    assert main(["config", "--changed"]) == 0
+    assert capsys.readouterr().out.startswith("Nothing is changed")
 
 
 @pytest.mark.parametrize(("name", "near"), [("clster", "cluster"), ("cluster.setle_s", "settle_s")])

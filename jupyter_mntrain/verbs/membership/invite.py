@@ -69,15 +69,15 @@ class InviteVerb(Verb):
         return Outcome(Text(), data | {"joined": _let_in(context, cluster, token)})
 
     def _explained(self, token: str, args: Namespace, *, stays: bool) -> Group:
-        admits = "This command, or any" if stays else "Any"
+        runs = "this command or a" if stays else "a"
         noun = f"{self.role}s" if args.uses > 1 else self.role
         return Group(
             Text(self.where, style="bold"),
             Text(f"\n    pip install jupyter-mntrain && {self.joins} {token}\n"),
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
-                f"this line can join: send it like a password. {admits} notebook or JupyterLab of "
-                "yours that uses the cluster admits the machine while it runs.",
+                f"this line can join: send it like a password. The machine is admitted while "
+                f"{runs} notebook or JupyterLab of yours that uses the cluster is running.",
                 style="dim",
             ),
         )

@@ -46,6 +46,9 @@ class PlotVerb(Verb):
         path = context.directory / Path(args.out).expanduser() if args.out else None
         if path is not None and not path.parent.is_dir():
             raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
+        if path is not None and path.suffix.lower() not in ("", ".png"):
+            cause = f"{path.name}: the picture is written as PNG, not as {path.suffix}"
+            raise SpecError(cause, fix=f"name it {path.stem}.png")
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
