@@ -7,12 +7,12 @@ values are "n/a", never 0.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Final
 
 from jupyter_mntrain.model.records.job import JobState
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, Condition
 from jupyter_mntrain.model.records.number import NonFinite, Number
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ STATE_STYLES: Final[dict[JobState, str]] = {
 }
 LIVENESS_ICONS: Final = {"connecting": "◔", "up": "●", "suspect": "△", "lost": "⊠"}
 LIVENESS_STYLES: Final = {"up": "green", "suspect": "yellow", "lost": "red"}
+
+CONDITIONS: Final[dict[Condition | None, str]] = {
+    "beside a job": "beside a job",
+    "starved of CPU": "while short of CPU",
+}
+"""What disturbed the measurement of a link."""
 
 
 def one_line(text: str) -> str:
@@ -165,20 +171,51 @@ def memory(value_bytes: float | None) -> str:
     )
 
 
-def capacity(value: Capacity | None, now_s: float | None = None) -> str:
-    """Capacity with its source and condition: 941 Mbit/s measured 12 s ago, beside a job.
+def age(value_s: float) -> str:
+    """Age in its largest unit: 12 s, 5 min, 3 h, 2 days."""
+    seconds_ago = max(0, round(value_s))
+    days = seconds_ago // 86_400
+    if days:
+        return f"{days:,}{SPACE}day{'' if days == 1 else 's'}"
+    for length, unit in ((3600, "h"), (60, "min")):
+        if seconds_ago >= length:
+            return f"{seconds_ago // length}{SPACE}{unit}"
+    return f"{seconds_ago}{SPACE}s"
+
+
+def capacity(*known: Capacity | None, now_s: float | None = None) -> str:
+    """Capacity of links and how it is known: 941 Mbit/s, measured 3 days ago, beside a job.
 
     Args:
         now_s: Unix time, for the age.
     """
-    if value is None:
+    found = [one for one in known if one is not None]
+    if not found:
         return "not measured"
-    rate = bit_rate(value.bytes_per_s) + (" best seen, more than" if value.is_exceeded else "")
-    if value.source == "given":
-        return f"{rate} given" if value.is_exceeded else f"{rate} as given"
-    age = f" {duration(now_s - value.time_s)} ago" if now_s is not None and value.time_s else ""
-    disturbed = f", {value.condition}" if value.condition not in (None, "alone") else ""
-    return f"{rate} measured{age}{disturbed}"
+    low, high = (bit_rate(end(one.bytes_per_s for one in found)) for end in (min, max))
+    unit = SPACE + high.rpartition(SPACE)[2]
+    rates = high if low == high else f"{low.removesuffix(unit)} to {high}"
+    measured = [one for one in found if one.source == "measured"]
+    exceeded = sum(one.is_exceeded for one in found)
+    origins = ["given" if exceeded else "as given"] if len(measured) < len(found) else []
+    origin = " or ".join(origins + ([_measured(measured, now_s)] if measured else []))
+    some = "some " if exceeded < len(found) else ""
+    return f"{rates}, {f'{some}best seen, more than ' if exceeded else ''}{origin}"
+
+
+def _measured(found: Sequence[Capacity], now_s: float | None) -> str:
+    """When, and what disturbed it: measured up to 3 days ago, some while short of CPU."""
+    words, comma = "measured", ""
+    oldest_s = min(one.time_s for one in found)
+    if now_s is not None and oldest_s:
+        newest = age(now_s - max(one.time_s for one in found))
+        oldest = age(now_s - oldest_s)
+        words, comma = f"measured {oldest if oldest == newest else f'up to {oldest}'} ago", ","
+    conditions = [CONDITIONS[one.condition] for one in found if one.condition in CONDITIONS]
+    if not conditions:
+        return words
+    some = "some " if len(conditions) < len(found) else ""
+    return f"{words}{comma} {some}{' or '.join(sorted(set(conditions)))}"
 
 
 def plural(number: int, noun: str) -> str:

@@ -109,18 +109,6 @@ export function seconds(value: Maybe): string {
     : `${fixed(value, 1)}${NBSP}s`;
 }
 
-/** How a capacity is known: measured 12 s ago, beside a job. */
-export function origin(capacity: Capacity): string {
-  const exceeded = capacity.is_exceeded ? 'best seen, more than ' : '';
-  if (capacity.source === 'given') {
-    return exceeded ? `${exceeded}given` : 'as given';
-  }
-  const age = Date.now() / 1000 - (capacity.time_s ?? 0);
-  const { condition } = capacity;
-  const disturbed = condition && condition !== 'alone' ? `, ${condition}` : '';
-  return `${exceeded}measured ${duration(age)} ago${disturbed}`;
-}
-
 /** A duration in at most two units: "4 h 04 min". */
 export function duration(value: Maybe): string {
   if (!isNumber(value)) {
@@ -208,4 +196,58 @@ export function memory(bytes: Maybe): string {
   return isNumber(bytes) && bytes < 2 ** 30
     ? `${fixed(bytes / 2 ** 20, 0)}${NBSP}MiB`
     : gibibytes(bytes);
+}
+
+/** How long ago something was, in its largest unit: 12 s, 5 min, 3 h, 2 days. */
+function age(secondsAgo: number): string {
+  const total = Math.max(0, Math.round(secondsAgo));
+  const days = Math.floor(total / 86_400);
+  const units = [
+    [days, 1, days === 1 ? 'day' : 'days'],
+    [total, 3600, 'h'],
+    [total, 60, 'min']
+  ] as const;
+  const fits = units.find(([amount, length]) => amount >= length);
+  const [amount, length, unit] = fits ?? [total, 1, 's'];
+  return `${count(Math.floor(amount / length))}${NBSP}${unit}`;
+}
+
+/** What disturbed the measurement of a link. */
+const CONDITIONS: Partial<Record<string, string>> = {
+  'beside a job': 'beside a job',
+  'starved of CPU': 'while short of CPU'
+};
+
+/** Of one link or several, and how it is known: 941 Mbit/s, measured 3 days ago, beside a job. */
+export function capacity(known: ReadonlyArray<Capacity>): string {
+  const sizes = known.map(one => one.bytes_per_s);
+  const [low, high] = [Math.min(...sizes), Math.max(...sizes)].map(bitRate);
+  const unit = high.slice(high.lastIndexOf(NBSP));
+  const range = `${low.endsWith(unit) ? low.slice(0, -unit.length) : low} to ${high}`;
+  const measured = known.filter(one => one.source === 'measured');
+  const exceeded = known.filter(one => one.is_exceeded).length;
+  const some = exceeded < known.length ? 'some ' : '';
+  const best = exceeded ? `${some}best seen, more than ` : '';
+  const origins = [
+    ...(measured.length < known.length
+      ? [exceeded ? 'given' : 'as given']
+      : []),
+    ...(measured.length ? [whenMeasured(measured)] : [])
+  ];
+  return `${low === high ? high : range}, ${best}${origins.join(' or ')}`;
+}
+
+/** When, and what disturbed it: measured up to 3 days ago, some while short of CPU. */
+function whenMeasured(found: ReadonlyArray<Capacity>): string {
+  const times = found.map(one => one.time_s ?? 0);
+  const [newest, oldest] = [Math.max(...times), Math.min(...times)].map(time =>
+    age(Date.now() / 1000 - time)
+  );
+  const words = `measured ${oldest === newest ? '' : 'up to '}${oldest} ago`;
+  const conditions = found.flatMap(
+    ({ condition }) => CONDITIONS[condition ?? ''] ?? []
+  );
+  const some = conditions.length < found.length ? 'some ' : '';
+  const said = [...new Set(conditions)].sort().join(' or ');
+  return said ? `${words}, ${some}${said}` : words;
 }

@@ -8,6 +8,8 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.log_follower import LogFollower
 
 MEASURED = Capacity(bytes_per_s=1.25e8, source="measured", time_s=100.0, condition="alone")
+STARVED = Capacity(bytes_per_s=1.375e8, source="measured", time_s=200.0, condition="starved of CPU")
+GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
 
 
 @pytest.mark.parametrize(
@@ -37,24 +39,34 @@ MEASURED = Capacity(bytes_per_s=1.25e8, source="measured", time_s=100.0, conditi
         (formats.memory(23.7 * 2**30), "23.7 GiB"),
         (formats.memory(573 * 2**20), "573 MiB"),
         (formats.capacity(None), "not measured"),
-        (formats.capacity(MEASURED), "1 Gbit/s measured"),
-        (formats.capacity(MEASURED, now_s=10_900), "1 Gbit/s measured 3 h 00 min ago"),
+        (formats.age(59.4), "59 s"),
+        (formats.age(3599), "59 min"),
+        (formats.age(86_400), "1 day"),
+        (formats.age(3 * 86_400 + 5), "3 days"),
+        (formats.capacity(MEASURED), "1 Gbit/s, measured"),
+        (formats.capacity(MEASURED, now_s=10_900), "1 Gbit/s, measured 3 h ago"),
         (
             formats.capacity(replace(MEASURED, condition="beside a job"), now_s=112),
-            "1 Gbit/s measured 12 s ago, beside a job",
+            "1 Gbit/s, measured 12 s ago, beside a job",
+        ),
+        (formats.capacity(STARVED), "1.1 Gbit/s, measured while short of CPU"),
+        (formats.capacity(GIVEN), "1 Gbit/s, as given"),
+        (formats.capacity(MEASURED, None, GIVEN), "1 Gbit/s, as given or measured"),
+        (
+            formats.capacity(STARVED, MEASURED, now_s=220),
+            "1 to 1.1 Gbit/s, measured up to 2 min ago, some while short of CPU",
         ),
         (
-            formats.capacity(replace(MEASURED, condition="starved of CPU")),
-            "1 Gbit/s measured, starved of CPU",
+            formats.capacity(replace(STARVED, bytes_per_s=1e8), STARVED, now_s=260),
+            "800 Mbit/s to 1.1 Gbit/s, measured 1 min ago, while short of CPU",
         ),
-        (formats.capacity(Capacity(bytes_per_s=1.25e8, source="given")), "1 Gbit/s as given"),
         (
             formats.capacity(replace(MEASURED, is_exceeded=True), now_s=112),
-            "1 Gbit/s best seen, more than measured 12 s ago",
+            "1 Gbit/s, best seen, more than measured 12 s ago",
         ),
         (
-            formats.capacity(Capacity(bytes_per_s=1.25e8, source="given", is_exceeded=True)),
-            "1 Gbit/s best seen, more than given",
+            formats.capacity(replace(GIVEN, is_exceeded=True)),
+            "1 Gbit/s, best seen, more than given",
         ),
     ],
 )

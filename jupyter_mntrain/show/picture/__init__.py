@@ -55,7 +55,7 @@ class Picture:
             series.summary, view, now_s=now_s, program=self._program, has_steps=has_steps
         )
         end = _end_s(series, view, now_s)
-        charts = self._charts(series, end) if has_steps else []
+        charts = self._charts(series, end, now_s) if has_steps else []
         begin = _begin_s(series, end)
         mark = view.problem.time_s if view.problem is not None else None
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
@@ -63,8 +63,8 @@ class Picture:
         span = (begin, max(end, begin + LEAST_SPAN_S))
         return self._painter.paint(header, charts, span, mark, note, samples=series.texts)
 
-    def _charts(self, series: JobSeries, end_s: float) -> list[Chart]:
-        links = link_chart(series, self._theme, program=self._program, end_s=end_s)
+    def _charts(self, series: JobSeries, end_s: float, now_s: float) -> list[Chart]:
+        links = link_chart(series, self._theme, program=self._program, end_s=end_s, now_s=now_s)
         return [
             throughput_chart(series, self._theme),
             mfu_chart(series, self._theme),

@@ -36,13 +36,16 @@ class _Side:
         return self.link.utilization or 0.0, self.link.bytes_per_s or 0.0
 
 
-def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -> Chart | None:
+def link_chart(
+    series: JobSeries, theme: Theme, *, program: str, end_s: float, now_s: float
+) -> Chart | None:
     """Chart of the share of the capacity in use, or of bits per second if it is unknown.
 
     ``None`` for a job on a single node, which uses no link.
 
     Args:
         end_s: Unix time of the job's end; later samples are not of this job.
+        now_s: Unix time, for the age of the measurements.
     """
     links = series.summary.links
     if not links:
@@ -74,7 +77,7 @@ def link_chart(series: JobSeries, theme: Theme, *, program: str, end_s: float) -
     return Chart(
         key="links",
         title=_title(nodes) + (f", {unit}" if missing else ""),
-        subtitle=_subtitle(links, len(nodes), missing, program),
+        subtitle=_subtitle(links, len(nodes), missing, program, now_s),
         spell=(lambda value: f"{value * PER_BYTE[unit]:.4g}") if missing else _tick(limit),
         curves=curves,
         levels=() if is_zoomed else (_level(sides, 1.0), _level(sides, -1.0)),
@@ -125,14 +128,18 @@ def _title(nodes: Sequence[str]) -> str:
 
 
 def _subtitle(
-    links: Sequence[LinkSummary], nodes: int, missing: LinkSummary | None, program: str
+    links: Sequence[LinkSummary],
+    nodes: int,
+    missing: LinkSummary | None,
+    program: str,
+    now_s: float,
 ) -> str:
     words = "→ above, ← below" if nodes == 2 else "→ sent above, ← received below"
     if missing:
         words += f"; {missing.node}'s capacity is not measured, so no %: {program} measure"
     else:
-        rates = sorted({formats.capacity(link.capacity) for link in links})
-        words += f"; 100{formats.NARROW}% = {' to '.join(dict.fromkeys((rates[0], rates[-1])))}"
+        known = formats.capacity(*(link.capacity for link in links), now_s=now_s)
+        words += f"; 100{formats.NARROW}% = {known}"
     return words + ("; payload of the ranks" if links[0].basis == "ranks" else "")
 
 

@@ -277,7 +277,7 @@ def link_table(links: Sequence[LinkSummary], now_s: float | None = None) -> Tabl
             "→ sent" if link.direction == "sent" else "← received",
             formats.bit_rate(link.bytes_per_s),
             percent(link.utilization),
-            formats.capacity(link.capacity, now_s),
+            formats.capacity(link.capacity, now_s=now_s),
         )
     return table
 

@@ -190,7 +190,9 @@ def _interface(interface: Interface, rate: InterfaceRate | None, now_s: float) -
         facts.append(formats.capacity(interface.given))
     elif slowest is not None:
         more = f" (slowest of {len(interface.links)})" if len(interface.links) > 1 else ""
-        facts.append(f"→ {slowest.receiver} {formats.capacity(slowest.capacity, now_s)}{more}")
+        facts.append(
+            f"→ {slowest.receiver} {formats.capacity(slowest.capacity, now_s=now_s)}{more}"
+        )
     elif interface.kind in ("ethernet", "wireless"):
         facts.append("not measured")
     if rate is not None and rate.sent_bytes_per_s + rate.received_bytes_per_s > 125_000:

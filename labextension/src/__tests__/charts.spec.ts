@@ -104,7 +104,7 @@ describe('the chart of a link', () => {
       own_sent: [sent / 2],
       own_received: [5]
     });
-    const capacity = { bytes_per_s: 1000, source: 'measured' as const };
+    const capacity = { bytes_per_s: 1000, source: 'given' as const };
     const links = ['wopr', 'muthur'].flatMap(node => [
       linkSummary(node, 'sent', { capacity, utilization: 0.39 }),
       linkSummary(node, 'received', { capacity })
@@ -130,6 +130,7 @@ describe('the chart of a link', () => {
     expect(chart.lines[1].label).toBe('to muthur');
     expect([chart.lines[1].now, chart.lines[3].now]).toEqual([0.39, -0.39]);
     expect(chart.limit).toBeCloseTo(1.02);
+    expect(chart.subtitle).toContain('100\u202f% = 8\u00a0kbit/s, as given');
   });
 });
 

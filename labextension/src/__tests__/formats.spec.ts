@@ -1,4 +1,5 @@
 import * as formats from '../formats';
+import type { Capacity } from '../schema';
 
 describe('numbers', () => {
   it.each([
@@ -21,6 +22,33 @@ describe('numbers', () => {
     [formats.duration(200_000), '2\u00a0d 07\u00a0h']
   ])('are written as people read them: %s', (written, wanted) => {
     expect(written).toBe(wanted);
+  });
+
+  it('say when a capacity was measured, and what disturbed it', () => {
+    const now = Date.now() / 1000;
+    const one = (secondsAgo: number, condition?: Capacity['condition']) => ({
+      bytes_per_s: 117.6e6,
+      source: 'measured' as const,
+      time_s: now - secondsAgo,
+      condition
+    });
+    const given = { bytes_per_s: 1.2e8, source: 'given' as const };
+    const starved = {
+      ...one(300, 'starved of CPU'),
+      bytes_per_s: 125e6
+    };
+    const said = [
+      [one(3 * 86_400, 'beside a job')],
+      [one(7300, 'alone'), starved],
+      [starved, { ...starved, bytes_per_s: 1.25e9 }],
+      [given, { ...given, bytes_per_s: 1e8 }]
+    ].map(known => formats.capacity(known).replace(/\u00a0/g, ' '));
+    expect(said).toEqual([
+      '941 Mbit/s, measured 3 days ago, beside a job',
+      '941 Mbit/s to 1 Gbit/s, measured up to 2 h ago, some while short of CPU',
+      '1 to 10 Gbit/s, measured 5 min ago, while short of CPU',
+      '800 to 960 Mbit/s, as given'
+    ]);
   });
 
   it.each([null, undefined, NaN, Infinity])(

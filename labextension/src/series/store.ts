@@ -155,8 +155,3 @@ export class SeriesStore implements ISeriesSink {
     return !(this.hasSteps || this.evaluation.length || this.texts.length);
   }
 }
-
-/** What one direction of a link can carry, in bytes per second. */
-export function capacityOf({ capacity }: LinkSummary): number | null {
-  return capacity?.bytes_per_s ?? null;
-}

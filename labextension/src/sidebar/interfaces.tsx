@@ -35,12 +35,12 @@ export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
   return (
     <>
       {shown.map(one => {
+        const known = capacities(one);
         const rate = beat?.interfaces.find(now => now.name === one.name);
         return (
           <div key={one.name} className="mnt-interface">
-            <span>
-              {one.name}
-              {speed(one) && `, ${speed(one)}`}
+            <span title={known.length ? formats.capacity(known) : undefined}>
+              {[one.name, ...speed(one, known)].join(', ')}
             </span>
             <span className="nw">
               ↑ {written(rate?.sent_bytes_per_s)} ↓{' '}
@@ -53,14 +53,13 @@ export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
   );
 }
 
-function speed(one: Interface): string {
-  const known = capacities(one).map(capacity => capacity.bytes_per_s);
+/** The slowest link's capacity, else what the interface calls itself. */
+function speed(one: Interface, known: Capacity[]): string[] {
   if (known.length) {
-    return formats.bitRate(Math.min(...known));
+    return [formats.bitRate(Math.min(...known.map(each => each.bytes_per_s)))];
   }
-  return one.speed_mbit_per_s
-    ? formats.bitRate((one.speed_mbit_per_s * 1e6) / 8)
-    : '';
+  const nominal = one.speed_mbit_per_s;
+  return nominal ? [formats.bitRate((nominal * 1e6) / 8)] : [];
 }
 
 /** What the user gave for it, or what was measured to each other node. */

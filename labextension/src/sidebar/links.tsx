@@ -58,6 +58,9 @@ function Link(
   const { capacity, interface: name, receiver } = links[0];
   const rate = node.view.beat?.interfaces.find(now => now.name === name);
   const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
+  const each = links
+    .map(one => `→ ${one.receiver}: ${formats.capacity([one.capacity])}`)
+    .join('\n');
   return (
     <div className="mnt-link">
       <span>
@@ -76,9 +79,8 @@ function Link(
           label={trans.__('Link of %1, sending', node.name)}
         />
       </span>
-      <span className="m s">
-        {trans.__('of %1', formats.bitRate(capacity.bytes_per_s))}{' '}
-        {formats.origin(capacity)}
+      <span className="m s" title={each}>
+        {trans.__('of %1', formats.capacity([capacity]))}
       </span>
     </div>
   );

@@ -192,12 +192,19 @@ async function linkRows(view: Locator): Promise<string[][]> {
     `${row.node} ${row.interface}`,
     row.direction,
     row.rate,
-    row.used
+    row.used,
+    row['of capacity'].replace('n/a', 'not measured')
   ]);
 }
 
 function linksOf({ links }: ISaid): string[][] {
-  return links.map(row => [row.link, row.direction, row.rate, row.used]);
+  return links.map(row => [
+    row.link,
+    row.direction,
+    row.rate,
+    row.used,
+    row['of capacity']
+  ]);
 }
 
 /** The recent figures in what "Copy CSV" copies: of the job, and of each rank. */

@@ -150,7 +150,7 @@ def test_running_shows_every_chart_and_its_last_values():
         assert word in said
     for word in ("running", "samantha-7b", "step 60 of 80", "r0", "r1", "job", "→ muthur"):
         assert word in said
-    assert "941\u00a0Mbit/s measured" in said
+    assert "941\u00a0Mbit/s, measured" in said
     assert "payload of the ranks" in said
 
 

@@ -17,7 +17,7 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cl
     shown = text(do("nodes").renderable)
     assert "● up" in shown
     assert "eno1 10.0.0.1/24" in shown
-    assert "941\u00a0Mbit/s measured" in shown
+    assert "941\u00a0Mbit/s, measured" in shown
     assert "muthur: torch 2.12.0, " in shown
     assert says("muthur: torch 2.12.0, the others have 2.13.0", shown)
     assert "connection refused" in shown

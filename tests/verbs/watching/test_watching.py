@@ -73,7 +73,7 @@ def test_jobs_and_status(do, text, as_json):
     shown = text(do("status").renderable)
     assert "▶ running" in shown
     assert "samantha-7b" in shown
-    for word in ("r0", "r1", "wopr", "muthur", "MFU", "→ sent", "941\u00a0Mbit/s measured"):
+    for word in ("r0", "r1", "wopr", "muthur", "MFU", "→ sent", "941\u00a0Mbit/s, measured"):
         assert word in shown
     data = as_json(do("status", "j-7f3a"))
     assert data["state"] == "running"

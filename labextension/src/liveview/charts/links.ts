@@ -2,7 +2,7 @@
 
 import * as formats from '../../formats';
 import type { LinkSummary } from '../../schema';
-import { capacityOf, type ILinkRows } from '../../series/store';
+import { type ILinkRows } from '../../series/store';
 import {
   absentNote,
   type IChart,
@@ -64,10 +64,9 @@ export function linkChart(input: IChartInput): IChart | null {
     return null;
   }
   const isPair = store.links.size === 2;
-  const isShare = shown.every(side => capacityOf(summaryOf(side)));
-  const scales = shown.map(side =>
-    isShare ? capacityOf(summaryOf(side))! : 1
-  );
+  const known = shown.flatMap(side => summaryOf(side).capacity ?? []);
+  const isShare = known.length === shown.length;
+  const scales = shown.map((_, i) => (isShare ? known[i].bytes_per_s : 1));
   const lines = shown.flatMap((side, i) =>
     sideLines(side, i, scales[i], sideLabel(side, isPair, input), input)
   );
@@ -80,7 +79,8 @@ export function linkChart(input: IChartInput): IChart | null {
       : trans.__('Link of %1', one.rows.node),
     subtitle: isShare
       ? trans.__(
-          '→ above, ← below, of measured capacity; hatched: other traffic'
+          '→ above, ← below; 100 % = %1; hatched: other traffic',
+          formats.capacity(known)
         )
       : trans.__('→ above, ← below; capacity not measured: %mntrain measure'),
     lines,

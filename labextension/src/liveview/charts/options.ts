@@ -28,8 +28,8 @@ export interface IPlotEvents {
 
 const LEFT = 52;
 
-/** Canvas to the right of the chart, for half of the last time label. */
-export const OVERHANG = 48;
+/** Canvas to the right of the chart, for half of the last time label, its date included. */
+export const OVERHANG = 64;
 
 /** On a shorter axis, times show seconds. */
 const SHORT_RUN_S = 600;
@@ -115,7 +115,7 @@ function timeAxis(props: () => IPlotProps): uPlot.Axis {
   return {
     show: showsTime,
     size: 20,
-    space: withSeconds ? 84 : 64,
+    space: 20 + 8 * clock(span[0], withSeconds).length,
     incrs: INCREMENTS,
     ...look(theme),
     gap: 4,

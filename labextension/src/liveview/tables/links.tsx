@@ -5,7 +5,6 @@ import * as React from 'react';
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
 import { problemText } from '../../problem';
-import { capacityOf } from '../../series/store';
 import type { IViewProps } from '../props';
 import { Table } from './table';
 
@@ -50,14 +49,18 @@ export function LinkTable({ store, trans }: IViewProps): JSX.Element {
               />
             </td>
             <td>
-              {rate(
-                capacityOf(one),
-                problemText(
+              <Measured
+                value={one.capacity?.bytes_per_s}
+                write={() =>
+                  one.capacity
+                    ? formats.capacity([one.capacity])
+                    : formats.ABSENT
+                }
+                reason={problemText(
                   { cause: trans.__('Not measured'), fix: '%mntrain measure' },
                   trans
-                )
-              )}{' '}
-              {one.capacity ? formats.origin(one.capacity) : ''}
+                )}
+              />
             </td>
           </tr>
         ))
