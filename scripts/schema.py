@@ -26,13 +26,14 @@ RECORDS = (
     LinkMeasurement,
 )
 
-_, definitions = msgspec.json.schema_components(RECORDS, ref_template="#/definitions/{name}")
+(server_message, *_), definitions = msgspec.json.schema_components(RECORDS, ref_template="#/definitions/{name}")
 for definition in definitions.values():
     # Without this the generator opens every type to arbitrary keys.
     definition["additionalProperties"] = False
     # Defaults would make the generator enumerate tuples of every length instead of an array.
     for field in definition.get("properties", {}).values():
         field.pop("default", None)
+definitions["ServerMessage"] = {"anyOf": server_message["anyOf"]}
 print(
     json.dumps(
         {

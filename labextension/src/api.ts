@@ -6,16 +6,27 @@ import { ServerConnection } from '@jupyterlab/services';
 import type { IProblem } from './problem';
 import type {
   Invitation,
+  JobEntry,
   JobLog,
+  LinkMeasurement,
   NodeEntry,
   Problem,
-  ServerStatus
+  ServerStatus,
+  SpecFile
 } from './schema';
-import { type IApi, type ILogQuery, RequestError } from './tokens';
+import { RequestError } from './tokens';
 
 const PREFIX = 'mntrain/v1';
 
-export class Api implements IApi {
+/** Which lines of a job's log: of one rank, the newest `tail`, only those that contain `search`. */
+export interface ILogQuery {
+  rank?: number;
+  tail?: number;
+  search?: string;
+}
+
+/** REST requests; errors reject with a {@link RequestError}. */
+export class Api {
   constructor(readonly settings: ServerConnection.ISettings) {}
 
   status(): Promise<ServerStatus> {
@@ -30,47 +41,42 @@ export class Api implements IApi {
     return this.request('DELETE', `nodes/${encodeURIComponent(key)}`);
   }
 
+  /** Invite `uses` machines with one command. The first invitation creates the cluster. */
   invite(uses: number): Promise<Invitation> {
     return this.request('POST', 'invitations', { uses });
   }
 
-  measureLinks(nodes: string[]): ReturnType<IApi['measureLinks']> {
+  measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {
     return this.request('POST', 'links/measure', { nodes });
   }
 
-  launchAgain(jobId: string): ReturnType<IApi['launchAgain']> {
+  /** Run a job again: a new job of the same spec. */
+  launchAgain(jobId: string): Promise<JobEntry> {
     return this.request('POST', 'jobs', { job_id: jobId });
   }
 
-  launchSpec(spec: string): ReturnType<IApi['launchSpec']> {
-    return this.request('POST', 'jobs', { spec });
+  stop(jobId: string): Promise<JobEntry> {
+    return this.request('POST', jobPath(jobId, 'stop'), {});
   }
 
-  stop(jobId: string): ReturnType<IApi['stop']> {
-    return this.request('POST', `jobs/${encodeURIComponent(jobId)}/stop`, {});
+  save(jobId: string, isLast: boolean): Promise<JobEntry> {
+    return this.request('POST', jobPath(jobId, 'save'), { is_last: isLast });
   }
 
-  save(jobId: string, isLast: boolean): ReturnType<IApi['save']> {
-    const path = `jobs/${encodeURIComponent(jobId)}/save`;
-    return this.request('POST', path, { is_last: isLast });
-  }
-
-  kill(jobId: string): ReturnType<IApi['kill']> {
-    return this.request('POST', `jobs/${encodeURIComponent(jobId)}/kill`, {});
+  kill(jobId: string): Promise<JobEntry> {
+    return this.request('POST', jobPath(jobId, 'kill'), {});
   }
 
   log(jobId: string, query: ILogQuery): Promise<JobLog> {
-    const given = Object.entries(query).filter(
-      ([, value]) => value !== undefined && value !== ''
-    );
-    const text = URLExt.objectToQueryString(
-      Object.fromEntries(given.map(([name, value]) => [name, String(value)]))
-    );
-    return this.request('GET', `jobs/${encodeURIComponent(jobId)}/logs${text}`);
+    const given = Object.entries(query)
+      .filter(([, value]) => value !== undefined && value !== '')
+      .map(([name, value]) => [name, String(value)]);
+    const text = URLExt.objectToQueryString(Object.fromEntries(given));
+    return this.request('GET', jobPath(jobId, 'logs') + text);
   }
 
-  spec(jobId: string): ReturnType<IApi['spec']> {
-    return this.request('GET', `jobs/${encodeURIComponent(jobId)}/spec`);
+  spec(jobId: string): Promise<SpecFile> {
+    return this.request('GET', jobPath(jobId, 'spec'));
   }
 
   /** The WebSocket's URL, with the token where the page has no cookie. */
@@ -110,6 +116,10 @@ export class Api implements IApi {
     }
     return data as T;
   }
+}
+
+function jobPath(jobId: string, what: string): string {
+  return `jobs/${encodeURIComponent(jobId)}/${what}`;
 }
 
 function parse(text: string): unknown {

@@ -3,8 +3,7 @@
 import type { ServerConnection } from '@jupyterlab/services';
 
 import type { Api } from './api';
-import type { Unwatch, Watch } from './schema';
-import type { ServerMessage } from './state';
+import type { ServerMessage, Unwatch, Watch } from './schema';
 import { type Connection, RequestError } from './tokens';
 
 const FIRST_RETRY_MS = 1000;
@@ -33,18 +32,10 @@ export class EventsConnection {
   ) {}
 
   state: Connection = 'connecting';
-  nextTry: number | null = null;
   lastHeard: number | null = null;
 
   start(): void {
     void this.connect();
-  }
-
-  dispose(): void {
-    this.isDisposed = true;
-    window.clearTimeout(this.timer);
-    window.clearTimeout(this.silence);
-    this.socket?.close();
   }
 
   /** Try to connect now instead of at the next try. */
@@ -64,16 +55,12 @@ export class EventsConnection {
 
   private async connect(): Promise<void> {
     this.isTrying = true;
-    this.nextTry = null;
     try {
       // A refused WebSocket gives no reason, so ask over HTTP first.
       await this.api.status();
     } catch (error) {
       this.isTrying = false;
       this.fail(error instanceof RequestError ? error.status : 0);
-      return;
-    }
-    if (this.isDisposed) {
       return;
     }
     const { stream, seq } = this.handlers.position();
@@ -101,16 +88,8 @@ export class EventsConnection {
 
   private fail(status: number): void {
     window.clearTimeout(this.silence);
-    if (this.isDisposed) {
-      return;
-    }
-    let waitMs = this.waitMs;
-    if (status === 404) {
-      waitMs = MISSING_RETRY_MS;
-    } else {
-      this.waitMs = Math.min(2 * this.waitMs, LAST_RETRY_MS);
-    }
-    this.nextTry = (Date.now() + waitMs) / 1000;
+    const waitMs = status === 404 ? MISSING_RETRY_MS : this.waitMs;
+    this.waitMs = Math.min(2 * this.waitMs, LAST_RETRY_MS);
     this.timer = window.setTimeout(() => void this.whenVisible(), waitMs);
     this.setState(
       status === 404 ? 'missing' : status === 403 ? 'forbidden' : 'retrying'
@@ -127,7 +106,7 @@ export class EventsConnection {
     const look = () => {
       if (!document.hidden) {
         document.removeEventListener('visibilitychange', look);
-        if (!this.isDisposed && !this.isTrying && this.socket === null) {
+        if (!this.isTrying && this.socket === null) {
           void this.connect();
         }
       }
@@ -152,5 +131,4 @@ export class EventsConnection {
   private silence = 0;
   private waitMs = FIRST_RETRY_MS;
   private isTrying = false;
-  private isDisposed = false;
 }

@@ -30,10 +30,6 @@ export function nonFinite(value: Maybe | NonFinite): value is NonFinite {
   return typeof value === 'string' && value in NON_FINITE;
 }
 
-export function nonFiniteText(value: NonFinite): string {
-  return NON_FINITE[value];
-}
-
 export function isKnown(value: Maybe | NonFinite): value is number | NonFinite {
   return isNumber(value) || nonFinite(value);
 }
@@ -136,19 +132,13 @@ export function clock(time: Maybe, withSeconds = false): string {
     return ABSENT;
   }
   const date = new Date(1000 * time);
-  const text = date.toLocaleTimeString('en-GB', {
-    hour: '2-digit',
-    minute: '2-digit',
-    second: withSeconds ? '2-digit' : undefined
-  });
+  const timeStyle = withSeconds ? 'medium' : 'short';
+  const text = date.toLocaleTimeString('en-GB', { timeStyle });
   if (date.toDateString() === new Date().toDateString()) {
     return text;
   }
-  const day = date.toLocaleDateString('en-GB', {
-    day: 'numeric',
-    month: 'short'
-  });
-  return `${day} ${text}`;
+  const [day, month] = ['numeric', 'short'] as const;
+  return `${date.toLocaleDateString('en-GB', { day, month })} ${text}`;
 }
 
 const BIT_UNITS = [

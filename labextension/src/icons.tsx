@@ -48,26 +48,16 @@ export type IconName = keyof typeof PATHS;
 
 const FILLED = new Set(['up', 'running', 'stopping', 'canceled', 'resume']);
 
-const TONES: Partial<Record<IconName, string>> = {
-  up: 'ok',
-  running: 'ok',
-  succeeded: 'ok',
-  suspect: 'warn',
-  warning: 'warn',
-  differs: 'warn',
-  lost: 'bad',
-  failed: 'bad',
-  canceled: 'off',
-  stopping: 'off',
-  unknown: 'off',
-  pending: 'off',
-  starting: 'warn',
-  connecting: 'off'
+const TONES: Record<string, ReadonlyArray<IconName>> = {
+  ok: ['up', 'running', 'succeeded'],
+  warn: ['suspect', 'warning', 'differs', 'starting'],
+  bad: ['lost', 'failed'],
+  off: ['canceled', 'stopping', 'unknown', 'pending', 'connecting']
 };
 
 export function Icon(props: { name: IconName; size?: number }): JSX.Element {
   const { name, size = 16 } = props;
-  const tone = TONES[name];
+  const tone = Object.keys(TONES).find(one => TONES[one].includes(name));
   return (
     <svg
       className={`i${FILLED.has(name) ? ' f' : ''}${tone ? ` c-${tone}` : ''}`}

@@ -2,23 +2,27 @@
 
 import type { ServerConnection } from '@jupyterlab/services';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
-import { type ISignal, Signal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 
 import { Api } from './api';
 import { EventsConnection } from './connection';
-import type { JobEntry, NodeEntry, Problem, ServerStatus } from './schema';
-import { EMPTY, type IState, reduce, type ServerMessage } from './state';
+import type {
+  JobEntry,
+  NodeEntry,
+  ServerMessage,
+  ServerStatus
+} from './schema';
+import { EMPTY, type IState, reduce } from './state';
 import type { Connection, IClusterModel, ISeriesSink } from './tokens';
 
 interface IWatch {
   jobId: string;
   sink: ISeriesSink;
-  onProblem?: (problem: Problem) => void;
 }
 
 const EVENTS_VERSION = 1;
 
-export class ClusterModel implements IClusterModel, IDisposable {
+export class ClusterModel implements IClusterModel {
   constructor(settings: ServerConnection.ISettings) {
     this.api = new Api(settings);
     this.events = new EventsConnection(this.api, settings, {
@@ -30,6 +34,10 @@ export class ClusterModel implements IClusterModel, IDisposable {
   }
 
   readonly api: Api;
+  readonly changed: Signal<IClusterModel, void> = new Signal(this);
+  status: ServerStatus | null = null;
+  nodes: ReadonlyArray<NodeEntry> = [];
+  jobs: ReadonlyArray<JobEntry> = [];
 
   start(): void {
     this.events.start();
@@ -39,52 +47,16 @@ export class ClusterModel implements IClusterModel, IDisposable {
     return this.events.state;
   }
 
-  get nextTry(): number | null {
-    return this.events.nextTry;
-  }
-
   get lastHeard(): number | null {
     return this.events.lastHeard;
-  }
-
-  get status(): ServerStatus | null {
-    return this.state.status;
-  }
-
-  get nodes(): ReadonlyArray<NodeEntry> {
-    return this.sortedNodes;
-  }
-
-  get jobs(): ReadonlyArray<JobEntry> {
-    return this.sortedJobs;
-  }
-
-  get changed(): ISignal<IClusterModel, void> {
-    return this.changedSignal;
-  }
-
-  get isDisposed(): boolean {
-    return this.disposed;
-  }
-
-  dispose(): void {
-    if (!this.disposed) {
-      this.disposed = true;
-      this.events.dispose();
-      Signal.clearData(this);
-    }
   }
 
   job(jobId: string): JobEntry | undefined {
     return this.state.jobs.get(jobId);
   }
 
-  watch(
-    jobId: string,
-    sink: ISeriesSink,
-    onProblem?: (problem: Problem) => void
-  ): IDisposable {
-    const watch = { jobId, sink, onProblem };
+  watch(jobId: string, sink: ISeriesSink): IDisposable {
+    const watch = { jobId, sink };
     this.watches.add(watch);
     this.sendWatch(jobId);
     return new DisposableDelegate(() => {
@@ -123,21 +95,13 @@ export class ClusterModel implements IClusterModel, IDisposable {
   }
 
   private take(message: ServerMessage): void {
-    switch (message.kind) {
-      case 'series':
-        for (const watch of this.watches) {
-          if (watch.jobId === message.series.job_id) {
-            watch.sink.take(message.series);
-          }
+    if (message.kind === 'series') {
+      for (const watch of this.watches) {
+        if (watch.jobId === message.series.job_id) {
+          watch.sink.take(message.series);
         }
-        return;
-      case 'problem':
-        for (const watch of this.watches) {
-          if (watch.jobId === message.job_id) {
-            watch.onProblem?.(message.problem);
-          }
-        }
-        return;
+      }
+      return;
     }
     const next = reduce(this.state, message);
     if (next !== this.state) {
@@ -147,48 +111,45 @@ export class ClusterModel implements IClusterModel, IDisposable {
 
   private setState(next: IState): void {
     if (next.nodes !== this.state.nodes) {
-      this.sortedNodes = [...next.nodes.values()].sort((a, b) =>
+      this.nodes = [...next.nodes.values()].sort((a, b) =>
         a.name.localeCompare(b.name, undefined, { numeric: true })
       );
     }
     if (next.jobs !== this.state.jobs) {
-      this.sortedJobs = [...next.jobs.values()].sort(
+      this.jobs = [...next.jobs.values()].sort(
         (a, b) => b.submitted_s - a.submitted_s
       );
     }
-    if (next.status !== this.state.status && next.status) {
+    if (next.status !== this.status && next.status) {
       this.checkVersion(next.status);
     }
+    this.status = next.status;
     this.state = next;
     this.tell();
   }
 
-  private checkVersion(status: ServerStatus): void {
-    if (status.events_version > EVENTS_VERSION && !this.hasWarned) {
+  private checkVersion({ events_version, version }: ServerStatus): void {
+    if (events_version > EVENTS_VERSION && !this.hasWarned) {
       this.hasWarned = true;
       console.warn(
-        `mntrain: the server extension (${status.version}) is newer than this page. Reload the page.`
+        `mntrain: the server extension (${version}) is newer than this page. Reload the page.`
       );
     }
   }
 
   private tell(): void {
-    if (this.frame === 0 && !this.disposed) {
+    if (this.frame === 0) {
       // Not requestAnimationFrame, which does not run in hidden pages: their status must stay current.
       this.frame = window.setTimeout(() => {
         this.frame = 0;
-        this.changedSignal.emit();
+        this.changed.emit();
       }, 16);
     }
   }
 
   private events: EventsConnection;
   private state: IState = EMPTY;
-  private sortedNodes: NodeEntry[] = [];
-  private sortedJobs: JobEntry[] = [];
   private watches = new Set<IWatch>();
-  private changedSignal = new Signal<IClusterModel, void>(this);
   private frame = 0;
   private hasWarned = false;
-  private disposed = false;
 }

@@ -78,6 +78,12 @@ export type Kind =
   | "unreachable"
   | "wrong-cluster"
   | "wrong-node";
+/**
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ServerMessage".
+ */
+export type ServerMessage =
+  Snapshot | StreamResumed | NodeSet | NodeBeat | NodeGone | JobSet | JobGone | StatusSet | SeriesSent | Refused;
 
 export interface Everything {
   Snapshot?: Snapshot;
@@ -141,6 +147,7 @@ export interface Everything {
   SaveJob?: SaveJob;
   SpecFile?: SpecFile;
   JobBundle?: JobBundle;
+  ServerMessage?: ServerMessage;
 }
 /**
  * The whole state. Changes that follow are numbered from ``seq`` on.

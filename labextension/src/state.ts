@@ -3,30 +3,9 @@
 import type {
   JobEntry,
   NodeEntry,
-  ServerStatus,
-  Snapshot,
-  StreamResumed,
-  NodeSet,
-  NodeBeat,
-  NodeGone,
-  JobSet,
-  JobGone,
-  StatusSet,
-  SeriesSent,
-  Refused
+  ServerMessage,
+  ServerStatus
 } from './schema';
-
-export type ServerMessage =
-  | Snapshot
-  | StreamResumed
-  | NodeSet
-  | NodeBeat
-  | NodeGone
-  | JobSet
-  | JobGone
-  | StatusSet
-  | SeriesSent
-  | Refused;
 
 export interface IState {
   /** The stream of numbered messages; `''` before the first snapshot. */
@@ -47,6 +26,8 @@ export const EMPTY: IState = {
 
 /** The state after a message. Unknown kinds, from a newer server, are ignored. */
 export function reduce(state: IState, message: ServerMessage): IState {
+  const nodes = new Map(state.nodes);
+  const jobs = new Map(state.jobs);
   switch (message.kind) {
     case 'snapshot':
       return {
@@ -59,41 +40,26 @@ export function reduce(state: IState, message: ServerMessage): IState {
     case 'status':
       return { ...state, seq: message.seq, status: message.status };
     case 'node':
-      return {
-        ...state,
-        seq: message.seq,
-        nodes: new Map(state.nodes).set(message.node.key, message.node)
-      };
-    case 'beat': {
-      const node = state.nodes.get(message.key);
-      if (!node) {
-        return { ...state, seq: message.seq };
-      }
-      const view = {
-        ...node.view,
-        liveness: message.liveness,
-        last_seen_s: message.last_seen_s,
-        beat: message.beat
-      };
-      const nodes = new Map(state.nodes).set(message.key, { ...node, view });
+      nodes.set(message.node.key, message.node);
       return { ...state, seq: message.seq, nodes };
+    case 'beat': {
+      const { seq, key, liveness, last_seen_s, beat } = message;
+      const node = nodes.get(key);
+      if (node) {
+        const view = { ...node.view, liveness, last_seen_s, beat };
+        nodes.set(key, { ...node, view });
+      }
+      return { ...state, seq, nodes };
     }
-    case 'node-gone': {
-      const nodes = new Map(state.nodes);
+    case 'node-gone':
       nodes.delete(message.key);
       return { ...state, seq: message.seq, nodes };
-    }
     case 'job':
-      return {
-        ...state,
-        seq: message.seq,
-        jobs: new Map(state.jobs).set(message.job.job_id, message.job)
-      };
-    case 'job-gone': {
-      const jobs = new Map(state.jobs);
+      jobs.set(message.job.job_id, message.job);
+      return { ...state, seq: message.seq, jobs };
+    case 'job-gone':
       jobs.delete(message.job_id);
       return { ...state, seq: message.seq, jobs };
-    }
     default:
       return state;
   }

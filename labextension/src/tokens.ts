@@ -4,18 +4,9 @@ import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 
+import type { Api } from './api';
 import type { IProblem } from './problem';
-import type {
-  Invitation,
-  JobEntry,
-  JobLog,
-  JobSeries,
-  LinkMeasurement,
-  NodeEntry,
-  Problem,
-  ServerStatus,
-  SpecFile
-} from './schema';
+import type { JobEntry, JobSeries, NodeEntry, ServerStatus } from './schema';
 
 /**
  * Connection to the Jupyter server extension.
@@ -34,34 +25,6 @@ export interface ISeriesSink {
   readonly seq: number;
   /** Rows after `seq`, or all of them where `since` is 0. */
   take(series: JobSeries): void;
-}
-
-/** Which lines of a job's log. */
-export interface ILogQuery {
-  rank?: number;
-  node?: string;
-  /** At most this many lines, the newest. */
-  tail?: number;
-  /** Only lines that contain this. */
-  search?: string;
-}
-
-/** REST requests; errors reject with a {@link RequestError}. */
-export interface IApi {
-  addNode(address: string): Promise<NodeEntry>;
-  forgetNode(key: string): Promise<void>;
-  /** Invite `uses` machines with one command. The first invitation creates the cluster. */
-  invite(uses: number): Promise<Invitation>;
-  measureLinks(nodes: string[]): Promise<LinkMeasurement[]>;
-  /** Run a job again: a new job of the same spec. */
-  launchAgain(jobId: string): Promise<JobEntry>;
-  /** Launch a job file's text. */
-  launchSpec(spec: string): Promise<JobEntry>;
-  stop(jobId: string): Promise<JobEntry>;
-  save(jobId: string, isLast: boolean): Promise<JobEntry>;
-  kill(jobId: string): Promise<JobEntry>;
-  log(jobId: string, query: ILogQuery): Promise<JobLog>;
-  spec(jobId: string): Promise<SpecFile>;
 }
 
 /** A request that failed or got no response. */
@@ -84,10 +47,9 @@ export function problemOf(error: unknown): IProblem {
 
 /** The cluster as the Jupyter server sees it, live; one per page. */
 export interface IClusterModel {
-  readonly api: IApi;
+  readonly api: Api;
   readonly connection: Connection;
-  /** When `retrying`: Unix time of the next try, and of the last message from the server. */
-  readonly nextTry: number | null;
+  /** Unix time of the last message from the server. */
   readonly lastHeard: number | null;
   readonly status: ServerStatus | null;
   /** Sorted by name. */
@@ -99,15 +61,8 @@ export interface IClusterModel {
 
   job(jobId: string): JobEntry | undefined;
 
-  /**
-   * Send a job's rows to `sink` until disposed; resumed automatically after a break.
-   * `onProblem` is called if the server does not know the job.
-   */
-  watch(
-    jobId: string,
-    sink: ISeriesSink,
-    onProblem?: (problem: Problem) => void
-  ): IDisposable;
+  /** Send a job's rows to `sink` until disposed; resumed automatically after a break. */
+  watch(jobId: string, sink: ISeriesSink): IDisposable;
 
   /** Try to connect now instead of at the next try. */
   retry(): void;

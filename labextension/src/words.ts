@@ -1,10 +1,10 @@
 /** States and progress of jobs and nodes as text. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
 import * as formats from './formats';
 import { causeLine } from './problem';
 import type { JobEntry, NodeView, RankProgress, RankStatus } from './schema';
+import { CommandIDs } from './tokens';
+import { trans } from './trans';
 
 export type JobState = JobEntry['state'];
 export type Liveness = NodeView['liveness'];
@@ -14,10 +14,7 @@ const ENDED: ReadonlyArray<JobState> = ['succeeded', 'failed', 'canceled'];
 /** States in which a job is over. */
 export const OVER: ReadonlySet<string> = new Set(ENDED);
 
-export function stateWord(
-  state: JobState | Liveness,
-  trans: TranslationBundle
-): string {
+export function stateWord(state: JobState | Liveness): string {
   const words: Record<JobState | Liveness, string> = {
     up: trans.__('up'),
     suspect: trans.__('suspect'),
@@ -36,37 +33,23 @@ export function stateWord(
 }
 
 /** When the next attempt starts, or what it is waiting for; `null` without one. */
-export function restartLine(
-  job: JobEntry,
-  trans: TranslationBundle
-): string | null {
-  const { restart } = job;
+export function restartLine({ attempt, restart }: JobEntry): string | null {
   if (!restart) {
     return null;
   }
-  if (job.attempt === 0) {
-    return restart.waits_for
-      ? trans.__('queued: %1', causeLine(restart.waits_for, trans))
-      : trans.__('queued');
+  const cause = restart.waits_for && causeLine(restart.waits_for);
+  if (attempt === 0) {
+    return cause ? trans.__('queued: %1', cause) : trans.__('queued');
   }
-  return restart.waits_for
-    ? trans.__(
-        'attempt %1 is waiting: %2',
-        restart.number,
-        causeLine(restart.waits_for, trans)
-      )
-    : trans.__(
-        'attempt %1 starts at %2',
-        restart.number,
-        formats.clock(restart.at_s, true)
-      );
+  const { number } = restart;
+  const start = formats.clock(restart.at_s, true);
+  return cause
+    ? trans.__('attempt %1 is waiting: %2', number, cause)
+    : trans.__('attempt %1 starts at %2', number, start);
 }
 
 /** How often a loss or a gradient norm was NaN or infinite, and when first; `null` if never. */
-export function notFiniteLine(
-  numbers: JobEntry['numbers'],
-  trans: TranslationBundle
-): string | null {
+export function notFiniteLine(numbers: JobEntry['numbers']): string | null {
   const { not_finite: steps, first_not_finite_step: first } = numbers;
   return steps
     ? trans._n(
@@ -111,4 +94,36 @@ export function savedStep(job: JobEntry): number | null {
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;
   return total_steps ? Math.min(1, (step ?? 0) / total_steps) : null;
+}
+
+interface IAction {
+  command: string;
+  label: string;
+  kind?: 'dan';
+  title?: string;
+  isOff?: boolean;
+}
+
+/** What can be done with a job in its state. */
+export function jobActions(job: JobEntry): IAction[] {
+  if (OVER.has(job.state)) {
+    return [
+      { command: CommandIDs.launchAgain, label: trans.__('Launch again') }
+    ];
+  }
+  const isOff = job.state === 'stopping';
+  const save: IAction = {
+    command: CommandIDs.save,
+    label: trans.__('Save'),
+    title: trans.__('Save a checkpoint after the current step')
+  };
+  return [
+    ...(saves(job) ? [save] : []),
+    {
+      command: CommandIDs.stop,
+      label: isOff ? trans.__('Stopping…') : trans.__('Stop'),
+      isOff
+    },
+    { command: CommandIDs.kill, label: trans.__('Kill'), kind: 'dan' }
+  ];
 }

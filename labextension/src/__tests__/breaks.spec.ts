@@ -1,11 +1,8 @@
-import { nullTranslator } from '@jupyterlab/translation';
-
 import { align, readingAt } from '../liveview/charts/align';
 import { written } from '../liveview/charts/labels';
 import { lossChart } from '../liveview/charts/loss';
 import { job, stored, summary, THEME } from './samples';
 
-const trans = nullTranslator.load('jupyter_mntrain');
 const choice = { rank: null, node: null };
 
 /** The chart of a run whose loss is this, a second per step. */
@@ -15,7 +12,7 @@ function chartOf(loss: any[], fields: Parameters<typeof summary>[1] = {}) {
     job: { time_s, step: time_s, loss } as any,
     summary: summary(undefined, fields)
   });
-  return lossChart({ store, job: job(), theme: THEME, choice, trans });
+  return lossChart({ store, job: job(), theme: THEME, choice });
 }
 
 function label(loss: any[], pointed: number | null = null): string {

@@ -1,4 +1,3 @@
-import { nullTranslator } from '@jupyterlab/translation';
 import { cleanup, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
@@ -7,8 +6,6 @@ import { StallCard } from '../liveview/status/stall';
 import { Jobs } from '../sidebar/jobs';
 import { context } from './context';
 import { job } from './samples';
-
-const trans = nullTranslator.load('jupyter_mntrain');
 
 afterEach(cleanup);
 
@@ -36,14 +33,14 @@ describe('a job', () => {
       screen.getByText('muthur: rank 1: busy in load (data.py:12)')
     ).toBeTruthy();
     cleanup();
-    render(<StallCard job={stalled} trans={trans} />);
+    render(<StallCard job={stalled} />);
     expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
     expect(screen.getByText('File …')).toBeTruthy();
     expect(
       screen.getByText('No stacks were received from this rank.')
     ).toBeTruthy();
     cleanup();
-    render(<StallCard job={job()} trans={trans} />);
+    render(<StallCard job={job()} />);
     expect(screen.queryByRole('alert')).toBeNull();
   });
 
@@ -73,7 +70,7 @@ describe('a job', () => {
       screen.getByText('attempt 2 is waiting: muthur: does not answer')
     ).toBeTruthy();
     cleanup();
-    render(<FailureCard job={waiting} trans={trans} />);
+    render(<FailureCard job={waiting} />);
     expect(screen.getByRole('alert').textContent).toContain(
       'attempt 2 is waiting'
     );

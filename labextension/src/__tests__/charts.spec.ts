@@ -1,5 +1,3 @@
-import { nullTranslator } from '@jupyterlab/translation';
-
 import { align, readingAt } from '../liveview/charts/align';
 import { charts } from '../liveview/charts/charts';
 import type { IChoice } from '../liveview/charts/chart';
@@ -15,14 +13,12 @@ import {
   THEME
 } from './samples';
 
-const trans = nullTranslator.load('jupyter_mntrain');
-
 const ALL: IChoice = { rank: null, node: null };
 
 describe('charts', () => {
   const keys = (store: SeriesStore, choice = ALL) =>
     Object.fromEntries(
-      charts({ store, job: job(), theme: THEME, choice, trans }).map(chart => [
+      charts({ store, job: job(), theme: THEME, choice }).map(chart => [
         chart.key,
         chart.lines.map(line => line.key)
       ])
@@ -65,8 +61,7 @@ describe('charts', () => {
       store,
       job: job(),
       theme: THEME,
-      choice: ALL,
-      trans
+      choice: ALL
     });
     expect(made.find(chart => chart.key === 'mfu')?.note).toContain(
       'not known'
@@ -77,7 +72,7 @@ describe('charts', () => {
 describe('the chart of the loss', () => {
   it('draws evaluations as a second line of the loss, from before the first step', () => {
     const lossOf = (store: SeriesStore) =>
-      charts({ store, job: job(), theme: THEME, choice: ALL, trans }).find(
+      charts({ store, job: job(), theme: THEME, choice: ALL }).find(
         one => one.key === 'loss'
       )!;
     expect(lossOf(stored()).lines.map(line => line.label)).toEqual(['loss']);
@@ -118,8 +113,7 @@ describe('the chart of a link', () => {
       store,
       job: job({ placements }),
       theme: THEME,
-      choice: ALL,
-      trans
+      choice: ALL
     }).find(one => one.key === 'links')!;
     expect(chart.lines.map(line => [line.key, line.y[0]])).toEqual([
       ['all-0', 0.4],

@@ -1,4 +1,3 @@
-import { nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { Signal } from '@lumino/signaling';
 
@@ -7,7 +6,6 @@ import { job, node } from './samples';
 
 /** What the sidebar is given, and what was done with it. */
 export function context(fields: Record<string, unknown> = {}) {
-  const trans = nullTranslator.load('jupyter_mntrain');
   const commands = new CommandRegistry();
   const calls: [string, unknown][] = [];
   for (const id of [
@@ -32,7 +30,7 @@ export function context(fields: Record<string, unknown> = {}) {
   const inserted: string[] = [];
   const insert = (text: string) => void inserted.push(text);
   return {
-    props: { model, commands, trans, insert, drag: () => undefined },
+    props: { model, commands, insert, drag: () => undefined },
     calls,
     inserted
   };

@@ -1,7 +1,8 @@
 import { cleanup, fireEvent, render, screen } from '@testing-library/react';
+import { MessageLoop } from '@lumino/messaging';
 import * as React from 'react';
 
-import { Nodes } from '../sidebar/nodes';
+import { Nodes } from '../sidebar/cluster';
 import { context } from './context';
 import { node } from './samples';
 
@@ -15,11 +16,18 @@ describe('a node', () => {
       key: 'F10',
       shiftKey: true
     });
-    const items = screen.getAllByRole('menuitem');
-    expect(document.activeElement).toBe(items[0]);
-    fireEvent.keyDown(items[0], { key: 'ArrowDown' });
-    expect(document.activeElement).toBe(items[1]);
-    fireEvent.click(items[0]);
+    const active = () => {
+      MessageLoop.flush();
+      return screen
+        .getAllByRole('menuitem')
+        .findIndex(item => item.classList.contains('lm-mod-active'));
+    };
+    expect(active()).toBe(0);
+    const menu = screen.getByRole('menu').parentElement!;
+    fireEvent.keyDown(menu, { key: 'ArrowDown', keyCode: 40 });
+    expect(active()).toBe(1);
+    fireEvent.keyDown(menu, { key: 'ArrowUp', keyCode: 38 });
+    fireEvent.keyDown(menu, { key: 'Enter', keyCode: 13 });
     expect(inserted[0]).toContain('--member wopr:1');
     expect(screen.queryByRole('menu')).toBeNull();
   });

@@ -1,11 +1,8 @@
-import { nullTranslator } from '@jupyterlab/translation';
 import { cleanup, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
 import { causeLine, fixLine, ProblemLines, problemText } from '../problem';
 import { problemOf, RequestError } from '../tokens';
-
-const trans = nullTranslator.load('jupyter_mntrain');
 
 const PROBLEM = {
   cause: 'CUDA out of memory',
@@ -18,32 +15,26 @@ afterEach(cleanup);
 
 describe('a problem', () => {
   it('is where and what, then what to do', () => {
-    expect(causeLine(PROBLEM, trans)).toBe(
-      'muthur: rank 1: CUDA out of memory'
-    );
-    expect(fixLine(PROBLEM, trans)).toBe('Fix: lower train.batch_size');
-    expect(problemText(PROBLEM, trans)).toBe(
+    expect(causeLine(PROBLEM)).toBe('muthur: rank 1: CUDA out of memory');
+    expect(fixLine(PROBLEM)).toBe('Fix: lower train.batch_size');
+    expect(problemText(PROBLEM)).toBe(
       'muthur: rank 1: CUDA out of memory. Fix: lower train.batch_size'
     );
   });
 
   it('of rank 0 names it', () => {
-    expect(causeLine({ cause: 'killed', rank: 0 }, trans)).toBe(
-      'rank 0: killed'
-    );
+    expect(causeLine({ cause: 'killed', rank: 0 })).toBe('rank 0: killed');
   });
 
   it('without a fix has none', () => {
     const problem = { cause: 'killed by SIGKILL', fix: '' };
-    expect(problemText(problem, trans)).toBe('killed by SIGKILL');
-    const { container } = render(
-      <ProblemLines problem={problem} trans={trans} />
-    );
+    expect(problemText(problem)).toBe('killed by SIGKILL');
+    const { container } = render(<ProblemLines problem={problem} />);
     expect(container.querySelectorAll('p')).toHaveLength(1);
   });
 
   it('has one line for the cause and one for the fix', () => {
-    render(<ProblemLines problem={PROBLEM} trans={trans} />);
+    render(<ProblemLines problem={PROBLEM} />);
     expect(screen.getAllByText(/Fix:/)).toHaveLength(1);
   });
 

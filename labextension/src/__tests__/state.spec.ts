@@ -1,4 +1,5 @@
-import { EMPTY, reduce, type ServerMessage } from '../state';
+import type { ServerMessage } from '../schema';
+import { EMPTY, reduce } from '../state';
 import { job, node } from './samples';
 
 const SNAPSHOT: ServerMessage = {

@@ -1,4 +1,3 @@
-import { nullTranslator } from '@jupyterlab/translation';
 import { render, screen } from '@testing-library/react';
 import * as React from 'react';
 
@@ -6,11 +5,8 @@ import { Samples } from '../liveview/samples';
 import type { WrittenText } from '../schema';
 import { written } from './samples';
 
-const trans = nullTranslator.load('jupyter_mntrain');
-
 describe('samples', () => {
-  const shown = (texts: WrittenText[]) =>
-    render(<Samples texts={texts} trans={trans} />);
+  const shown = (texts: WrittenText[]) => render(<Samples texts={texts} />);
   const words = (node: Element) =>
     [...node.querySelectorAll('.mnt-text')].map(one => one.textContent);
 

@@ -1,7 +1,7 @@
 /** Live controller: a job's data, live or saved in the notebook, and when to redraw. */
 
 import type { IDisposable } from '@lumino/disposable';
-import { type ISignal, Signal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 
 import type { JobBundle, JobEntry } from '../schema';
 import { SeriesStore } from '../series/store';
@@ -38,13 +38,8 @@ export class LiveController implements IDisposable {
   job: JobEntry | null = null;
   cluster: string | null = null;
 
-  get changed(): ISignal<this, void> {
-    return this.changedSignal;
-  }
-
-  get isDisposed(): boolean {
-    return this.disposed;
-  }
+  readonly changed = new Signal<this, void>(this);
+  isDisposed = false;
 
   get isLive(): boolean {
     return this.stillness === null;
@@ -83,15 +78,6 @@ export class LiveController implements IDisposable {
     this.tell();
   }
 
-  set paused(value: boolean) {
-    this.isPaused = value;
-    this.tell();
-  }
-
-  get paused(): boolean {
-    return this.isPaused;
-  }
-
   set visible(value: boolean) {
     this.isVisible = value;
     if (value && this.isStale) {
@@ -100,10 +86,10 @@ export class LiveController implements IDisposable {
   }
 
   dispose(): void {
-    if (this.disposed) {
+    if (this.isDisposed) {
       return;
     }
-    this.disposed = true;
+    this.isDisposed = true;
     this.watching?.dispose();
     window.clearTimeout(this.timer);
     document.removeEventListener('visibilitychange', this.onLook);
@@ -134,7 +120,7 @@ export class LiveController implements IDisposable {
   /** Redraw soon, limited to the configured rate, and only while visible. */
   private tell(turns = 1): void {
     this.isStale = true;
-    if (this.disposed || !this.isVisible) {
+    if (this.isDisposed || !this.isVisible) {
       return;
     }
     const due = this.drawnAt + this.leastMs * turns;
@@ -158,7 +144,7 @@ export class LiveController implements IDisposable {
       this.drawnAt = performance.now();
       // The model signals changes with a delay.
       this.job = this.model?.job(this.jobId) ?? this.job;
-      this.changedSignal.emit();
+      this.changed.emit();
     }
   }
 
@@ -167,7 +153,6 @@ export class LiveController implements IDisposable {
     this.tell();
   };
 
-  private changedSignal = new Signal<this, void>(this);
   private watching: IDisposable | null = null;
   private leastMs: number;
   private drawnAt = -Infinity;
@@ -175,7 +160,5 @@ export class LiveController implements IDisposable {
   private timer = 0;
   private isStale = false;
   private isVisible = true;
-  private isPaused = false;
   private lastStillness: Stillness | null = 'connecting';
-  private disposed = false;
 }

@@ -57,7 +57,7 @@ export function usePage(
 }
 
 /** Width without paddings. */
-export function innerWidth(node: HTMLElement): number {
+function innerWidth(node: HTMLElement): number {
   const style = getComputedStyle(node);
   const padding =
     (parseFloat(style.paddingLeft) || 0) +

@@ -1,12 +1,12 @@
 /** Chart toolbar: range, scale, link, pause, table, copy. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
-import { Icon } from '../icons';
+import { Button, Select } from '../controls';
 import type { SeriesStore } from '../series/store';
 import type { IChoice } from './charts/chart';
 import type { Scale } from './charts/scale';
+import { trans } from '../trans';
 
 /** Choices of the toolbar. */
 export interface ILook {
@@ -24,7 +24,7 @@ export const FIRST_LOOK: ILook = {
   isTable: false
 };
 
-const RANGES: [string, number][] = [
+const RANGES: ReadonlyArray<readonly [string, number | null]> = [
   ['10 min', 600],
   ['1 h', 3600]
 ];
@@ -36,97 +36,62 @@ export interface IToolbarProps {
   isPaused: boolean;
   pause: (isPaused: boolean) => void;
   copyCsv: () => void;
-  trans: TranslationBundle;
 }
 
 export function Toolbar(props: IToolbarProps): JSX.Element {
-  const { store, look, change, isPaused, pause, copyCsv, trans } = props;
+  const { store, look, change, isPaused, pause, copyCsv } = props;
+  const { choice } = look;
   return (
     <div
       className="mnt-controls"
       role="toolbar"
       aria-label={trans.__('Charts')}
     >
-      <RangeButtons {...props} />
-      <ScaleSelect {...props} />
-      {store.links.size > 2 && <LinkSelect {...props} />}
-      <span className="sp" />
-      <button
-        className="btn"
-        aria-pressed={isPaused}
-        onClick={() => pause(!isPaused)}
-      >
-        <Icon name={isPaused ? 'resume' : 'pause'} size={12} />
-        {isPaused ? trans.__('Resume') : trans.__('Pause')}
-      </button>
-      <button
-        className="btn"
-        aria-pressed={look.isTable}
-        onClick={() => change({ isTable: !look.isTable })}
-      >
-        <Icon name="table" size={12} /> {trans.__('Table')}
-      </button>
-      <button className="btn" onClick={copyCsv}>
-        {trans.__('Copy CSV')}
-      </button>
-    </div>
-  );
-}
-
-function RangeButtons({ look, change, trans }: IToolbarProps): JSX.Element {
-  const all: [string, number | null] = [trans.__('All'), null];
-  return (
-    <span className="mnt-group" role="group" aria-label={trans.__('Range')}>
-      {[...RANGES, all].map(([label, seconds]) => (
-        <button
-          key={label}
-          className="btn"
-          aria-pressed={look.range === seconds}
-          onClick={() => change({ range: seconds })}
-        >
-          {label}
-        </button>
-      ))}
-    </span>
-  );
-}
-
-function ScaleSelect({ look, change, trans }: IToolbarProps): JSX.Element {
-  return (
-    <label className="s">
-      {trans.__('Scale')}{' '}
-      <select
-        value={look.scale}
-        onChange={event => change({ scale: event.target.value as Scale })}
-      >
-        <option value="auto">{trans.__('auto')}</option>
-        <option value="zero">{trans.__('linear, from 0')}</option>
-        <option value="log">{trans.__('logarithmic')}</option>
-      </select>
-    </label>
-  );
-}
-
-function LinkSelect(props: IToolbarProps): JSX.Element {
-  const { store, look, change, trans } = props;
-  return (
-    <label className="s">
-      {trans.__('Link of')}{' '}
-      <select
-        value={look.choice.node ?? ''}
-        onChange={event =>
-          change({
-            choice: { ...look.choice, node: event.target.value || null }
-          })
-        }
-      >
-        <option value="">{trans.__('the busiest node')}</option>
-        {[...store.links.keys()].map(node => (
-          <option key={node} value={node}>
-            {node}
-          </option>
+      <span className="mnt-group" role="group" aria-label={trans.__('Range')}>
+        {[...RANGES, [trans.__('All'), null] as const].map(([label, range]) => (
+          <Button
+            key={label}
+            label={label}
+            isPressed={look.range === range}
+            run={() => change({ range })}
+          />
         ))}
-      </select>
-    </label>
+      </span>
+      <Select<Scale>
+        label={trans.__('Scale')}
+        value={look.scale}
+        options={[
+          ['auto', trans.__('auto')],
+          ['zero', trans.__('linear, from 0')],
+          ['log', trans.__('logarithmic')]
+        ]}
+        pick={scale => change({ scale })}
+      />
+      {store.links.size > 2 && (
+        <Select<string | null>
+          label={trans.__('Link of')}
+          value={choice.node}
+          options={[
+            [null, trans.__('the busiest node')],
+            ...[...store.links.keys()].map(node => [node, node] as const)
+          ]}
+          pick={node => change({ choice: { ...choice, node } })}
+        />
+      )}
+      <span className="sp" />
+      <Button
+        icon={isPaused ? 'resume' : 'pause'}
+        label={isPaused ? trans.__('Resume') : trans.__('Pause')}
+        isPressed={isPaused}
+        run={() => pause(!isPaused)}
+      />
+      <Button
+        icon="table"
+        label={trans.__('Table')}
+        isPressed={look.isTable}
+        run={() => change({ isTable: !look.isTable })}
+      />
+      <Button label={trans.__('Copy CSV')} run={copyCsv} />
+    </div>
   );
 }

@@ -1,6 +1,5 @@
 /** Live view of one job. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
@@ -27,21 +26,21 @@ import { FIRST_LOOK, Toolbar } from './toolbar';
 export interface ILiveViewProps {
   controller: LiveController;
   commands: CommandRegistry | null;
-  trans: TranslationBundle;
   isTab?: boolean;
 }
 
 export function LiveView(props: ILiveViewProps): JSX.Element {
-  const { controller, commands, trans, isTab = false } = props;
+  const { controller, commands, isTab = false } = props;
   const root = React.useRef<HTMLDivElement>(null);
+  const [isPaused, pause] = React.useState(false);
   const [, redraw] = React.useReducer((n: number) => n + 1, 0);
   React.useEffect(() => {
-    const onChange = () => !controller.paused && redraw();
-    controller.changed.connect(onChange);
-    return () => {
-      controller.changed.disconnect(onChange);
-    };
-  }, [controller]);
+    if (isPaused) {
+      return;
+    }
+    controller.changed.connect(redraw);
+    return () => void controller.changed.disconnect(redraw);
+  }, [controller, isPaused]);
   const { theme, width } = usePage(root, controller);
   const { job, store } = controller;
   return (
@@ -51,25 +50,23 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
       data-mnt-step={job?.numbers.step ?? 0}
       data-mnt-live={controller.isLive}
     >
-      <StillLine controller={controller} trans={trans} />
+      <StillLine controller={controller} />
       {job && theme && (
         <>
-          <FailureCard {...{ job, trans }} />
-          <StallCard {...{ job, trans }} />
+          <FailureCard {...{ job }} />
+          <StallCard {...{ job }} />
           <Header
-            {...{ job, store, isTab, trans }}
+            {...{ job, store, isTab }}
             isLive={controller.isLive}
             run={(command, args) => void commands?.execute(command, args)}
             can={command => commands?.hasCommand(command) ?? false}
           />
-          <Numbers {...{ job, store, trans }} />
-          <Starting {...{ job, trans }} />
+          <Numbers {...{ job, store }} />
+          <Starting {...{ job }} />
           {store.hasSteps && (
-            <Measurements
-              {...{ controller, job, store, theme, width, redraw, trans }}
-            />
+            <Measurements {...{ isPaused, pause, job, store, theme, width }} />
           )}
-          <Samples texts={store.texts} trans={trans} />
+          <Samples texts={store.texts} />
         </>
       )}
     </div>
@@ -81,13 +78,13 @@ let views = 0;
 /** Strips, and charts or tables. */
 function Measurements(
   props: IViewProps & {
-    controller: LiveController;
+    isPaused: boolean;
+    pause: (isPaused: boolean) => void;
     theme: ITheme;
     width: number;
-    redraw: () => void;
   }
 ): JSX.Element {
-  const { controller, job, store, theme, width, redraw, trans } = props;
+  const { isPaused, pause, job, store, theme, width } = props;
   const [look, setLook] = React.useState(FIRST_LOOK);
   const [syncKey] = React.useState(() => `mnt-${(views += 1)}`);
   const { choice } = look;
@@ -95,30 +92,24 @@ function Measurements(
     setLook({ ...look, choice: { ...choice, rank } });
   return (
     <>
-      <PaceStrip {...{ store, theme, choice, pick, trans }} />
-      <PipelineStrip {...{ store, theme, choice, pick, trans }} />
+      <PaceStrip {...{ store, theme, choice, pick }} />
+      <PipelineStrip {...{ store, theme, choice, pick }} />
       <Toolbar
         store={store}
         look={look}
         change={changed => setLook({ ...look, ...changed })}
-        isPaused={controller.paused}
-        pause={isPaused => {
-          controller.paused = isPaused;
-          redraw();
-        }}
+        isPaused={isPaused}
+        pause={pause}
         copyCsv={() => void copy(csv(store))}
-        trans={trans}
       />
       {look.isTable && (
         <div className="mnt-tables">
-          <RankTable {...{ job, store, trans }} />
-          {store.links.size > 0 && <LinkTable {...{ job, store, trans }} />}
+          <RankTable {...{ job, store }} />
+          {store.links.size > 0 && <LinkTable {...{ job, store }} />}
         </div>
       )}
       {!look.isTable && width > 0 && (
-        <Charts
-          {...{ store, job, theme, choice, look, width, syncKey, trans }}
-        />
+        <Charts {...{ store, job, theme, choice, look, width, syncKey }} />
       )}
     </>
   );

@@ -2,7 +2,6 @@
 
 import { ReactWidget } from '@jupyterlab/apputils';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import { type Message, MessageLoop } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
@@ -13,11 +12,11 @@ import type { IClusterModel } from '../tokens';
 import { checkBundle, JOB_MIME } from './bundle';
 import { LiveController } from './controller';
 import { LiveView } from './view';
+import { trans } from '../trans';
 
 export interface IServices {
   model: IClusterModel | null;
   commands: CommandRegistry | null;
-  trans: TranslationBundle;
   /** Drawn at most this often, per second. */
   hertz: () => number;
 }
@@ -33,12 +32,11 @@ export class LiveWidget extends ReactWidget {
   }
 
   protected render(): JSX.Element {
-    const { commands, trans } = this.services;
+    const { commands } = this.services;
     return (
       <LiveView
         controller={this.controller}
         commands={commands}
-        trans={trans}
         isTab={this.isTab}
       />
     );
@@ -79,7 +77,6 @@ export class JobRenderer extends Panel implements IRenderMime.IRenderer {
   }
 
   private say(problem: 'newer' | 'damaged'): void {
-    const { trans } = this.services;
     this.widgets.slice().forEach(widget => widget.dispose());
     this.live = null;
     const line = new Widget({ node: document.createElement('p') });
@@ -94,8 +91,7 @@ export class JobRenderer extends Panel implements IRenderMime.IRenderer {
               'upgrade jupyter_mntrain on the Jupyter server, then reload the page'
             )
           }
-        : { cause: trans.__('This output is not a readable job') },
-      trans
+        : { cause: trans.__('This output is not a readable job') }
     );
     this.addWidget(line);
   }

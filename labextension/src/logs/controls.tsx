@@ -1,9 +1,10 @@
 /** Log controls: rank, search, number of lines, follow. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
+import { Button, Select } from '../controls';
 import type { PlacedRank } from '../words';
+import { trans } from '../trans';
 
 const TAILS = [200, 1000, 5000];
 
@@ -29,29 +30,29 @@ export interface IControlsProps {
   query: IQuery;
   change: (query: Partial<IQuery>) => void;
   copyAll: () => void;
-  trans: TranslationBundle;
 }
 
 export function Controls(props: IControlsProps): JSX.Element {
-  const { title, query, change, copyAll, trans } = props;
+  const { title, ranks, query, change, copyAll } = props;
   return (
     <div className="mnt-controls">
       <span className="b">{title}</span>
-      <RankSelect {...props} />
+      <Select<number | undefined>
+        label={trans.__('Rank')}
+        value={query.rank}
+        options={[
+          [undefined, trans.__('all, merged')],
+          ...ranks.map(one => [one.rank, `${one.rank}, ${one.node}`] as const)
+        ]}
+        pick={rank => change({ rank })}
+      />
       <Search {...props} />
-      <label className="s">
-        {trans.__('Lines')}{' '}
-        <select
-          value={query.tail}
-          onChange={event => change({ tail: Number(event.target.value) })}
-        >
-          {TAILS.map(number => (
-            <option key={number} value={number}>
-              {number}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Select
+        label={trans.__('Lines')}
+        value={query.tail}
+        options={TAILS.map(tail => [tail, tail])}
+        pick={tail => change({ tail })}
+      />
       <label className="s">
         <input
           type="checkbox"
@@ -61,38 +62,12 @@ export function Controls(props: IControlsProps): JSX.Element {
         {trans.__('Follow')}
       </label>
       <span className="sp" />
-      <button className="btn" onClick={copyAll}>
-        {trans.__('Copy')}
-      </button>
+      <Button label={trans.__('Copy')} run={copyAll} />
     </div>
   );
 }
 
-function RankSelect(props: IControlsProps): JSX.Element {
-  const { ranks, query, change, trans } = props;
-  return (
-    <label className="s">
-      {trans.__('Rank')}{' '}
-      <select
-        value={query.rank ?? ''}
-        onChange={({ target }) =>
-          change({
-            rank: target.value === '' ? undefined : Number(target.value)
-          })
-        }
-      >
-        <option value="">{trans.__('all, merged')}</option>
-        {ranks.map(one => (
-          <option key={one.rank} value={one.rank}>
-            {`${one.rank}, ${one.node}`}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
-function Search({ query, change, trans }: IControlsProps): JSX.Element {
+function Search({ query, change }: IControlsProps): JSX.Element {
   const [typed, setTyped] = React.useState(query.search);
   React.useEffect(() => {
     if (typed === query.search) {

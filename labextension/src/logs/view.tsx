@@ -1,16 +1,16 @@
 /** Log view of a job: all ranks or one, with search. */
 
 import { ReactWidget } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
 import { ProblemLines } from '../problem';
-import type { JobEntry, LogLine } from '../schema';
+import type { LogLine } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { ranksOf } from '../words';
 import { Controls, FIRST_QUERY } from './controls';
 import { useLog } from './reading';
+import { trans } from '../trans';
 
 /** Scrolled this close to the end, the view follows new lines. */
 const NEAR_END_PX = 24;
@@ -19,22 +19,16 @@ export interface ILogProps {
   model: IClusterModel;
   jobId: string;
   rank?: number;
-  trans: TranslationBundle;
 }
 
-export class LogWidget extends ReactWidget {
-  constructor(readonly props: ILogProps) {
-    super();
-    this.addClass('mnt-log-widget');
-  }
-
-  protected render(): JSX.Element {
-    return <LogView {...this.props} />;
-  }
+export function logWidget(props: ILogProps): ReactWidget {
+  const widget = ReactWidget.create(<LogView {...props} />);
+  widget.addClass('mnt-log-widget');
+  return widget;
 }
 
 export function LogView(props: ILogProps): JSX.Element {
-  const { model, jobId, rank, trans } = props;
+  const { model, jobId, rank } = props;
   const [query, setQuery] = React.useState({ ...FIRST_QUERY, rank });
   const { log, problem } = useLog(model, jobId, query);
   const job = model.job(jobId);
@@ -51,11 +45,10 @@ export function LogView(props: ILogProps): JSX.Element {
         query={query}
         change={changed => setQuery({ ...query, ...changed })}
         copyAll={() => void copy(text)}
-        trans={trans}
       />
       {problem && (
         <div role="alert">
-          <ProblemLines problem={problem} trans={trans} />
+          <ProblemLines problem={problem} />
         </div>
       )}
       {log?.is_cut && (
@@ -64,7 +57,7 @@ export function LogView(props: ILogProps): JSX.Element {
         </p>
       )}
       <Lines
-        label={labelOf(job, jobId, trans)}
+        label={trans.__('Log of %1', job?.name ?? jobId)}
         text={lines.length ? text : log ? nothing : trans.__('Reading…')}
       />
     </div>
@@ -90,14 +83,6 @@ function Lines(props: { label: string; text: string }): JSX.Element {
       {props.text}
     </pre>
   );
-}
-
-function labelOf(
-  job: JobEntry | undefined,
-  jobId: string,
-  trans: TranslationBundle
-): string {
-  return trans.__('Log of %1', job?.name ?? jobId);
 }
 
 function prefix({ node, rank }: LogLine): string {

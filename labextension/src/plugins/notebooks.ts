@@ -56,8 +56,7 @@ async function newNotebook(
 
 /** Start dragging a row as a cell once the pointer has moved far enough. */
 export function dragCell(event: MouseEvent, label: string, text: string): void {
-  const target = event.target as HTMLElement;
-  if (event.button !== 0 || target.closest('.mnt-menu')) {
+  if (event.button !== 0) {
     return;
   }
   const { clientX, clientY } = event;
@@ -66,11 +65,8 @@ export function dragCell(event: MouseEvent, label: string, text: string): void {
     document.removeEventListener('mouseup', stop, true);
   };
   const move = (moved: MouseEvent) => {
-    const far = Math.max(
-      Math.abs(moved.clientX - clientX),
-      Math.abs(moved.clientY - clientY)
-    );
-    if (far < THRESHOLD) {
+    const [x, y] = [moved.clientX - clientX, moved.clientY - clientY];
+    if (Math.hypot(x, y) < THRESHOLD) {
       return;
     }
     stop();

@@ -8,7 +8,7 @@ import {
 } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 
 import { mntrainIcon } from '../icons';
 import { Sidebar } from '../sidebar/panel';
@@ -16,6 +16,7 @@ import { CommandIDs, IClusterModel } from '../tokens';
 import { describe } from './commands/context';
 import { dragCell, insertCell } from './notebooks';
 import { setting } from './setting';
+import { trans, useLanguage } from '../trans';
 
 const PLUGIN = 'jupyter-mntrain:sidebar';
 
@@ -40,11 +41,10 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     settings: ISettingRegistry | null,
     labShell: ILabShell | null
   ) => {
-    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
+    useLanguage(translator);
     const sidebar = new Sidebar({
       model,
       commands: app.commands,
-      trans,
       insert: text => void insertCell(app, notebooks, text),
       drag: (event, label, text) => dragCell(event.nativeEvent, label, text)
     });

@@ -7,12 +7,8 @@ import type {
 import { ReactWidget, UseSignal } from '@jupyterlab/apputils';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStatusBar } from '@jupyterlab/statusbar';
-import {
-  ITranslator,
-  nullTranslator,
-  type TranslationBundle
-} from '@jupyterlab/translation';
-import { type ISignal, Signal } from '@lumino/signaling';
+import { ITranslator } from '@jupyterlab/translation';
+import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { percent } from '../formats';
@@ -20,13 +16,11 @@ import { Icon } from '../icons';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { OVER, progressOf } from '../words';
 import { setting } from './setting';
+import { trans, useLanguage } from '../trans';
 
 const PLUGIN = 'jupyter-mntrain:status';
 
-export function statusLine(
-  model: IClusterModel,
-  trans: TranslationBundle
-): string {
+export function statusLine(model: IClusterModel): string {
   const up = model.nodes.filter(node => node.view.liveness === 'up').length;
   const all = model.nodes.length;
   const nodes =
@@ -42,65 +36,21 @@ export function statusLine(
   return `${nodes} · ${jobs}${share === null ? '' : ` ${percent(share, 0)}`}`;
 }
 
-class StatusItem extends ReactWidget {
-  constructor(
-    private model: IClusterModel,
-    private open: () => void,
-    private trans: TranslationBundle
-  ) {
-    super();
-    model.changed.connect(this.onChange, this);
-  }
-
-  /** Whether it is shown. */
-  get isActive(): boolean {
-    return (
-      this.isWanted &&
-      this.model.connection === 'live' &&
-      this.model.nodes.length > 0
-    );
-  }
-
-  get activeChanged(): ISignal<this, void> {
-    return this.signal;
-  }
-
-  set wanted(value: boolean) {
-    this.isWanted = value;
-    this.onChange();
-  }
-
-  protected render(): JSX.Element {
-    const { model, trans } = this;
-    return (
-      <UseSignal signal={model.changed}>
-        {() => {
-          const isWell = model.nodes.every(node => node.view.liveness === 'up');
-          return (
-            <button
-              className="mnt mnt-status jp-StatusBar-TextItem"
-              title={trans.__('Multi-node training')}
-              onClick={this.open}
-            >
-              {!isWell && <Icon name="suspect" size={12} />}{' '}
-              {statusLine(model, trans)}
-            </button>
-          );
-        }}
-      </UseSignal>
-    );
-  }
-
-  private onChange(): void {
-    if (this.isActive !== this.wasActive) {
-      this.wasActive = this.isActive;
-      this.signal.emit();
-    }
-  }
-
-  private signal = new Signal<this, void>(this);
-  private isWanted = true;
-  private wasActive = false;
+function Status(props: {
+  model: IClusterModel;
+  open: () => void;
+}): JSX.Element {
+  const { model, open } = props;
+  const isWell = model.nodes.every(node => node.view.liveness === 'up');
+  return (
+    <button
+      className="mnt mnt-status jp-StatusBar-TextItem"
+      title={trans.__('Multi-node training')}
+      onClick={open}
+    >
+      {!isWell && <Icon name="suspect" size={12} />} {statusLine(model)}
+    </button>
+  );
 }
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
@@ -119,21 +69,31 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
     if (!statusBar) {
       return;
     }
-    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
-    const item = new StatusItem(
-      model,
-      () => void app.commands.execute(CommandIDs.show),
-      trans
+    useLanguage(translator);
+    const open = () => void app.commands.execute(CommandIDs.show);
+    const activeStateChanged = new Signal<IClusterModel, void>(model);
+    const isWanted = setting(settings, PLUGIN, 'show', true, () => tell());
+    const isActive = () =>
+      isWanted() && model.connection === 'live' && model.nodes.length > 0;
+    let wasActive = false;
+    const tell = () => {
+      if (isActive() !== wasActive) {
+        wasActive = !wasActive;
+        activeStateChanged.emit();
+      }
+    };
+    model.changed.connect(tell);
+    const item = ReactWidget.create(
+      <UseSignal signal={model.changed}>
+        {() => <Status model={model} open={open} />}
+      </UseSignal>
     );
     statusBar.registerStatusItem(PLUGIN, {
       item,
       align: 'left',
       rank: 50,
-      isActive: () => item.isActive,
-      activeStateChanged: item.activeChanged
-    });
-    setting(settings, PLUGIN, 'show', true, wanted => {
-      item.wanted = wanted;
+      isActive,
+      activeStateChanged
     });
   }
 };

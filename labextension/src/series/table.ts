@@ -89,12 +89,7 @@ export class Table<Name extends string> {
   private joinInto(at: number, value: (name: Name) => number): void {
     for (const name of this.names) {
       const column = this.columns.get(name)!;
-      const next = value(name);
-      if (KEEP_LAST.has(name) || Number.isNaN(column[at])) {
-        column[at] = next;
-      } else if (!Number.isNaN(next)) {
-        column[at] += (next - column[at]) / (this.open + 1);
-      }
+      column[at] = joined(name, column[at], value(name), this.open);
     }
   }
 
@@ -104,11 +99,7 @@ export class Table<Name extends string> {
       const column = this.columns.get(name)!;
       for (let row = 0; row < half; row++) {
         const [a, b] = [column[2 * row], column[2 * row + 1]];
-        if (KEEP_LAST.has(name) || Number.isNaN(a)) {
-          column[row] = b;
-        } else {
-          column[row] = Number.isNaN(b) ? a : (a + b) / 2;
-        }
+        column[row] = joined(name, a, b, 1);
       }
     }
     this.length = half;
@@ -131,6 +122,19 @@ export class Table<Name extends string> {
   private columns = new Map<Name, Float64Array>();
   private size = 1;
   private open = 0;
+}
+
+/** The value of a row that stood for `weight` steps, and now for one more. */
+function joined(
+  name: string,
+  old: number,
+  next: number,
+  weight: number
+): number {
+  if (KEEP_LAST.has(name) || Number.isNaN(old)) {
+    return next;
+  }
+  return Number.isNaN(next) ? old : old + (next - old) / (weight + 1);
 }
 
 function breaksOf<Name extends string>(

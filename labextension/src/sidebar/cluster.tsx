@@ -3,28 +3,43 @@
 import * as React from 'react';
 
 import { NODES } from '../cells';
+import { Button } from '../controls';
 import { Icon } from '../icons';
 import { problemText } from '../problem';
 import { CommandIDs, type IClusterModel } from '../tokens';
+import { trans } from '../trans';
 import { OVER } from '../words';
 import { Jobs } from './jobs';
 import { Links } from './links';
 import { RowMenu } from './menu';
-import { Nodes } from './nodes';
+import { Node } from './node';
 import { AllSilent, Empty } from './notes';
 import { type IContext, Section } from './parts';
 
 export function Cluster(props: IContext): JSX.Element {
-  const { model, trans } = props;
+  const { model, commands, insert } = props;
   const { nodes, jobs } = model;
   const answering = liveness(model, 'up') + liveness(model, 'suspect');
-  const running = jobs.filter(job => !OVER.has(job.state));
+  const running = jobs.filter(job => !OVER.has(job.state)).length;
   return (
     <>
       <header className="mnt-top">
         <Title {...props} />
         <State {...props} />
-        {nodes.length > 0 && <Actions {...props} />}
+        {nodes.length > 0 && (
+          <div className="mnt-buttons">
+            <Button
+              kind="pri"
+              label={trans.__('Launch…')}
+              run={() => commands.execute(CommandIDs.launch)}
+            />
+            <Button
+              icon="code"
+              label={trans.__('Insert cell')}
+              run={() => insert(NODES)}
+            />
+          </div>
+        )}
       </header>
       {nodes.length === 0 ? (
         <Empty {...props} />
@@ -35,16 +50,14 @@ export function Cluster(props: IContext): JSX.Element {
         </Section>
       )}
       {nodes.length > 1 && (
-        <Section title={trans.__('Links')} note="">
+        <Section title={trans.__('Links')}>
           <Links {...props} />
         </Section>
       )}
       <Section
         title={trans.__('Jobs')}
         note={
-          running.length
-            ? trans.__('%1 running', running.length)
-            : trans.__('none running')
+          running ? trans.__('%1 running', running) : trans.__('none running')
         }
       >
         <Jobs {...props} />
@@ -53,48 +66,48 @@ export function Cluster(props: IContext): JSX.Element {
   );
 }
 
+export function Nodes(props: IContext): JSX.Element {
+  return (
+    <ul className="mnt-list">
+      {props.model.nodes.map(node => (
+        <Node key={node.key} node={node} {...props} />
+      ))}
+    </ul>
+  );
+}
+
 function liveness(model: IClusterModel, state: string): number {
   return model.nodes.filter(node => node.view.liveness === state).length;
 }
 
-function Title({ model, commands, trans }: IContext): JSX.Element {
-  const [hasMenu, setMenu] = React.useState(false);
+function Title({ model, commands }: IContext): JSX.Element {
   const name = model.status?.cluster ?? '';
-  const invite = () => void commands.execute(CommandIDs.inviteNodes);
+  const run = (command: string) => () => commands.execute(command);
+  const invite = trans.__('Invite nodes…');
   return (
     <div className="row">
       <h2 className="mnt-cluster">{name}</h2>
       <span className="sp" />
-      <button
-        className="btn ico"
-        aria-label={trans.__('Invite nodes…')}
-        title={trans.__('Invite nodes…')}
-        onClick={invite}
-      >
-        <Icon name="add" />
-      </button>
+      <Button
+        kind="ico"
+        icon="add"
+        label={invite}
+        run={run(CommandIDs.inviteNodes)}
+      />
       <RowMenu
         label={trans.__('More for cluster %1', name)}
         items={[
-          { label: trans.__('Invite nodes…'), run: invite },
-          {
-            label: trans.__('Add a node by address…'),
-            run: () => void commands.execute(CommandIDs.addNode)
-          },
-          {
-            label: trans.__('Measure all links'),
-            run: () => void commands.execute(CommandIDs.measureLinks, {})
-          }
+          [invite, run(CommandIDs.inviteNodes)],
+          [trans.__('Add a node by address…'), run(CommandIDs.addNode)],
+          [trans.__('Measure all links'), run(CommandIDs.measureLinks)]
         ]}
-        isOpen={hasMenu}
-        setOpen={setMenu}
       />
     </div>
   );
 }
 
 /** Number of nodes up, discovery problems, and other clusters on the network. */
-function State({ model, trans }: IContext): JSX.Element {
+function State({ model }: IContext): JSX.Element {
   const { nodes, status } = model;
   const [up, suspect, lost] = ['up', 'suspect', 'lost'].map(state =>
     liveness(model, state)
@@ -116,7 +129,7 @@ function State({ model, trans }: IContext): JSX.Element {
       {status?.discovery_problem && (
         <p className="s">
           <Icon name="warning" size={12} />{' '}
-          {problemText(status.discovery_problem, trans)}
+          {problemText(status.discovery_problem)}
         </p>
       )}
       {strangers.length > 0 && (
@@ -130,21 +143,5 @@ function State({ model, trans }: IContext): JSX.Element {
         </p>
       )}
     </>
-  );
-}
-
-function Actions({ commands, trans, insert }: IContext): JSX.Element {
-  return (
-    <div className="mnt-buttons">
-      <button
-        className="btn pri"
-        onClick={() => void commands.execute(CommandIDs.launch)}
-      >
-        {trans.__('Launch…')}
-      </button>
-      <button className="btn" onClick={() => insert(NODES)}>
-        <Icon name="code" /> {trans.__('Insert cell')}
-      </button>
-    </div>
   );
 }

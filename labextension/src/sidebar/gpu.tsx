@@ -2,44 +2,27 @@
 
 import * as React from 'react';
 
-import * as formats from '../formats';
-import { Measured } from '../measured';
 import type { Gpu, NodeEntry } from '../schema';
-import { type IContext, Meter } from './parts';
+import type { IContext } from './parts';
+import { UsageRow } from './usage';
+import { trans } from '../trans';
 
 export function GpuRow(
   props: IContext & { node: NodeEntry; gpu: Gpu }
 ): JSX.Element {
-  const { gpu, node, trans } = props;
+  const { gpu, node } = props;
   const isBusy =
     (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
   return (
     <>
-      <div className="mnt-gpu">
-        <span>{trans.__('GPU %1', gpu.index)}</span>
-        <span className="mnt-value">
-          <Measured
-            value={gpu.utilization}
-            write={formats.wholePercent}
-            reason={trans.__('NVML does not report it for this GPU.')}
-          />
-          <Meter
-            share={gpu.utilization}
-            label={trans.__('Utilization of GPU %1', gpu.index)}
-          />
-        </span>
-        <span className="mnt-value">
-          {trans.__(
-            '%1 of %2',
-            formats.gibibytes(gpu.memory_used_bytes, false),
-            formats.gibibytes(gpu.memory_total_bytes)
-          )}
-          <Meter
-            share={gpu.memory_used_bytes / gpu.memory_total_bytes}
-            label={trans.__('Memory of GPU %1', gpu.index)}
-          />
-        </span>
-      </div>
+      <UsageRow
+        name={trans.__('GPU %1', gpu.index)}
+        label={trans.__('GPU %1', gpu.index)}
+        share={gpu.utilization}
+        used={gpu.memory_used_bytes}
+        total={gpu.memory_total_bytes}
+        reason={trans.__('NVML does not report it for this GPU.')}
+      />
       {(isBusy || typeof gpu.temperature_c === 'number') && (
         <p className="m s">
           {[
@@ -56,7 +39,7 @@ export function GpuRow(
 
 /** The job and rank that lease the GPU, else its processes. */
 function owner(props: IContext, node: NodeEntry, gpu: Gpu): string {
-  const { model, trans } = props;
+  const { model } = props;
   for (const lease of node.view.info?.leases ?? []) {
     if (lease.gpus.includes(gpu.index)) {
       const job = model.job(lease.job_id);

@@ -2,11 +2,11 @@
 
 import * as React from 'react';
 
-import * as formats from '../formats';
-import { Measured } from '../measured';
 import type { NodeEntry } from '../schema';
+import { trans } from '../trans';
 import { GpuRow } from './gpu';
-import { type IContext, Meter } from './parts';
+import type { IContext } from './parts';
+import { UsageRow } from './usage';
 
 export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
   const { info, beat } = props.node.view;
@@ -31,41 +31,25 @@ export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
   );
 }
 
-function Cpu(props: IContext & { node: NodeEntry }): JSX.Element {
-  const { node, trans } = props;
+function Cpu({ node }: { node: NodeEntry }): JSX.Element {
   const { info, beat } = node.view;
   const { inventory } = info!;
   const total = inventory.memory_total_bytes;
   const free = beat?.memory_available_bytes || inventory.memory_available_bytes;
-  const share = beat?.cpu_share;
   return (
     <>
       <p className="m s">
         {trans._n('%1 core', '%1 cores', inventory.cpu_count)},{' '}
         {inventory.gpu_note ?? trans.__('no GPU')}
       </p>
-      <div className="mnt-gpu">
-        <span>{trans.__('CPU')}</span>
-        <span className="mnt-value">
-          <Measured
-            value={share}
-            write={formats.wholePercent}
-            reason={trans.__('This node has not reported its load yet.')}
-          />
-          <Meter share={share} label={trans.__('CPU of %1', node.name)} />
-        </span>
-        <span className="mnt-value">
-          {trans.__(
-            '%1 of %2',
-            formats.gibibytes(total - free, false),
-            formats.gibibytes(total)
-          )}
-          <Meter
-            share={(total - free) / total}
-            label={trans.__('Memory of %1', node.name)}
-          />
-        </span>
-      </div>
+      <UsageRow
+        name={trans.__('CPU')}
+        label={trans.__('CPU of %1', node.name)}
+        share={beat?.cpu_share}
+        used={total - free}
+        total={total}
+        reason={trans.__('This node has not reported its load yet.')}
+      />
     </>
   );
 }

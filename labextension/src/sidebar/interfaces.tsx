@@ -7,10 +7,11 @@ import { Measured } from '../measured';
 import type { Capacity, Interface, NodeEntry } from '../schema';
 import { OVER } from '../words';
 import type { IContext } from './parts';
+import { trans } from '../trans';
 
 /** Interfaces that a job may use: up, with an address, and not virtual. */
 export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
-  const { node, model, trans } = props;
+  const { node, model } = props;
   const { info, beat } = node.view;
   const used = new Set(
     model.jobs

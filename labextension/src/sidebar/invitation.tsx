@@ -1,20 +1,15 @@
 /** Invitation dialog: the command with which machines join. */
 
 import { Dialog, ReactWidget, showDialog } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { clock } from '../formats';
 import type { Invitation } from '../schema';
 import { Copyable } from './parts';
+import { trans } from '../trans';
 
-export async function showInvitation(
-  invitation: Invitation,
-  trans: TranslationBundle
-): Promise<void> {
-  const body = ReactWidget.create(
-    <Explained invitation={invitation} trans={trans} />
-  );
+export async function showInvitation(invitation: Invitation): Promise<void> {
+  const body = ReactWidget.create(<Explained invitation={invitation} />);
   body.addClass('mnt');
   body.addClass('mnt-invitation');
   await showDialog({
@@ -24,16 +19,13 @@ export async function showInvitation(
   });
 }
 
-function Explained(props: {
-  invitation: Invitation;
-  trans: TranslationBundle;
-}): JSX.Element {
-  const { invitation, trans } = props;
+function Explained(props: { invitation: Invitation }): JSX.Element {
+  const { invitation } = props;
   return (
     <>
       <p>{trans.__('On each machine that will be a node, run:')}</p>
-      <Copyable text="pip install jupyter-mntrain" trans={trans} />
-      <Copyable text={invitation.command} trans={trans} />
+      <Copyable text="pip install jupyter-mntrain" />
+      <Copyable text={invitation.command} />
       <p>
         {trans.__(
           'The node appears in the sidebar once it has joined. You can close this dialog.'

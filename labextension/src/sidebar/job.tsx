@@ -4,6 +4,7 @@ import * as React from 'react';
 
 import { copy } from '../clipboard';
 import { cellForJob } from '../cells';
+import { Bar, Button } from '../controls';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { Measured } from '../measured';
@@ -12,49 +13,41 @@ import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
   activity,
+  jobActions,
   notFiniteLine,
   OVER,
   progressOf,
   ranksOf,
   restartLine,
   savedStep,
-  saves,
   stateWord
 } from '../words';
-import { type IMenuItem, menuKeys, RowMenu } from './menu';
+import { menuKeys, type MenuItem, RowMenu } from './menu';
 import type { IContext } from './parts';
 import { Ranks } from './ranks';
+import { trans } from '../trans';
 
 type IJobProps = IContext & { job: JobEntry };
 
 export function Job(props: IJobProps): JSX.Element {
-  const { job, trans, drag } = props;
-  const [hasMenu, setMenu] = React.useState(false);
+  const { job, drag } = props;
   const problem = job.problem ?? job.stall;
+  const items = menuItems(props);
   return (
-    <li
-      className="mnt-job"
-      data-state={job.state}
-      {...menuKeys(() => setMenu(true))}
-    >
+    <li className="mnt-job" data-state={job.state} {...menuKeys(items)}>
       <div
         className="mnt-row-head"
         onMouseDown={event => drag(event, job.name, cellForJob(job))}
       >
         <span className="mnt-job-name">
           <Icon name={job.state} /> <span className="mnt-name">{job.name}</span>{' '}
-          <span>{stateLine(job, trans)}</span>
+          <span>{stateLine(job)}</span>
         </span>
-        <RowMenu
-          label={trans.__('More for %1', job.name)}
-          items={menuItems(props)}
-          isOpen={hasMenu}
-          setOpen={setMenu}
-        />
+        <RowMenu label={trans.__('More for %1', job.name)} items={items} />
       </div>
       <div className="mnt-indent">
-        {problem && <ProblemLines problem={problem} trans={trans} />}
-        <Progress {...props} />
+        {problem && <ProblemLines problem={problem} />}
+        <Progress job={job} />
         <Ranks {...props} />
         <Buttons {...props} />
       </div>
@@ -62,29 +55,26 @@ export function Job(props: IJobProps): JSX.Element {
   );
 }
 
-function menuItems({ job, commands, trans, insert }: IJobProps): IMenuItem[] {
-  const args = { jobId: job.job_id };
-  const run = (command: string) => () => void commands.execute(command, args);
+function menuItems({ job, commands, insert }: IJobProps): MenuItem[] {
+  const run = (command: string) => () =>
+    commands.execute(command, { jobId: job.job_id });
   return [
-    {
-      label: trans.__('Insert cell for %1', job.name),
-      run: () => insert(cellForJob(job))
-    },
-    { label: trans.__('Copy spec'), run: run(CommandIDs.copySpec) },
-    { label: trans.__('Copy id'), run: () => void copy(job.job_id) },
-    { label: trans.__('Launch again'), run: run(CommandIDs.launchAgain) }
+    [trans.__('Insert cell for %1', job.name), () => insert(cellForJob(job))],
+    [trans.__('Copy spec'), run(CommandIDs.copySpec)],
+    [trans.__('Copy id'), () => copy(job.job_id)],
+    [trans.__('Launch again'), run(CommandIDs.launchAgain)]
   ];
 }
 
-function stateLine(job: JobEntry, trans: IContext['trans']): string {
-  const word = stateWord(job.state, trans);
+function stateLine(job: JobEntry): string {
+  const word = stateWord(job.state);
   const ends = job.parts
     .map(part => part.ended_s ?? 0)
     .filter(ended => ended > 0);
   if (OVER.has(job.state) && ends.length) {
     return `${word} ${formats.clock(Math.max(...ends))}`;
   }
-  const restart = restartLine(job, trans);
+  const restart = restartLine(job);
   if (restart) {
     return restart;
   }
@@ -94,63 +84,56 @@ function stateLine(job: JobEntry, trans: IContext['trans']): string {
     : word;
 }
 
-function Progress(props: IJobProps): JSX.Element {
-  const { job, trans } = props;
+function Progress({ job }: { job: JobEntry }): JSX.Element {
   const isOver = OVER.has(job.state);
   const share = progressOf(job);
-  const hasSteps = (job.numbers.step ?? 0) > 0;
+  const busy = job.restart || isOver ? undefined : job.progress?.[0];
   return (
     <>
       {share !== null && !isOver && (
-        <div
-          className="mnt-progress"
+        <Bar
           role="progressbar"
-          aria-label={trans.__('Steps of %1', job.name)}
-          aria-valuemin={0}
-          aria-valuemax={100}
-          aria-valuenow={Math.round(100 * share)}
-        >
-          <span style={{ width: `${100 * share}%` }} />
-        </div>
+          share={share}
+          label={trans.__('Steps of %1', job.name)}
+        />
       )}
-      {hasSteps && <Numbers {...props} />}
-      {!hasSteps && !isOver && !job.restart && (
-        <Activity job={job} trans={trans} />
+      {job.numbers.step ? (
+        <Numbers job={job} />
+      ) : (
+        busy && (
+          <p className="s">
+            {trans.__('rank %1 %2', busy.rank, activity(busy))}
+          </p>
+        )
       )}
     </>
   );
 }
 
 /** Two lines: steps, and headline figures. */
-function Numbers({ job, trans }: IJobProps): JSX.Element {
+function Numbers({ job }: { job: JobEntry }): JSX.Element {
   const { numbers } = job;
-  const { missing = {} } = numbers;
-  const alarm = notFiniteLine(numbers, trans);
+  const alarm = notFiniteLine(numbers);
+  const figure = (
+    name: 'tokens_per_s' | 'mfu' | 'loss' | 'evaluation_loss',
+    write: (value: any) => string
+  ) => (
+    <Measured
+      value={numbers[name]}
+      write={write}
+      reason={numbers.missing?.[name]}
+    />
+  );
   return (
     <p className="s">
-      {stepLine(job, trans)}
+      {stepLine(job)}
       <br />
-      <Measured
-        value={numbers.tokens_per_s}
-        write={formats.rate}
-        reason={missing.tokens_per_s}
-      />{' '}
-      tok/s, MFU{' '}
-      <Measured
-        value={numbers.mfu}
-        write={formats.percent}
-        reason={missing.mfu}
-      />
-      , {trans.__('loss')}{' '}
-      <Measured
-        value={numbers.loss}
-        write={formats.loss}
-        reason={missing.loss}
-      />
+      {figure('tokens_per_s', formats.rate)} tok/s, MFU{' '}
+      {figure('mfu', formats.percent)}, {trans.__('loss')}{' '}
+      {figure('loss', formats.loss)}
       {formats.isKnown(numbers.evaluation_loss) && (
         <>
-          , {trans.__('evaluation')}{' '}
-          <Measured value={numbers.evaluation_loss} write={formats.loss} />
+          , {trans.__('evaluation')} {figure('evaluation_loss', formats.loss)}
         </>
       )}
       {alarm && (
@@ -163,7 +146,7 @@ function Numbers({ job, trans }: IJobProps): JSX.Element {
   );
 }
 
-function stepLine(job: JobEntry, trans: IContext['trans']): string {
+function stepLine(job: JobEntry): string {
   const { step, total_steps: total, remaining_s: rest } = job.numbers;
   const saved = savedStep(job);
   const at = formats.count(step);
@@ -178,58 +161,16 @@ function stepLine(job: JobEntry, trans: IContext['trans']): string {
   ].join(', ');
 }
 
-/** A rank's activity before its first step. */
-function Activity(props: {
-  job: JobEntry;
-  trans: IContext['trans'];
-}): JSX.Element | null {
-  const busy = props.job.progress?.[0];
-  return busy ? (
-    <p className="s">
-      {props.trans.__('rank %1 %2', busy.rank, activity(busy))}
-    </p>
-  ) : null;
-}
-
-function Buttons({ job, commands, trans }: IJobProps): JSX.Element {
-  const args = { jobId: job.job_id };
-  const run = (command: string) => () => void commands.execute(command, args);
-  const isStopping = job.state === 'stopping';
+function Buttons({ job, commands }: IJobProps): JSX.Element {
+  const run = (command: string) => () =>
+    commands.execute(command, { jobId: job.job_id });
   return (
     <div className="mnt-buttons">
-      <button className="btn" onClick={run(CommandIDs.attach)}>
-        {trans.__('Attach')}
-      </button>
-      <button className="btn" onClick={run(CommandIDs.logs)}>
-        {trans.__('Logs')}
-      </button>
-      {OVER.has(job.state) ? (
-        <button className="btn" onClick={run(CommandIDs.launchAgain)}>
-          {trans.__('Launch again')}
-        </button>
-      ) : (
-        <>
-          {saves(job) && (
-            <button
-              className="btn"
-              title={trans.__('Save a checkpoint after the current step')}
-              onClick={run(CommandIDs.save)}
-            >
-              {trans.__('Save')}
-            </button>
-          )}
-          <button
-            className="btn"
-            aria-disabled={isStopping}
-            onClick={isStopping ? undefined : run(CommandIDs.stop)}
-          >
-            {isStopping ? trans.__('Stopping…') : trans.__('Stop')}
-          </button>
-          <button className="btn dan" onClick={run(CommandIDs.kill)}>
-            {trans.__('Kill')}
-          </button>
-        </>
-      )}
+      <Button label={trans.__('Attach')} run={run(CommandIDs.attach)} />
+      <Button label={trans.__('Logs')} run={run(CommandIDs.logs)} />
+      {jobActions(job).map(action => (
+        <Button key={action.label} {...action} run={run(action.command)} />
+      ))}
     </div>
   );
 }

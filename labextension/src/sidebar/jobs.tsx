@@ -5,12 +5,13 @@ import * as React from 'react';
 import { OVER } from '../words';
 import { Job } from './job';
 import type { IContext } from './parts';
+import { trans } from '../trans';
 
 /** Number of ended jobs listed. */
 const MOST_ENDED = 10;
 
 export function Jobs(props: IContext): JSX.Element {
-  const { model, trans } = props;
+  const { model } = props;
   const open = model.jobs.filter(job => !OVER.has(job.state));
   const ended = model.jobs.filter(job => OVER.has(job.state));
   const [isAll, setAll] = React.useState(false);

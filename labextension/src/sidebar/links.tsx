@@ -2,11 +2,13 @@
 
 import * as React from 'react';
 
+import { Bar } from '../controls';
 import * as formats from '../formats';
 import { Measured } from '../measured';
 import type { LinkMeasurement, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
-import { type IContext, Meter } from './parts';
+import type { IContext } from './parts';
+import { trans } from '../trans';
 
 interface IMeasuredLink {
   node: NodeEntry;
@@ -15,7 +17,7 @@ interface IMeasuredLink {
 }
 
 export function Links(props: IContext): JSX.Element {
-  const { model, commands, trans } = props;
+  const { model, commands } = props;
   const measured: IMeasuredLink[] = model.nodes.flatMap(node =>
     (node.view.info?.inventory.interfaces ?? [])
       .filter(one => one.links?.length)
@@ -24,11 +26,7 @@ export function Links(props: IContext): JSX.Element {
   return (
     <div className="mnt-indent">
       {measured.map(one => (
-        <Link
-          key={`${one.node.key}-${one.links[0].interface}`}
-          {...one}
-          trans={trans}
-        />
+        <Link key={`${one.node.key}-${one.links[0].interface}`} {...one} />
       ))}
       <p className="m s">
         {measured.length
@@ -51,10 +49,8 @@ function byRate(links: LinkMeasurement[]): LinkMeasurement[] {
   );
 }
 
-function Link(
-  props: IMeasuredLink & { trans: IContext['trans'] }
-): JSX.Element {
-  const { node, links, trans } = props;
+function Link(props: IMeasuredLink): JSX.Element {
+  const { node, links } = props;
   const { capacity, interface: name, receiver } = links[0];
   const rate = node.view.beat?.interfaces.find(now => now.name === name);
   const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
@@ -74,7 +70,8 @@ function Link(
           write={formats.percent}
           reason={trans.__('This node has not reported its traffic yet.')}
         />
-        <Meter
+        <Bar
+          role="meter"
           share={share}
           label={trans.__('Link of %1, sending', node.name)}
         />

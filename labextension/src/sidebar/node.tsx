@@ -12,21 +12,18 @@ import { CommandIDs } from '../tokens';
 import { stateWord } from '../words';
 import { Hardware } from './hardware';
 import { Interfaces } from './interfaces';
-import { type IMenuItem, menuKeys, RowMenu } from './menu';
+import { menuKeys, type MenuItem, RowMenu } from './menu';
 import type { IContext } from './parts';
+import { trans } from '../trans';
 
 export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
-  const { node, trans, drag } = props;
+  const { node, drag } = props;
   const [isOpen, setOpen] = React.useState(true);
-  const [hasMenu, setMenu] = React.useState(false);
   const { view } = node;
   const state = view.is_conflict ? 'lost' : view.liveness;
+  const items = menuItems(props);
   return (
-    <li
-      className="mnt-node"
-      data-liveness={view.liveness}
-      {...menuKeys(() => setMenu(true))}
-    >
+    <li className="mnt-node" data-liveness={view.liveness} {...menuKeys(items)}>
       <div
         className="mnt-row-head"
         onMouseDown={event => drag(event, node.name, cellForNodes([node]))}
@@ -38,17 +35,12 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
         >
           <Icon name={isOpen ? 'open' : 'closed'} /> <Icon name={state} />{' '}
           <span className="mnt-name">{node.name}</span>{' '}
-          <span>{stateLine(node, trans)}</span>
+          <span>{stateLine(node)}</span>
         </button>
-        <RowMenu
-          label={trans.__('More for %1', node.name)}
-          items={menuItems(props)}
-          isOpen={hasMenu}
-          setOpen={setMenu}
-        />
+        <RowMenu label={trans.__('More for %1', node.name)} items={items} />
       </div>
       {view.problem && (
-        <p className="mnt-indent">{problemText(view.problem, trans)}</p>
+        <p className="mnt-indent">{problemText(view.problem)}</p>
       )}
       {isOpen && view.info && (
         <div className={`mnt-indent${state === 'up' ? '' : ' mnt-old'}`}>
@@ -56,7 +48,7 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
           <Interfaces {...props} />
           {(node.divergences ?? []).map(one => (
             <p key={one.key} className="s">
-              <Icon name="differs" size={12} /> {divergenceLine(one, trans)}
+              <Icon name="differs" size={12} /> {divergenceLine(one)}
             </p>
           ))}
         </div>
@@ -65,38 +57,34 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
   );
 }
 
-function menuItems(props: IContext & { node: NodeEntry }): IMenuItem[] {
-  const { node, model, commands, trans, insert } = props;
-  const up = model.nodes.filter(one => one.view.liveness === 'up');
+function menuItems(props: IContext & { node: NodeEntry }): MenuItem[] {
+  const { node, model, commands, insert } = props;
+  const nodes = model.nodes
+    .filter(one => one.view.liveness === 'up')
+    .map(one => one.name);
   return [
-    {
-      label: trans.__('Insert cell for %1', node.name),
-      run: () => insert(cellForNodes([node]))
-    },
-    {
-      label: trans.__('Copy address'),
-      run: () => void copy(node.view.address)
-    },
-    {
-      label: trans.__('Measure its links'),
-      run: () =>
-        void commands.execute(CommandIDs.measureLinks, {
-          nodes: up.map(one => one.name)
-        })
-    },
-    {
-      label: trans.__('Remove from the list'),
-      run: () => void commands.execute(CommandIDs.forgetNode, { key: node.key })
-    }
+    [
+      trans.__('Insert cell for %1', node.name),
+      () => insert(cellForNodes([node]))
+    ],
+    [trans.__('Copy address'), () => copy(node.view.address)],
+    [
+      trans.__('Measure its links'),
+      () => commands.execute(CommandIDs.measureLinks, { nodes })
+    ],
+    [
+      trans.__('Remove from the list'),
+      () => commands.execute(CommandIDs.forgetNode, { key: node.key })
+    ]
   ];
 }
 
-function stateLine(node: NodeEntry, trans: IContext['trans']): string {
+function stateLine(node: NodeEntry): string {
   const { liveness, last_seen_s: seen, is_conflict } = node.view;
   if (is_conflict) {
     return trans.__('conflict');
   }
-  const word = stateWord(liveness, trans);
+  const word = stateWord(liveness);
   if ((liveness === 'suspect' || liveness === 'lost') && seen) {
     const silent = Math.max(0, Date.now() / 1000 - seen);
     return trans.__('%1, silent for %2', word, formats.duration(silent));
@@ -104,7 +92,7 @@ function stateLine(node: NodeEntry, trans: IContext['trans']): string {
   return word;
 }
 
-function divergenceLine(one: Divergence, trans: IContext['trans']): string {
+function divergenceLine(one: Divergence): string {
   const version = one.value ?? trans.__('not installed');
   return one.majority
     ? trans.__('%1 %2, the other nodes have %3', one.key, version, one.majority)

@@ -2,10 +2,12 @@
 
 import * as React from 'react';
 
+import { Button } from '../controls';
 import { duration } from '../formats';
 import { Icon, type IconName } from '../icons';
 import { CommandIDs } from '../tokens';
 import { Copyable, type IContext } from './parts';
+import { trans } from '../trans';
 
 /** How long to wait for nodes before saying that there are none. */
 const PATIENCE_MS = 3000;
@@ -25,7 +27,11 @@ function Note(props: {
   );
 }
 
-export function Missing({ model, trans }: IContext): JSX.Element {
+function CheckAgain({ model }: IContext): JSX.Element {
+  return <Button label={trans.__('Check again')} run={() => model.retry()} />;
+}
+
+export function Missing(props: IContext): JSX.Element {
   return (
     <Note
       title={trans.__('jupyter_mntrain is not installed on the Jupyter server')}
@@ -36,36 +42,32 @@ export function Missing({ model, trans }: IContext): JSX.Element {
           'Install it in the environment that starts JupyterLab, then restart JupyterLab:'
         )}
       </p>
-      <Copyable text="pip install jupyter-mntrain" trans={trans} />
+      <Copyable text="pip install jupyter-mntrain" />
       <p className="m s">
         {trans.__(
           'Running jobs are not affected. %mntrain in notebooks keeps working.'
         )}
       </p>
-      <button className="btn" onClick={() => model.retry()}>
-        {trans.__('Check again')}
-      </button>
+      <CheckAgain {...props} />
     </Note>
   );
 }
 
-export function Forbidden({ model, trans }: IContext): JSX.Element {
+export function Forbidden(props: IContext): JSX.Element {
   return (
     <Note
       title={trans.__('You do not have permission to see the cluster')}
       icon="warning"
     >
       <p>{trans.__('Ask the administrator of this Jupyter server.')}</p>
-      <button className="btn" onClick={() => model.retry()}>
-        {trans.__('Check again')}
-      </button>
+      <CheckAgain {...props} />
     </Note>
   );
 }
 
 /** A cluster without nodes: how to add some. */
 export function Empty(props: IContext): JSX.Element {
-  const { model, commands, trans } = props;
+  const { model, commands } = props;
   const [isPatient, setPatient] = React.useState(true);
   React.useEffect(() => {
     const timer = window.setTimeout(() => setPatient(false), PATIENCE_MS);
@@ -73,9 +75,7 @@ export function Empty(props: IContext): JSX.Element {
   }, []);
   const name = model.status?.cluster ?? '';
   if (isPatient) {
-    return (
-      <Waiting {...props} title={trans.__('Looking for nodes of %1', name)} />
-    );
+    return <Waiting title={trans.__('Looking for nodes of %1', name)} />;
   }
   return (
     <Note title={trans.__('No nodes in %1 yet', name)}>
@@ -84,30 +84,27 @@ export function Empty(props: IContext): JSX.Element {
         {model.status?.is_driver === false &&
           ' ' + trans.__('The first invitation creates the cluster.')}
       </p>
-      <button
-        className="btn pri"
-        onClick={() => void commands.execute(CommandIDs.inviteNodes)}
-      >
-        {trans.__('Invite nodes…')}
-      </button>
+      <Button
+        kind="pri"
+        label={trans.__('Invite nodes…')}
+        run={() => commands.execute(CommandIDs.inviteNodes)}
+      />
       <p>
         {trans.__(
           'Nodes that have joined appear automatically. On networks without multicast, add them by address.'
         )}
       </p>
-      <button
-        className="btn"
-        onClick={() => void commands.execute(CommandIDs.addNode)}
-      >
-        {trans.__('Add by address…')}
-      </button>
+      <Button
+        label={trans.__('Add by address…')}
+        run={() => commands.execute(CommandIDs.addNode)}
+      />
     </Note>
   );
 }
 
 /** No node is answering. */
 export function AllSilent(props: IContext): JSX.Element {
-  const { model, trans } = props;
+  const { model } = props;
   const tried = model.nodes.every(node => node.view.problem);
   if (!tried) {
     return <p className="mnt-indent m">{trans.__('Connecting…')}</p>;
@@ -123,7 +120,7 @@ export function AllSilent(props: IContext): JSX.Element {
 }
 
 /** Waiting, with the elapsed time. */
-export function Waiting(props: IContext & { title: string }): JSX.Element {
+export function Waiting({ title }: { title: string }): JSX.Element {
   const [begun] = React.useState(() => Date.now());
   const [seconds, setSeconds] = React.useState(0);
   React.useEffect(() => {
@@ -134,7 +131,7 @@ export function Waiting(props: IContext & { title: string }): JSX.Element {
     return () => window.clearInterval(timer);
   }, []);
   return (
-    <Note title={props.title}>
+    <Note title={title}>
       <p className="m s">{seconds >= 1 ? duration(seconds) : ''}</p>
       <div className="mnt-ghosts" aria-hidden="true">
         <span />

@@ -8,11 +8,11 @@ import { Icon, mntrainIcon } from '../icons';
 import { Cluster } from './cluster';
 import { Forbidden, Missing, Waiting } from './notes';
 import type { IContext } from './parts';
+import { trans } from '../trans';
 
 export class Sidebar extends ReactWidget {
   constructor(private context: IContext) {
     super();
-    const { trans } = context;
     this.id = 'mntrain-sidebar';
     this.addClass('mnt-sidebar-widget');
     this.title.icon = mntrainIcon;
@@ -33,19 +33,14 @@ export class Sidebar extends ReactWidget {
 }
 
 function Body(props: IContext): JSX.Element {
-  const { model, trans } = props;
+  const { model } = props;
   switch (model.connection) {
     case 'missing':
       return <Missing {...props} />;
     case 'forbidden':
       return <Forbidden {...props} />;
     case 'connecting':
-      return (
-        <Waiting
-          {...props}
-          title={trans.__('Connecting to the Jupyter server')}
-        />
-      );
+      return <Waiting title={trans.__('Connecting to the Jupyter server')} />;
     case 'retrying':
       return (
         <>

@@ -7,6 +7,7 @@ import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import { type JobState, type PlacedRank, ranksOf, stateWord } from '../words';
 import type { IContext } from './parts';
+import { trans } from '../trans';
 
 /** From this many ranks on: a grid instead of buttons. */
 const MANY_RANKS = 17;
@@ -20,22 +21,15 @@ const MARKS: Partial<Record<JobState, string>> = {
 type IRanksProps = IContext & { job: JobEntry };
 
 export function Ranks(props: IRanksProps): JSX.Element {
-  return ranksOf(props.job).length >= MANY_RANKS ? (
-    <RankGrid {...props} />
-  ) : (
-    <RankButtons {...props} />
-  );
+  const isMany = ranksOf(props.job).length >= MANY_RANKS;
+  return isMany ? <RankGrid {...props} /> : <RankButtons {...props} />;
 }
 
-function labelOf(rank: PlacedRank, trans: IContext['trans']): string {
-  return trans.__(
-    'Log of rank %1, %2',
-    rank.rank,
-    stateWord(rank.state, trans)
-  );
+function labelOf(rank: PlacedRank): string {
+  return trans.__('Log of rank %1, %2', rank.rank, stateWord(rank.state));
 }
 
-function RankGrid({ job, trans }: IRanksProps): JSX.Element {
+function RankGrid({ job }: IRanksProps): JSX.Element {
   const ranks = ranksOf(job);
   const counts = new Map<JobState, number>();
   for (const rank of ranks) {
@@ -45,7 +39,7 @@ function RankGrid({ job, trans }: IRanksProps): JSX.Element {
     <>
       <p className="s">
         {[...counts]
-          .map(([state, count]) => `${count} ${stateWord(state, trans)}`)
+          .map(([state, count]) => `${count} ${stateWord(state)}`)
           .join(', ')}
       </p>
       <div
@@ -57,7 +51,7 @@ function RankGrid({ job, trans }: IRanksProps): JSX.Element {
           <span
             key={rank.rank}
             className={`mnt-cell mnt-state-${rank.state}`}
-            title={labelOf(rank, trans)}
+            title={labelOf(rank)}
           >
             {MARKS[rank.state] ?? ''}
           </span>
@@ -67,7 +61,7 @@ function RankGrid({ job, trans }: IRanksProps): JSX.Element {
   );
 }
 
-function RankButtons({ job, commands, trans }: IRanksProps): JSX.Element {
+function RankButtons({ job, commands }: IRanksProps): JSX.Element {
   const byNode = new Map<string, PlacedRank[]>();
   for (const rank of ranksOf(job)) {
     byNode.set(rank.node, [...(byNode.get(rank.node) ?? []), rank]);
@@ -81,8 +75,8 @@ function RankButtons({ job, commands, trans }: IRanksProps): JSX.Element {
             <button
               key={rank.rank}
               className={`mnt-rank mnt-state-${rank.state}`}
-              aria-label={labelOf(rank, trans)}
-              title={labelOf(rank, trans)}
+              aria-label={labelOf(rank)}
+              title={labelOf(rank)}
               onClick={() =>
                 void commands.execute(CommandIDs.logs, {
                   jobId: job.job_id,

@@ -11,25 +11,8 @@ export function align(lines: ReadonlyArray<ILine>): uPlot.AlignedData {
   }
   const plain = (values: Float64Array) =>
     Array.from(values, value => (Number.isNaN(value) ? null : value));
-  const first = lines[0].x;
-  if (lines.every(line => isSame(line.x, first))) {
-    return [Array.from(first), ...lines.map(line => plain(line.y))];
-  }
   return uPlot.join(
     lines.map(line => [Array.from(line.x), plain(line.y)] as uPlot.AlignedData)
-  );
-}
-
-function isSame(a: Float64Array, b: Float64Array): boolean {
-  if (a.length !== b.length) {
-    return false;
-  }
-  // Rows of one table, or of several that were filled together.
-  return (
-    a.length === 0 ||
-    (a[0] === b[0] &&
-      a[a.length - 1] === b[a.length - 1] &&
-      a[a.length >> 1] === b[a.length >> 1])
   );
 }
 

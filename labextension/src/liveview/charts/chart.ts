@@ -1,10 +1,9 @@
 /** A chart as data: lines, scale and formats. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
-
-import { ABSENT } from '../../formats';
+import { ABSENT, type Maybe, type NonFinite } from '../../formats';
 import type { JobEntry } from '../../schema';
 import type { SeriesStore } from '../../series/store';
+import type { Table } from '../../series/table';
 import type { ITheme } from './theme';
 
 export interface ILine {
@@ -64,7 +63,6 @@ export interface IChartInput {
   job: JobEntry;
   theme: ITheme;
   choice: IChoice;
-  trans: TranslationBundle;
 }
 
 /** Decimals that tell values `step` apart, in percent. */
@@ -80,4 +78,19 @@ export function hasValues(values: Float64Array): boolean {
 export function absentNote(store: SeriesStore, figure: string): string {
   const reason = store.summary?.missing?.[figure];
   return reason ? `${ABSENT}: ${reason}` : ABSENT;
+}
+
+/** A column of a table as a line. NaN and infinity are its breaks, not its recent figure. */
+export function tableLine<Name extends string>(
+  table: Table<Name | 'time_s'>,
+  column: Name,
+  now: Maybe | NonFinite,
+  style: Omit<ILine, 'x' | 'y' | 'now'>
+): ILine {
+  return {
+    ...style,
+    x: table.column('time_s'),
+    y: table.column(column),
+    now: typeof now === 'string' ? undefined : now
+  };
 }

@@ -20,17 +20,25 @@ export interface ILabelsProps {
   height: number;
 }
 
+interface ILabel {
+  /** The value that it stands beside. */
+  at: number;
+  name: string;
+  line?: ILine;
+  reading?: IReading;
+}
+
 /** For every line a leader, its dash, its name, and the recent value or the one pointed at. */
 export function Labels(props: ILabelsProps): JSX.Element {
   const { chart, left, width, height } = props;
-  const known = props.lines
-    .map((line, i) => ({ line, reading: props.readings[i] }))
-    .filter(({ reading }) => reading.broken || !Number.isNaN(reading.height));
-  const levels = chart.levels ?? [];
-  const wanted = [
-    ...known.map(({ reading }) => heightOf(reading.height, props)),
-    ...levels.map(level => heightOf(level.at, props))
+  const labels: ILabel[] = [
+    ...props.lines
+      .map((line, i) => ({ line, reading: props.readings[i] }))
+      .filter(({ reading }) => reading.broken || !Number.isNaN(reading.height))
+      .map(one => ({ ...one, at: one.reading.height, name: one.line.label })),
+    ...(chart.levels ?? []).map(({ at, label }) => ({ at, name: label }))
   ];
+  const wanted = labels.map(({ at }) => heightOf(at, props));
   const placed = spread(wanted, LABEL_GAP, 6, chart.height - 2);
   return (
     <svg
@@ -38,57 +46,38 @@ export function Labels(props: ILabelsProps): JSX.Element {
       style={{ left, width, height }}
       aria-hidden="true"
     >
-      {known.map(({ line, reading }, i) => (
-        <LineLabel
-          key={line.key}
-          line={line}
-          text={written(chart, reading)}
-          isBroken={reading.broken !== null}
-          from={wanted[i]}
-          at={placed[i]}
-        />
+      {labels.map(({ name, line, reading }, i) => (
+        <g key={line?.key ?? i}>
+          <path
+            d={`M0 ${wanted[i]} L6 ${placed[i]} L${line ? 10 : 26} ${placed[i]}`}
+            className="mnt-leader"
+          />
+          {line && <Dash line={line} y={placed[i]} />}
+          <text x={30} y={placed[i] + 4} className={line ? '' : 'm'}>
+            {name}{' '}
+            {reading && (
+              <tspan className={reading.broken ? 'mnt-alarm' : 'b'}>
+                {written(chart, reading)}
+              </tspan>
+            )}
+          </text>
+        </g>
       ))}
-      {levels.map((level, i) => {
-        const y = placed[known.length + i];
-        return (
-          <g key={level.at}>
-            <path
-              d={`M0 ${wanted[known.length + i]} L6 ${y} L26 ${y}`}
-              className="mnt-leader"
-            />
-            <text x={30} y={y + 4} className="m">
-              {level.label}
-            </text>
-          </g>
-        );
-      })}
     </svg>
   );
 }
 
-function LineLabel(props: {
-  line: ILine;
-  text: string;
-  isBroken: boolean;
-  from: number;
-  at: number;
-}): JSX.Element {
-  const { line, text, isBroken, from, at } = props;
+function Dash({ line, y }: { line: ILine; y: number }): JSX.Element {
   return (
-    <g>
-      <path d={`M0 ${from} L6 ${at} L10 ${at}`} className="mnt-leader" />
+    <>
       <path
-        d={`M10 ${at} L26 ${at}`}
+        d={`M10 ${y} L26 ${y}`}
         stroke={line.color}
         strokeWidth={line.width}
         strokeDasharray={line.dash.map(part => part / 1.6).join(' ')}
       />
-      {line.isMarked && <circle cx={18} cy={at} r={2.5} fill={line.color} />}
-      <text x={30} y={at + 4}>
-        {line.label}{' '}
-        <tspan className={isBroken ? 'mnt-alarm' : 'b'}>{text}</tspan>
-      </text>
-    </g>
+      {line.isMarked && <circle cx={18} cy={y} r={2.5} fill={line.color} />}
+    </>
   );
 }
 

@@ -10,6 +10,7 @@ import {
   type ILine,
   shareDigits
 } from './chart';
+import { trans } from '../../trans';
 
 /** Below this utilization the axis is zoomed: on a full scale the line would be flat. */
 const ZOOM_BELOW = 0.1;
@@ -34,10 +35,7 @@ function sides({ store, job, choice }: IChartInput): ISide[] {
   }
   const rows = nodes.find(one => one.node === choice.node) ?? busiest(nodes);
   return rows
-    ? [
-        { name: rows.node, rows, isSent: true },
-        { name: rows.node, rows, isSent: false }
-      ]
+    ? [true, false].map(isSent => ({ name: rows.node, rows, isSent }))
     : [];
 }
 
@@ -55,7 +53,7 @@ export function busiest(nodes: ILinkRows[]): ILinkRows | undefined {
 }
 
 export function linkChart(input: IChartInput): IChart | null {
-  const { store, trans } = input;
+  const { store } = input;
   if (store.links.size < 2) {
     return null;
   }
@@ -68,7 +66,7 @@ export function linkChart(input: IChartInput): IChart | null {
   const isShare = known.length === shown.length;
   const scales = shown.map((_, i) => (isShare ? known[i].bytes_per_s : 1));
   const lines = shown.flatMap((side, i) =>
-    sideLines(side, i, scales[i], sideLabel(side, isPair, input), input)
+    sideLines(side, i, scales[i], sideLabel(side, isPair), input)
   );
   const top = highest(lines);
   const [one, other] = shown;
@@ -97,11 +95,7 @@ function summaryOf({ rows, isSent }: ISide): LinkSummary {
   return isSent ? rows.link.sent : rows.link.received;
 }
 
-function sideLabel(
-  side: ISide,
-  isPair: boolean,
-  { trans }: IChartInput
-): string {
+function sideLabel(side: ISide, isPair: boolean): string {
   if (isPair) {
     return trans.__('to %1', side.name);
   }
@@ -114,7 +108,7 @@ function sideLines(
   i: number,
   scale: number,
   label: string,
-  { theme, trans }: IChartInput
+  { theme }: IChartInput
 ): ILine[] {
   const { table } = side.rows;
   const { utilization, bytes_per_s: rate } = summaryOf(side);
@@ -122,26 +116,24 @@ function sideLines(
   const sign = i === 0 ? 1 : -1;
   const values = (name: 'sent' | 'received' | 'own_sent' | 'own_received') =>
     table.column(name).map(value => (sign * value) / scale);
-  const x = table.column('time_s');
+  const base = { x: table.column('time_s'), dash: [] };
   return [
     {
+      ...base,
       key: `all-${i}`,
       label: trans.__('%1, all', label),
-      x,
       y: values(side.isSent ? 'sent' : 'received'),
       color: theme.other,
-      dash: [],
       width: 1,
       isQuiet: true
     },
     {
+      ...base,
       key: `own-${i}`,
       label,
-      x,
       y: values(side.isSent ? 'own_sent' : 'own_received'),
       now: typeof now === 'number' ? sign * now : now,
       color: theme.fill,
-      dash: [],
       width: 1.5,
       isFilled: true,
       fillTo: `all-${i}`,
@@ -152,13 +144,9 @@ function sideLines(
 
 /** The highest absolute value of all lines. */
 function highest(lines: ILine[]): number {
-  let top = 0;
-  for (const line of lines) {
-    for (const value of line.y) {
-      top = Math.abs(value) > top ? Math.abs(value) : top;
-    }
-  }
-  return top;
+  return lines
+    .flatMap(line => [...line.y])
+    .reduce((top, y) => (Math.abs(y) > top ? Math.abs(y) : top), 0);
 }
 
 /** Scale up to the capacity; zoomed if little of it is used or it is unknown. */
@@ -177,16 +165,13 @@ function linkScale(
           label: formats.bitRate(scale)
         }))
   };
-  return isShare
-    ? {
-        ...limits,
-        format: value => formats.percent(Math.abs(value)),
-        tick: (value, step) =>
-          formats.percent(Math.abs(value), shareDigits(step))
-      }
-    : {
-        ...limits,
-        format: value => formats.bitRate(Math.abs(value)),
-        tick: value => formats.shortBitRate(Math.abs(value))
-      };
+  return {
+    ...limits,
+    format: value =>
+      (isShare ? formats.percent : formats.bitRate)(Math.abs(value)),
+    tick: (value, step) =>
+      isShare
+        ? formats.percent(Math.abs(value), shareDigits(step))
+        : formats.shortBitRate(Math.abs(value))
+  };
 }

@@ -8,41 +8,40 @@ import {
   hasValues,
   type IChart,
   type IChartInput,
-  type ILine
+  tableLine
 } from './chart';
+import { trans } from '../../trans';
 
-export function lossChart({ store, theme, trans }: IChartInput): IChart {
-  const y = store.job.column('loss');
-  const lines: ILine[] = [];
+export function lossChart({ store, theme }: IChartInput): IChart {
   const breaks = [
     ...breaksOf(store.job, 'loss'),
     ...breaksOf(store.evaluation, 'evaluation')
   ].sort((a, b) => a.time - b.time);
-  if (hasValues(y) || store.job.breaks.length) {
-    lines.push({
-      key: 'loss',
-      label: trans.__('loss'),
-      x: store.job.column('time_s'),
-      y,
-      now: finite(store.summary?.loss),
-      color: theme.job,
-      dash: [],
-      width: 2
-    });
-  }
-  if (store.evaluation.length) {
-    lines.push({
+  const training = tableLine(store.job, 'loss', store.summary?.loss, {
+    key: 'loss',
+    label: trans.__('loss'),
+    color: theme.job,
+    dash: [],
+    width: 2
+  });
+  const evaluation = tableLine(
+    store.evaluation,
+    'loss',
+    store.summary?.evaluation_loss,
+    {
       key: 'evaluation',
       label: trans.__('evaluation'),
-      x: store.evaluation.column('time_s'),
-      y: store.evaluation.column('loss'),
-      now: finite(store.summary?.evaluation_loss),
       color: theme.fill,
       dash: [6, 4],
       width: 1.5,
       isMarked: true
-    });
-  }
+    }
+  );
+  const hasLoss = hasValues(training.y) || store.job.breaks.length > 0;
+  const lines = [
+    ...(hasLoss ? [training] : []),
+    ...(store.evaluation.length ? [evaluation] : [])
+  ];
   return {
     key: 'loss',
     title: trans.__('Loss'),
@@ -51,17 +50,10 @@ export function lossChart({ store, theme, trans }: IChartInput): IChart {
     format: value => formats.loss(value),
     tick: formats.plain,
     breaks,
-    alarm: (store.summary && notFiniteLine(store.summary, trans)) ?? undefined,
+    alarm: (store.summary && notFiniteLine(store.summary)) ?? undefined,
     note: lines.length ? undefined : absentNote(store, 'loss'),
     height: 72
   };
-}
-
-/** NaN and infinity are written as breaks of the line. */
-function finite(
-  loss: number | formats.NonFinite | null | undefined
-): number | undefined {
-  return typeof loss === 'number' ? loss : undefined;
 }
 
 function breaksOf(
@@ -73,6 +65,6 @@ function breaksOf(
     .map(one => ({
       time: one.time_s,
       line,
-      label: formats.nonFiniteText(one.value)
+      label: formats.loss(one.value)
     }));
 }

@@ -73,6 +73,7 @@ export function drawBreaks(plot: uPlot, chart: IChart, theme: ITheme): void {
   ctx.strokeStyle = ctx.fillStyle = theme.bad;
   ctx.lineWidth = devicePixelRatio;
   ctx.font = `${11 * devicePixelRatio}px ${theme.font}`;
+  ctx.textAlign = 'left';
   ctx.textBaseline = 'top';
   let free = -Infinity;
   for (const { time, label } of chart.breaks ?? []) {

@@ -64,11 +64,7 @@ function usePlot(
   props: IPlotProps,
   size: { width: number; height: number },
   data: uPlot.AlignedData
-): {
-  host: React.RefObject<HTMLDivElement>;
-  plot: uPlot | null;
-  pointed: number | null;
-} {
+) {
   const { chart, scale, showsTime, span, theme } = props;
   const host = React.useRef<HTMLDivElement>(null);
   const plot = React.useRef<uPlot | null>(null);

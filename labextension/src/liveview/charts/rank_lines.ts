@@ -4,6 +4,7 @@ import { band } from '../../series/band';
 import type { IRankRows, SeriesStore } from '../../series/store';
 import { hasValues, type IChartInput, type IChoice, type ILine } from './chart';
 import { DASHES } from './theme';
+import { trans } from '../../trans';
 
 /** From this many ranks on: a band and one picked rank instead of a line per rank. */
 export const MANY_RANKS = 9;
@@ -44,54 +45,39 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
     const only = ranks.filter(rows => rows.who.rank === choice.rank);
     return (only.length ? only : ranks).map(line);
   }
-  const picked = ranks.find(
-    rows => rows.who.rank === pickedRank(store, choice)
-  );
-  const alone = picked && {
-    ...line(picked),
-    color: theme.ranks[1],
-    dash: DASHES[1],
-    isMarked: false
-  };
+  const picked = pickedRank(store, choice);
+  const style = { color: theme.ranks[1], dash: DASHES[1], isMarked: false };
   return [
     ...bandLines(ranks.map(line), input, name),
-    ...(alone ? [alone] : [])
+    ...ranks
+      .filter(rows => rows.who.rank === picked)
+      .map(rows => ({ ...line(rows), ...style }))
   ];
 }
 
 /** Maximum, minimum and median of all ranks, with the area between filled. */
 function bandLines(
   lines: ILine[],
-  { store, theme, trans }: IChartInput,
+  { store, theme }: IChartInput,
   name: RankFigure
 ): ILine[] {
   const { x, low, middle, high } = band(lines);
-  const base = { x, width: 1, dash: [], color: theme.ranks[0] };
   const now = store.summary?.spreads?.[name];
+  const base = { x, width: 1, dash: [], color: theme.ranks[0] };
+  const line = (key: string, label: string, y: Float64Array, now?: number) => ({
+    ...base,
+    key,
+    label,
+    y,
+    now: now ?? null
+  });
   return [
+    line('max', trans.__('max'), high, now?.high),
     {
-      ...base,
-      key: 'max',
-      label: trans.__('max'),
-      y: high,
-      now: now?.high ?? null
-    },
-    {
-      ...base,
-      key: 'min',
-      label: trans.__('min'),
-      y: low,
-      now: now?.low ?? null,
+      ...line('min', trans.__('min'), low, now?.low),
       fillTo: 'max',
       fillKind: 'band'
     },
-    {
-      ...base,
-      key: 'median',
-      label: trans.__('median'),
-      y: middle,
-      now: now?.median ?? null,
-      width: 1.5
-    }
+    { ...line('median', trans.__('median'), middle, now?.median), width: 1.5 }
   ];
 }

@@ -9,9 +9,10 @@ import {
   shareDigits
 } from './chart';
 import { rankLines } from './rank_lines';
+import { trans } from '../../trans';
 
 export function mfuChart(input: IChartInput): IChart {
-  const { store, trans } = input;
+  const { store } = input;
   const lines = rankLines(input, 'mfu');
   return {
     ...shareChart(lines),
@@ -23,7 +24,7 @@ export function mfuChart(input: IChartInput): IChart {
 }
 
 export function computeChart(input: IChartInput): IChart {
-  const { store, trans } = input;
+  const { store } = input;
   const lines = rankLines(input, 'compute');
   const { bubble, schedule_bubble: own } = store.summary ?? {};
   const words = [trans.__('forward, backward, optimizer: share of a step')];

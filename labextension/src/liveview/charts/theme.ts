@@ -1,22 +1,10 @@
 /** Chart theme: the page's colors, read for the canvas. */
 
-export interface ITheme {
-  ranks: string[];
-  job: string;
-  fill: string;
-  other: string;
-  grid: string;
-  axis: string;
-  text: string;
-  secondary: string;
-  band: string;
-  bad: string;
-  font: string;
-}
+export type ITheme = ReturnType<typeof readTheme>;
 
 export const DASHES: number[][] = [[], [9, 4], [9, 3, 2, 3], [3, 3]];
 
-export function readTheme(node: Element): ITheme {
+export function readTheme(node: Element) {
   const style = getComputedStyle(node);
   const read = (name: string) => style.getPropertyValue(name).trim();
   return {

@@ -6,14 +6,27 @@ import {
   hasValues,
   type IChart,
   type IChartInput,
-  type ILine
+  tableLine
 } from './chart';
 import { rankLines } from './rank_lines';
+import { trans } from '../../trans';
 
 export function throughputChart(input: IChartInput): IChart {
-  const { trans } = input;
+  const { store, theme } = input;
   const paces = rankLines(input, 'pace_tokens_per_s');
-  const lines = [...paces, ...jobLine(input)];
+  const job = tableLine(
+    store.job,
+    'tokens_per_s',
+    store.summary?.tokens_per_s,
+    {
+      key: 'job',
+      label: trans.__('job'),
+      color: theme.job,
+      dash: [],
+      width: 2
+    }
+  );
+  const lines = hasValues(job.y) ? [...paces, job] : paces;
   return {
     key: 'throughput',
     title: trans.__('Throughput, tok/s'),
@@ -23,25 +36,7 @@ export function throughputChart(input: IChartInput): IChart {
     lines,
     format: formats.rate,
     tick: formats.shortCount,
-    note: lines.length ? undefined : absentNote(input.store, 'tokens_per_s'),
+    note: lines.length ? undefined : absentNote(store, 'tokens_per_s'),
     height: 108
   };
-}
-
-function jobLine({ store, theme, trans }: IChartInput): ILine[] {
-  const y = store.job.column('tokens_per_s');
-  return hasValues(y)
-    ? [
-        {
-          key: 'job',
-          label: trans.__('job'),
-          x: store.job.column('time_s'),
-          y,
-          now: store.summary?.tokens_per_s,
-          color: theme.job,
-          dash: [],
-          width: 2
-        }
-      ]
-    : [];
 }

@@ -12,15 +12,16 @@ import {
 } from '../../problem';
 import { restartLine } from '../../words';
 import type { IJobProps } from '../props';
+import { trans } from '../../trans';
 
-export function FailureCard({ job, trans }: IJobProps): JSX.Element | null {
+export function FailureCard({ job }: IJobProps): JSX.Element | null {
   const { problem } = job;
   if (!problem) {
     return null;
   }
   return (
     <section className="mnt-card" role="alert">
-      <ProblemLines problem={problem} trans={trans}>
+      <ProblemLines problem={problem}>
         <Icon name="failed" />
       </ProblemLines>
       {typeof problem.time_s === 'number' && (
@@ -28,43 +29,43 @@ export function FailureCard({ job, trans }: IJobProps): JSX.Element | null {
           {trans.__('at %1', formats.clock(problem.time_s, true))}
         </p>
       )}
-      {job.restart && <p>{restartLine(job, trans)}</p>}
-      <Leftovers job={job} trans={trans} />
+      {job.restart && <p>{restartLine(job)}</p>}
+      <Leftovers job={job} />
       {problem.detail && (
         <details>
           <summary>{trans.__('Last output of the rank')}</summary>
           <pre tabIndex={0}>{problem.detail}</pre>
         </details>
       )}
-      <Consequences job={job} trans={trans} />
+      <Consequences job={job} />
     </section>
   );
 }
 
 /** Processes that could not be killed. */
-function Leftovers({ job, trans }: IJobProps): JSX.Element {
-  const left = job.parts.flatMap(part =>
-    (part.leftovers ?? []).map(process => ({ node: part.node, process }))
+function Leftovers({ job }: IJobProps): JSX.Element {
+  const lines = job.parts.flatMap(({ node, leftovers }) =>
+    (leftovers ?? []).map(({ pid, command, status }) =>
+      trans.__(
+        '%1: process %2 (%3) could not be killed: %4',
+        node,
+        pid,
+        command,
+        status
+      )
+    )
   );
   return (
     <>
-      {left.map(({ node, process }) => (
-        <p key={`${node}-${process.pid}`}>
-          {trans.__(
-            '%1: process %2 (%3) could not be killed: %4',
-            node,
-            process.pid,
-            process.command,
-            process.status
-          )}
-        </p>
+      {lines.map(line => (
+        <p key={line}>{line}</p>
       ))}
     </>
   );
 }
 
 /** The same failure as seen on other nodes: causes only, since the card has the fix. */
-function Consequences({ job, trans }: IJobProps): JSX.Element | null {
+function Consequences({ job }: IJobProps): JSX.Element | null {
   const cause = job.problem?.cause;
   const others = job.parts
     .map(partFailure)
@@ -83,7 +84,7 @@ function Consequences({ job, trans }: IJobProps): JSX.Element | null {
       </summary>
       <ul>
         {others.map((one, i) => (
-          <li key={i}>{causeLine(one, trans)}</li>
+          <li key={i}>{causeLine(one)}</li>
         ))}
       </ul>
     </details>

@@ -2,11 +2,19 @@
 
 import * as React from 'react';
 
+import { Bar, Button } from '../../controls';
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import { CommandIDs } from '../../tokens';
-import { notFiniteLine, OVER, progressOf, saves, stateWord } from '../../words';
+import {
+  jobActions,
+  notFiniteLine,
+  OVER,
+  progressOf,
+  stateWord
+} from '../../words';
 import type { IJobProps, IViewProps } from '../props';
+import { trans } from '../../trans';
 
 export interface IHeaderProps extends IViewProps {
   isLive: boolean;
@@ -16,95 +24,74 @@ export interface IHeaderProps extends IViewProps {
 }
 
 export function Header(props: IHeaderProps): JSX.Element {
-  const { job, isLive, isTab, run, can, trans } = props;
-  const isOver = OVER.has(job.state);
+  const { job, isLive, isTab, run, can } = props;
   const args = { jobId: job.job_id };
-  const action = (command: string, label: string, kind = '') =>
-    can(command) && (
-      <button
-        className={`btn ${kind}`}
-        aria-disabled={!isLive}
-        title={
-          isLive
-            ? undefined
-            : trans.__('Not live: the Jupyter server does not know this job.')
-        }
-        onClick={() => isLive && run(command, args)}
-      >
-        {label}
-      </button>
-    );
+  const logs = { command: CommandIDs.logs, label: trans.__('Logs') };
+  const notLive = trans.__(
+    'Not live: the Jupyter server does not know this job.'
+  );
   return (
     <div className="mnt-head">
       <div className="mnt-head-row">
         <span className="nw">
-          <Icon name={job.state} /> {stateWord(job.state, trans)}
+          <Icon name={job.state} /> {stateWord(job.state)}
         </span>
         <span className="mnt-head-name">{job.name}</span>
         <span className="m s">{identity(props)}</span>
         <span className="sp" />
-        {action(CommandIDs.logs, trans.__('Logs'))}
-        {saves(job) && action(CommandIDs.save, trans.__('Save'))}
-        {!isOver && action(CommandIDs.stop, trans.__('Stop'))}
-        {!isOver && action(CommandIDs.kill, trans.__('Kill'), 'dan')}
-        {isOver && action(CommandIDs.launchAgain, trans.__('Launch again'))}
+        {[logs, ...jobActions(job)]
+          .filter(action => can(action.command))
+          .map(action => (
+            <Button
+              key={action.label}
+              {...action}
+              {...(isLive ? {} : { isOff: true, title: notLive })}
+              run={() => run(action.command, args)}
+            />
+          ))}
         {!isTab && can(CommandIDs.attach) && isLive && (
-          <button
-            className="btn ico"
-            aria-label={trans.__('Open as a tab')}
-            title={trans.__('Open as a tab')}
-            onClick={() => run(CommandIDs.attach, args)}
-          >
-            <Icon name="tab" />
-          </button>
+          <Button
+            kind="ico"
+            icon="tab"
+            label={trans.__('Open as a tab')}
+            run={() => run(CommandIDs.attach, args)}
+          />
         )}
       </div>
-      <Progress job={job} trans={trans} />
+      <Progress job={job} />
     </div>
   );
 }
 
-function identity({ job, store, trans }: IViewProps): string {
-  const parts = [job.job_id];
-  if (job.attempt > 0) {
-    parts.push(trans.__('attempt %1', job.attempt));
-  }
+function identity({ job, store }: IViewProps): string {
+  const { size } = store.ranks;
   const stages = new Set(
     store.sorted.map(({ who }) => (who.stages ?? []).join(','))
-  );
-  if (store.ranks.size > 8) {
-    const replicas = store.ranks.size / Math.max(1, stages.size);
-    parts.push(
-      stages.size > 1
-        ? trans.__(
-            '%1 ranks: %2 stages × %3 replicas',
-            store.ranks.size,
-            stages.size,
-            replicas
-          )
-        : trans.__('%1 ranks', store.ranks.size)
-    );
-  }
-  return parts.join(', ');
+  ).size;
+  const ranks =
+    stages > 1
+      ? trans.__(
+          '%1 ranks: %2 stages × %3 replicas',
+          size,
+          stages,
+          size / stages
+        )
+      : trans.__('%1 ranks', size);
+  return [
+    job.job_id,
+    ...(job.attempt > 0 ? [trans.__('attempt %1', job.attempt)] : []),
+    ...(size > 8 ? [ranks] : [])
+  ].join(', ');
 }
 
-function Progress({ job, trans }: IJobProps): JSX.Element {
+function Progress({ job }: IJobProps): JSX.Element {
   const { step, total_steps, elapsed_s, remaining_s } = job.numbers;
   const share = progressOf(job);
-  const alarm = notFiniteLine(job.numbers, trans);
+  const alarm = notFiniteLine(job.numbers);
   return (
     <>
       {share !== null && (
-        <div
-          className="mnt-progress"
-          role="progressbar"
-          aria-label={trans.__('Steps')}
-          aria-valuemin={0}
-          aria-valuemax={total_steps ?? 0}
-          aria-valuenow={step ?? 0}
-        >
-          <span style={{ width: `${100 * share}%` }} />
-        </div>
+        <Bar role="progressbar" share={share} label={trans.__('Steps')} />
       )}
       <div className="mnt-facts">
         {(step ?? 0) > 0 && (

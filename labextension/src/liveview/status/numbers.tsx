@@ -5,14 +5,15 @@ import * as React from 'react';
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
 import type { IViewProps } from '../props';
+import { trans } from '../../trans';
 
-interface ITile {
-  label: string;
-  value: formats.Maybe | formats.NonFinite;
-  write: (value: any) => string;
+type Tile = [
+  label: string,
+  value: formats.Maybe | formats.NonFinite,
+  write: (value: any) => string,
   /** Why it is n/a. */
-  reason?: string;
-}
+  reason?: string
+];
 
 export function Numbers(props: IViewProps): JSX.Element | null {
   if (!props.job.numbers.step) {
@@ -20,11 +21,11 @@ export function Numbers(props: IViewProps): JSX.Element | null {
   }
   return (
     <dl className="mnt-numbers">
-      {tiles(props).map(({ label, ...measured }) => (
+      {tiles(props).map(([label, value, write, reason]) => (
         <div key={label}>
           <dt className="m s">{label}</dt>
           <dd>
-            <Measured {...measured} />
+            <Measured value={value} write={write} reason={reason} />
           </dd>
         </div>
       ))}
@@ -32,54 +33,28 @@ export function Numbers(props: IViewProps): JSX.Element | null {
   );
 }
 
-function tiles({ job, store, trans }: IViewProps): ITile[] {
+function tiles({ job, store }: IViewProps): Tile[] {
   const numbers = store.summary ?? job.numbers;
-  const { missing = {}, busiest_link: busiest } = numbers;
-  const isShare = typeof busiest === 'number';
-  const shown: ITile[] = [
-    {
-      label: trans.__('tok/s'),
-      value: numbers.tokens_per_s,
-      write: formats.rate,
-      reason: missing.tokens_per_s
-    },
-    {
-      label: trans.__('job MFU'),
-      value: numbers.mfu,
-      write: formats.percent,
-      reason: missing.mfu
-    },
-    {
-      label: trans.__('step time'),
-      value: numbers.step_s,
-      write: formats.seconds,
-      reason: missing.step_s
-    },
-    {
-      label: trans.__('bubble'),
-      value: numbers.bubble,
-      write: formats.percent,
-      reason: missing.bubble
-    },
-    {
-      label: trans.__('busiest link'),
-      value: isShare ? busiest : numbers.busiest_bytes_per_s,
-      write: isShare ? formats.percent : formats.bitRate,
-      reason: missing.busiest_link
-    },
-    {
-      label: trans.__('loss'),
-      value: numbers.loss,
-      write: formats.loss,
-      reason: missing.loss
-    }
+  const { missing = {}, busiest_link: share, evaluation_loss } = numbers;
+  const { percent, loss } = formats;
+  const busiest: [formats.Maybe, typeof formats.bitRate] =
+    typeof share === 'number'
+      ? [share, percent]
+      : [numbers.busiest_bytes_per_s, formats.bitRate];
+  return [
+    [
+      trans.__('tok/s'),
+      numbers.tokens_per_s,
+      formats.rate,
+      missing.tokens_per_s
+    ],
+    [trans.__('job MFU'), numbers.mfu, percent, missing.mfu],
+    [trans.__('step time'), numbers.step_s, formats.seconds, missing.step_s],
+    [trans.__('bubble'), numbers.bubble, percent, missing.bubble],
+    [trans.__('busiest link'), ...busiest, missing.busiest_link],
+    [trans.__('loss'), numbers.loss, loss, missing.loss],
+    ...(formats.isKnown(evaluation_loss)
+      ? [[trans.__('evaluation'), evaluation_loss, loss] as Tile]
+      : [])
   ];
-  if (formats.isKnown(numbers.evaluation_loss)) {
-    shown.push({
-      label: trans.__('evaluation'),
-      value: numbers.evaluation_loss,
-      write: formats.loss
-    });
-  }
-  return shown;
 }

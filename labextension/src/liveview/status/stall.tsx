@@ -6,8 +6,9 @@ import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import { ProblemLines } from '../../problem';
 import type { IJobProps } from '../props';
+import { trans } from '../../trans';
 
-export function StallCard({ job, trans }: IJobProps): JSX.Element | null {
+export function StallCard({ job }: IJobProps): JSX.Element | null {
   const { stall } = job;
   if (!stall) {
     return null;
@@ -17,7 +18,7 @@ export function StallCard({ job, trans }: IJobProps): JSX.Element | null {
   );
   return (
     <section className="mnt-card mnt-card-stall" role="alert">
-      <ProblemLines problem={stall} trans={trans}>
+      <ProblemLines problem={stall}>
         <Icon name="warning" />
       </ProblemLines>
       <p className="m s">

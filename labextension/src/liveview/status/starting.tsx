@@ -5,11 +5,12 @@ import * as React from 'react';
 import { Icon } from '../../icons';
 import { activity, OVER, ranksOf, stateWord } from '../../words';
 import type { IJobProps } from '../props';
+import { trans } from '../../trans';
 
 /** Number of ranks listed. */
 const MOST_SHOWN = 64;
 
-export function Starting({ job, trans }: IJobProps): JSX.Element | null {
+export function Starting({ job }: IJobProps): JSX.Element | null {
   if (OVER.has(job.state) || (job.numbers.step ?? 0) > 0) {
     return null;
   }
@@ -25,7 +26,7 @@ export function Starting({ job, trans }: IJobProps): JSX.Element | null {
             <span className="m">{rank.node}</span>{' '}
             {progress.has(rank.rank)
               ? activity(progress.get(rank.rank)!)
-              : stateWord(rank.state, trans)}
+              : stateWord(rank.state)}
           </li>
         ))}
     </ul>

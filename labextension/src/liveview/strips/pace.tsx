@@ -2,10 +2,12 @@
 
 import * as React from 'react';
 
+import { Select } from '../../controls';
 import * as formats from '../../formats';
 import type { RankSummary } from '../../schema';
 import { MANY_RANKS, pickedRank, slowestRank } from '../charts/rank_lines';
 import type { IStripProps } from './pipeline';
+import { trans } from '../../trans';
 
 /** Ranks this much slower than the median are marked. */
 const SLOW = 0.05;
@@ -16,7 +18,7 @@ interface IPace {
 }
 
 export function PaceStrip(props: IStripProps): JSX.Element | null {
-  const { store, choice, pick, trans } = props;
+  const { store, choice, pick } = props;
   if (store.ranks.size < MANY_RANKS) {
     return null;
   }
@@ -29,6 +31,7 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
     return null;
   }
   const picked = pickedRank(store, choice);
+  const slowest = slowestRank(store);
   return (
     <section className="mnt-heat" aria-label={trans.__('Pace of all ranks')}>
       <div className="mnt-strip-head">
@@ -40,7 +43,13 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
             {trans.__('against the median; darker is slower, ▼ from 5 %')}
           </span>
         </span>
-        <RankSelect {...props} ranks={ranks} picked={picked} />
+        <Select
+          className="mnt-heat-select"
+          label={trans.__('Show rank')}
+          value={picked}
+          options={ranks.map(({ who }) => [who.rank, named(who, slowest)])}
+          pick={pick}
+        />
       </div>
       <div className="mnt-heat-nodes" aria-hidden="true">
         {byNode(ranks).map(([node, cells]) => (
@@ -72,27 +81,9 @@ function byNode(ranks: IPace[]): [string, IPace[]][] {
   return [...nodes];
 }
 
-function RankSelect(
-  props: IStripProps & { ranks: IPace[]; picked: number | null }
-): JSX.Element {
-  const { ranks, picked, pick, store, trans } = props;
-  const slowest = slowestRank(store);
-  return (
-    <label className="s mnt-heat-select">
-      {trans.__('Show rank')}{' '}
-      <select
-        value={picked ?? ''}
-        onChange={event => pick(Number(event.target.value))}
-      >
-        {ranks.map(({ who }) => (
-          <option key={who.rank} value={who.rank}>
-            {`${who.rank}, ${who.node}:${who.local_rank ?? 0}`}
-            {who.rank === slowest ? ` (${trans.__('slowest')})` : ''}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
+function named(who: RankSummary, slowest: number | null): string {
+  const place = `${who.rank}, ${who.node}:${who.local_rank ?? 0}`;
+  return who.rank === slowest ? `${place} (${trans.__('slowest')})` : place;
 }
 
 function Cell(

@@ -1,6 +1,5 @@
 /** Pipeline strip: shares of a step, a bar per stage. */
 
-import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import * as formats from '../../formats';
@@ -9,6 +8,7 @@ import type { IRankRows, SeriesStore } from '../../series/store';
 import type { IChoice } from '../charts/chart';
 import { MANY_RANKS, slowestRank } from '../charts/rank_lines';
 import { DASHES, type ITheme } from '../charts/theme';
+import { trans } from '../../trans';
 
 const PARTS = ['compute', 'send', 'wait', 'bubble'] as const;
 
@@ -19,7 +19,6 @@ export interface IStripProps {
   theme: ITheme;
   choice: IChoice;
   pick: (rank: number | null) => void;
-  trans: TranslationBundle;
 }
 
 interface IRow {
@@ -29,12 +28,12 @@ interface IRow {
 }
 
 export function PipelineStrip(props: IStripProps): JSX.Element | null {
-  const { store, trans } = props;
-  const rows = rowsOf(store, trans);
+  const { store } = props;
+  const rows = rowsOf(store);
   if (rows.length === 0) {
     return null;
   }
-  const words = partWords(trans);
+  const words = partWords();
   return (
     <section
       className="mnt-strip"
@@ -65,9 +64,7 @@ export function PipelineStrip(props: IStripProps): JSX.Element | null {
 }
 
 /** Name and meaning of each share. */
-function partWords(
-  trans: TranslationBundle
-): Record<Part, { name: string; meaning: string }> {
+function partWords(): Record<Part, { name: string; meaning: string }> {
   return {
     compute: {
       name: trans.__('computing'),
@@ -90,38 +87,34 @@ function partWords(
   };
 }
 
-function rowsOf(store: SeriesStore, trans: TranslationBundle): IRow[] {
+function rowsOf(store: SeriesStore): IRow[] {
   const shown = store.sorted.filter(rows => formats.isKnown(rows.who.compute));
-  const who = ({ who }: IRankRows) =>
-    `r${who.rank} ${who.node}:${who.local_rank ?? 0}`;
+  const stageOf = ({ who }: IRankRows) => (who.stages ?? []).join(', ');
+  const rowOf = (rows: IRankRows): IRow => ({
+    rows,
+    label: stageOf(rows)
+      ? trans.__('stage %1', stageOf(rows))
+      : trans.__('rank %1', rows.who.rank),
+    who: `r${rows.who.rank} ${rows.who.node}:${rows.who.local_rank ?? 0}`
+  });
   if (store.ranks.size < MANY_RANKS) {
-    return shown.map(rows => ({
-      rows,
-      label: rows.who.stages?.length
-        ? trans.__('stage %1', rows.who.stages.join(', '))
-        : trans.__('rank %1', rows.who.rank),
-      who: who(rows)
-    }));
-  }
-  const byStage = new Map<string, IRankRows[]>();
-  for (const rows of shown) {
-    const stage = (rows.who.stages ?? []).join(', ');
-    byStage.set(stage, [...(byStage.get(stage) ?? []), rows]);
-  }
-  if (byStage.size < 2) {
-    return [];
+    return shown.map(rowOf);
   }
   // The slowest replica of a stage sets the pace.
   const pace = (rows: IRankRows) => rows.who.pace_tokens_per_s ?? NaN;
-  return [...byStage].map(([stage, replicas]) => {
-    const rows = replicas.reduce((a, b) => (pace(b) < pace(a) ? b : a));
-    return { rows, label: trans.__('stage %1', stage), who: who(rows) };
-  });
+  const slowest = new Map<string, IRankRows>();
+  for (const rows of shown) {
+    const before = slowest.get(stageOf(rows));
+    if (!before || pace(rows) < pace(before)) {
+      slowest.set(stageOf(rows), rows);
+    }
+  }
+  return slowest.size < 2 ? [] : [...slowest.values()].map(rowOf);
 }
 
 function StripRow(props: IStripProps & IRow): JSX.Element {
-  const { rows, trans } = props;
-  const words = partWords(trans);
+  const { rows } = props;
+  const words = partWords();
   const shares = PARTS.map(part => rows.who[part] ?? NaN);
   return (
     <div className="mnt-strip-row">
@@ -164,7 +157,7 @@ function StripRow(props: IStripProps & IRow): JSX.Element {
 
 /** Button that shows only this rank in the charts, or all again. */
 function RowName(props: IStripProps & IRow): JSX.Element {
-  const { store, theme, choice, pick, trans, rows, label, who } = props;
+  const { store, theme, choice, pick, rows, label, who } = props;
   const { rank } = rows.who;
   const isPicked = choice.rank === rank;
   return (

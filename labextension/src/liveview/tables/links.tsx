@@ -5,17 +5,28 @@ import * as React from 'react';
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
 import { problemText } from '../../problem';
+import type { LinkSummary } from '../../schema';
 import type { IViewProps } from '../props';
 import { Table } from './table';
+import { trans } from '../../trans';
 
-export function LinkTable({ store, trans }: IViewProps): JSX.Element {
-  const rate = (value: formats.Maybe, reason: string | null | undefined) => (
-    <Measured
-      value={value}
-      write={formats.bitRate}
-      reason={reason ?? undefined}
-    />
-  );
+export function LinkTable({ store }: IViewProps): JSX.Element {
+  const notMeasured = problemText({
+    cause: trans.__('Not measured'),
+    fix: '%mntrain measure'
+  });
+  const cells = (one: LinkSummary) =>
+    [
+      [one.bytes_per_s, formats.bitRate, one.missing],
+      [one.own_bytes_per_s, formats.bitRate, one.missing],
+      [one.utilization, formats.percent, one.missing],
+      [
+        one.capacity?.bytes_per_s,
+        () =>
+          one.capacity ? formats.capacity([one.capacity]) : formats.ABSENT,
+        notMeasured
+      ]
+    ] as const;
   return (
     <Table
       caption={trans.__('Links, per direction')}
@@ -39,29 +50,15 @@ export function LinkTable({ store, trans }: IViewProps): JSX.Element {
                 ? trans.__('→ sent')
                 : trans.__('← received')}
             </td>
-            <td>{rate(one.bytes_per_s, one.missing)}</td>
-            <td>{rate(one.own_bytes_per_s, one.missing)}</td>
-            <td>
-              <Measured
-                value={one.utilization}
-                write={formats.percent}
-                reason={one.missing ?? undefined}
-              />
-            </td>
-            <td>
-              <Measured
-                value={one.capacity?.bytes_per_s}
-                write={() =>
-                  one.capacity
-                    ? formats.capacity([one.capacity])
-                    : formats.ABSENT
-                }
-                reason={problemText(
-                  { cause: trans.__('Not measured'), fix: '%mntrain measure' },
-                  trans
-                )}
-              />
-            </td>
+            {cells(one).map(([value, write, reason], i) => (
+              <td key={i}>
+                <Measured
+                  value={value}
+                  write={write}
+                  reason={reason ?? undefined}
+                />
+              </td>
+            ))}
           </tr>
         ))
       )}

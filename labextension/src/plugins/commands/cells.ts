@@ -2,18 +2,17 @@
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { INotebookTracker } from '@jupyterlab/notebook';
-import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { cellForJob, cellForNodes, NODES, PANEL } from '../../cells';
 import { CommandIDs, type IClusterModel } from '../../tokens';
 import { insertCell } from '../notebooks';
 import { describe } from './context';
+import { trans } from '../../trans';
 
 export function addCellCommands(
   app: JupyterFrontEnd,
   model: IClusterModel,
-  notebooks: INotebookTracker | null,
-  trans: TranslationBundle
+  notebooks: INotebookTracker | null
 ): void {
   app.commands.addCommand(CommandIDs.launch, {
     label: trans.__('Launch…'),

@@ -1,7 +1,6 @@
 /** Command helpers: context, arguments, requests and notifications. */
 
 import { Notification } from '@jupyterlab/apputils';
-import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyJSONObject } from '@lumino/coreutils';
 
@@ -11,7 +10,6 @@ import { type IClusterModel, problemOf } from '../../tokens';
 export interface ICommandContext {
   commands: CommandRegistry;
   model: IClusterModel;
-  trans: TranslationBundle;
 }
 
 const TYPES = {
@@ -23,7 +21,7 @@ const TYPES = {
 
 /** A command's `describedBy`: the type and description of every argument. */
 export function describe(
-  args: Record<string, [keyof typeof TYPES, string]> = {}
+  args: Record<string, readonly [keyof typeof TYPES, string]> = {}
 ): { args: ReadonlyJSONObject } {
   const properties = Object.entries(args).map(([name, [type, description]]) => [
     name,
@@ -43,13 +41,12 @@ export function succeeded(text: string): void {
 
 /** Send a request; if it fails, show the problem as a notification. */
 export async function request<T>(
-  ask: () => Promise<T>,
-  trans: TranslationBundle
+  ask: () => Promise<T>
 ): Promise<T | undefined> {
   try {
     return await ask();
   } catch (error) {
-    Notification.error(problemText(problemOf(error), trans), {
+    Notification.error(problemText(problemOf(error)), {
       autoClose: false
     });
     return undefined;

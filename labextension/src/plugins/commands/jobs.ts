@@ -3,28 +3,45 @@
 import { Notification } from '@jupyterlab/apputils';
 
 import { copy } from '../../clipboard';
-import type { JobEntry } from '../../schema';
-import { CommandIDs, type IClusterModel } from '../../tokens';
+import type { JobEntry, SpecFile } from '../../schema';
+import { CommandIDs } from '../../tokens';
 import { OVER, saves } from '../../words';
 import { isSure } from './confirmation';
 import { describe, type ICommandContext, request, succeeded } from './context';
-
-const JOB: Parameters<typeof describe>[0] = {
-  jobId: ['string', 'The job; default: the newest.']
-};
+import { trans } from '../../trans';
 
 const isOpen = (job: JobEntry) => !OVER.has(job.state);
 const isSaving = (job: JobEntry) => isOpen(job) && saves(job);
 
-/** The job with the given id, else the newest that fits. */
-function chosen(
-  model: IClusterModel,
-  args: { jobId?: unknown },
-  fits: (job: JobEntry) => boolean = () => true
-): JobEntry | undefined {
-  return args.jobId === undefined
-    ? model.jobs.find(fits)
-    : model.job(String(args.jobId));
+type Arguments = Record<string, unknown>;
+
+interface IJobCommand {
+  label: (args: Arguments) => string;
+  /** Arguments besides the job. */
+  args?: Parameters<typeof describe>[0];
+  /** Which jobs it is for; default: all. */
+  fits?: (job: JobEntry) => boolean;
+  run: (job: JobEntry, args: Arguments) => Promise<unknown>;
+}
+
+function adder({ commands, model }: ICommandContext) {
+  return (id: string, { label, args, fits, run }: IJobCommand) => {
+    /** The job with the given id, else the newest that fits. */
+    const chosen = ({ jobId }: Arguments) =>
+      jobId === undefined
+        ? model.jobs.find(fits ?? (() => true))
+        : model.job(String(jobId));
+    const jobId = ['string', 'The job; default: the newest.'] as const;
+    commands.addCommand(id, {
+      label,
+      describedBy: describe({ jobId, ...args }),
+      isEnabled: given => chosen(given) !== undefined,
+      execute: async given => {
+        const job = chosen(given);
+        await (job && run(job, given));
+      }
+    });
+  };
 }
 
 /** @param confirms whether to confirm a stop; a kill is always confirmed. */
@@ -32,70 +49,37 @@ export function addJobCommands(
   context: ICommandContext,
   confirms: () => boolean
 ): void {
-  addEndings(context, confirms);
-  addSave(context);
-  addLaunchAgain(context);
-  addCopySpec(context);
-}
-
-function addEndings(
-  { commands, model, trans }: ICommandContext,
-  confirms: () => boolean
-): void {
-  commands.addCommand(CommandIDs.stop, {
-    label: trans.__('Stop a job'),
-    describedBy: describe(JOB),
-    isEnabled: args => chosen(model, args, isOpen) !== undefined,
-    execute: async args => {
-      const job = chosen(model, args, isOpen);
-      if (job && (!confirms() || (await isSure(job, 'stop', trans)))) {
-        await request(() => model.api.stop(job.job_id), trans);
-      }
-    }
+  const add = adder(context);
+  const { api } = context.model;
+  add(CommandIDs.stop, {
+    label: () => trans.__('Stop a job'),
+    fits: isOpen,
+    run: async job =>
+      (!confirms() || (await isSure(job, 'stop'))) &&
+      request(() => api.stop(job.job_id))
   });
-  commands.addCommand(CommandIDs.kill, {
-    label: trans.__('Kill a job'),
-    describedBy: describe(JOB),
-    isEnabled: args => chosen(model, args, isOpen) !== undefined,
-    execute: async args => {
-      const job = chosen(model, args, isOpen);
-      if (job && (await isSure(job, 'kill', trans))) {
-        await request(() => model.api.kill(job.job_id), trans);
-      }
-    }
+  add(CommandIDs.kill, {
+    label: () => trans.__('Kill a job'),
+    fits: isOpen,
+    run: async job =>
+      (await isSure(job, 'kill')) && request(() => api.kill(job.job_id))
   });
-}
-
-function addSave({ commands, model, trans }: ICommandContext): void {
-  commands.addCommand(CommandIDs.save, {
+  add(CommandIDs.save, {
     label: args =>
       args.andStop
         ? trans.__('Save a checkpoint and stop the job')
         : trans.__('Save a checkpoint'),
-    describedBy: describe({
-      ...JOB,
+    args: {
       andStop: ['boolean', 'Stop the job once the checkpoint is saved.']
-    }),
-    isEnabled: args => chosen(model, args, isSaving) !== undefined,
-    execute: async args => {
-      const job = chosen(model, args, isSaving);
-      if (job) {
-        const andStop = args.andStop === true;
-        await request(() => model.api.save(job.job_id, andStop), trans);
-      }
-    }
+    },
+    fits: isSaving,
+    run: (job, { andStop }) =>
+      request(() => api.save(job.job_id, andStop === true))
   });
-}
-
-function addLaunchAgain({ commands, model, trans }: ICommandContext): void {
-  commands.addCommand(CommandIDs.launchAgain, {
-    label: trans.__('Launch a job again'),
-    describedBy: describe(JOB),
-    isEnabled: args => chosen(model, args) !== undefined,
-    execute: async args => {
-      const job = chosen(model, args);
-      const again =
-        job && (await request(() => model.api.launchAgain(job.job_id), trans));
+  add(CommandIDs.launchAgain, {
+    label: () => trans.__('Launch a job again'),
+    run: async job => {
+      const again = await request(() => api.launchAgain(job.job_id));
       if (again) {
         succeeded(
           trans.__('Launched %1 again as %2.', again.name, again.job_id)
@@ -103,37 +87,30 @@ function addLaunchAgain({ commands, model, trans }: ICommandContext): void {
       }
     }
   });
-}
-
-function addCopySpec({ commands, model, trans }: ICommandContext): void {
-  commands.addCommand(CommandIDs.copySpec, {
-    label: trans.__('Copy the spec of a job'),
-    describedBy: describe(JOB),
-    isEnabled: args => chosen(model, args) !== undefined,
-    execute: async args => {
-      const job = chosen(model, args);
-      const file =
-        job && (await request(() => model.api.spec(job.job_id), trans));
-      if (!file) {
-        return;
-      }
-      await copy(file.text);
-      const left = file.left_out ?? [];
-      if (left.length) {
-        Notification.warning(
-          trans.__(
-            'Copied without secrets: set %1 again before you launch it.',
-            left.join(', ')
-          )
-        );
-      } else {
-        succeeded(
-          trans.__(
-            'Copied. Save it as %1 and launch it with %mntrain launch.',
-            file.name
-          )
-        );
-      }
+  add(CommandIDs.copySpec, {
+    label: () => trans.__('Copy the spec of a job'),
+    run: async job => {
+      const file = await request(() => api.spec(job.job_id));
+      await (file && copySpec(file));
     }
   });
+}
+
+async function copySpec({ name, text, left_out }: SpecFile): Promise<void> {
+  await copy(text);
+  if (left_out?.length) {
+    Notification.warning(
+      trans.__(
+        'Copied without secrets: set %1 again before you launch it.',
+        left_out.join(', ')
+      )
+    );
+  } else {
+    succeeded(
+      trans.__(
+        'Copied. Save it as %1 and launch it with %mntrain launch.',
+        name
+      )
+    );
+  }
 }

@@ -5,15 +5,9 @@ import { InputDialog, Notification } from '@jupyterlab/apputils';
 import { showInvitation } from '../../sidebar/invitation';
 import { CommandIDs } from '../../tokens';
 import { describe, type ICommandContext, request, succeeded } from './context';
+import { trans } from '../../trans';
 
-export function addNodeCommands(context: ICommandContext): void {
-  addAddNode(context);
-  addInvite(context);
-  addForget(context);
-  addMeasure(context);
-}
-
-function addAddNode({ commands, model, trans }: ICommandContext): void {
+export function addNodeCommands({ commands, model }: ICommandContext): void {
   const askAddress = async (): Promise<string | null> => {
     const asked = await InputDialog.getText({
       title: trans.__('Add a node'),
@@ -29,16 +23,12 @@ function addAddNode({ commands, model, trans }: ICommandContext): void {
     execute: async args => {
       const given = args.address ? String(args.address) : await askAddress();
       const address = given?.trim();
-      const node =
-        address && (await request(() => model.api.addNode(address), trans));
+      const node = address && (await request(() => model.api.addNode(address)));
       if (node) {
         succeeded(trans.__('Added %1.', node.name));
       }
     }
   });
-}
-
-function addInvite({ commands, model, trans }: ICommandContext): void {
   const askUses = async (): Promise<number | null> => {
     const asked = await InputDialog.getNumber({
       title: trans.__('Invite nodes'),
@@ -57,25 +47,22 @@ function addInvite({ commands, model, trans }: ICommandContext): void {
       const uses =
         args.uses === undefined ? await askUses() : Number(args.uses);
       const invitation =
-        uses !== null && (await request(() => model.api.invite(uses), trans));
+        uses !== null && (await request(() => model.api.invite(uses)));
       if (invitation) {
-        await showInvitation(invitation, trans);
+        await showInvitation(invitation);
       }
     }
   });
-}
-
-function addForget({ commands, model, trans }: ICommandContext): void {
   commands.addCommand(CommandIDs.forgetNode, {
     label: trans.__('Remove a node from the list'),
     describedBy: describe({ key: ['string', 'The node’s key.'] }),
     isVisible: args => args.key !== undefined,
-    execute: args =>
-      request(() => model.api.forgetNode(String(args.key)), trans)
+    execute: args => request(() => model.api.forgetNode(String(args.key)))
   });
+  addMeasure({ commands, model });
 }
 
-function addMeasure({ commands, model, trans }: ICommandContext): void {
+function addMeasure({ commands, model }: ICommandContext): void {
   commands.addCommand(CommandIDs.measureLinks, {
     label: trans.__('Measure all links'),
     caption: trans.__('About a second per pair of nodes and direction'),
@@ -89,7 +76,7 @@ function addMeasure({ commands, model, trans }: ICommandContext): void {
         { autoClose: false }
       );
       const names = (args.nodes as string[] | undefined) ?? [];
-      const done = await request(() => model.api.measureLinks(names), trans);
+      const done = await request(() => model.api.measureLinks(names));
       Notification.dismiss(id);
       if (done) {
         succeeded(

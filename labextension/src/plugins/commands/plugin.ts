@@ -8,13 +8,14 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { IMainMenu } from '@jupyterlab/mainmenu';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator } from '@jupyterlab/translation';
 
 import { CommandIDs, IClusterModel } from '../../tokens';
 import { setting } from '../setting';
 import { addCellCommands } from './cells';
 import { addJobCommands } from './jobs';
 import { addNodeCommands } from './nodes';
+import { trans, useLanguage } from '../../trans';
 
 const PLUGIN = 'jupyter-mntrain:commands';
 
@@ -56,12 +57,12 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     notebooks: INotebookTracker | null,
     settings: ISettingRegistry | null
   ) => {
-    const trans = (translator ?? nullTranslator).load('jupyter_mntrain');
+    useLanguage(translator);
     const { commands } = app;
     const confirms = setting(settings, PLUGIN, 'confirm', true);
-    addCellCommands(app, model, notebooks, trans);
-    addJobCommands({ commands, model, trans }, confirms);
-    addNodeCommands({ commands, model, trans });
+    addCellCommands(app, model, notebooks);
+    addJobCommands({ commands, model }, confirms);
+    addNodeCommands({ commands, model });
 
     const category = trans.__('Multi-node training');
     for (const command of LISTED) {

@@ -1,0 +1,12 @@
+/** The page's texts in the user's language, which is set before the page is drawn. */
+
+import { type ITranslator, nullTranslator } from '@jupyterlab/translation';
+
+const DOMAIN = 'jupyter_mntrain';
+
+export let trans = nullTranslator.load(DOMAIN);
+
+/** Called by every plugin as it starts; the language changes only with a reload of the page. */
+export function useLanguage(translator: ITranslator | null): void {
+  trans = (translator ?? nullTranslator).load(DOMAIN);
+}
