@@ -233,11 +233,15 @@ function whenMeasured(found: ReadonlyArray<Capacity>): string {
   const [newest, oldest] = [Math.max(...times), Math.min(...times)].map(time =>
     age(Date.now() / 1000 - time)
   );
-  const words = `measured ${oldest === newest ? '' : 'up to '}${oldest} ago`;
+  const isKnown = !times.includes(0);
+  const when = `${oldest === newest ? '' : 'up to '}${oldest} ago`;
   const conditions = found.flatMap(
     ({ condition }) => CONDITIONS[condition ?? ''] ?? []
   );
   const some = conditions.length < found.length ? 'some ' : '';
   const said = [...new Set(conditions)].sort().join(' or ');
-  return said ? `${words}, ${some}${said}` : words;
+  return [
+    isKnown ? `measured ${when}` : 'measured',
+    ...(said ? [some + said] : [])
+  ].join(isKnown ? ', ' : ' ');
 }

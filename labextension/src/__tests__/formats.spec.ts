@@ -41,12 +41,14 @@ describe('numbers', () => {
       [one(3 * 86_400, 'beside a job')],
       [one(7300, 'alone'), starved],
       [starved, { ...starved, bytes_per_s: 1.25e9 }],
+      [{ ...starved, time_s: 0 }],
       [given, { ...given, bytes_per_s: 1e8 }]
     ].map(known => formats.capacity(known).replace(/\u00a0/g, ' '));
     expect(said).toEqual([
       '941 Mbit/s, measured 3 days ago, beside a job',
       '941 Mbit/s to 1 Gbit/s, measured up to 2 h ago, some while short of CPU',
       '1 to 10 Gbit/s, measured 5 min ago, while short of CPU',
+      '1 Gbit/s, measured while short of CPU',
       '800 to 960 Mbit/s, as given'
     ]);
   });
