@@ -26,7 +26,9 @@ RECORDS = (
     LinkMeasurement,
 )
 
-(server_message, *_), definitions = msgspec.json.schema_components(RECORDS, ref_template="#/definitions/{name}")
+(server_message, *_), definitions = msgspec.json.schema_components(
+    RECORDS, ref_template="#/definitions/{name}"
+)
 for definition in definitions.values():
     # Without this the generator opens every type to arbitrary keys.
     definition["additionalProperties"] = False
