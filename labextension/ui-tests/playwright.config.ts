@@ -53,7 +53,7 @@ export default {
     command: `exec "${root}/.venv/bin/python" -m tests.ui.serve --port ${port} --output "${output}/servers"`,
     cwd: root,
     url: `http://127.0.0.1:${port + 5}/api`,
-    timeout: 120_000,
+    timeout: 240_000,
     stdout: 'ignore',
     stderr: 'pipe',
     gracefulShutdown: { signal: 'SIGTERM', timeout: 30_000 },
