@@ -134,8 +134,9 @@ def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeEr
             node=node,
             kind=Kind.UNREACHABLE,
         )
+    where = "there" if node == address else f"on {address}"
     return NodeError(
-        f"connection refused: nothing listens on {address}",
+        f"connection refused: nothing listens {where}",
         fix="start it there with: mntrain agent run",
         node=node,
         kind=Kind.CONNECTION_REFUSED,

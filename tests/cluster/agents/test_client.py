@@ -58,6 +58,8 @@ async def test_nobody_listens(dialler: Dialler, agent_here: MakeAgent) -> None:
     assert error.kind is Kind.CONNECTION_REFUSED
     assert str(error).startswith(f"node1: connection refused: nothing listens on {agent.where}")
     assert says("mntrain agent run", str(error))
+    nameless = await failure(AgentClient(dialler, agent.where))
+    assert str(nameless).startswith(f"{agent.where}: connection refused: nothing listens there")
 
 
 @pytest.fixture
