@@ -17,6 +17,7 @@ from jupyter_mntrain.notebook.display import PROGRAM, picture_bundle, picture_me
 from jupyter_mntrain.verbs.command import Command, parse, split_line
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
+from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
     from jupyter_mntrain.show.screen import Screen
 
+_VERBS_OF_CELLS = "|".join(name for name, verb in TABLE.items() if not verb.terminal_only)
+_COMMAND = re.compile(rf"(?<![%\w-])mntrain (?=(?:{_VERBS_OF_CELLS})\b)")
 WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
 
 
@@ -97,9 +100,17 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
 
 def say_in_one_line(error: MntrainError) -> None:
     """Have IPython show one line instead of a traceback; ``except`` still gets the error."""
-    line = f"\x1b[31mmntrain:\x1b[0m {error}"
+    line = f"\x1b[31mmntrain:\x1b[0m {_for_cells(str(error))}"
     # IPython's own hook, looked up on the exception.
     error.__dict__["_render_traceback_"] = lambda: [line]
+
+
+def _for_cells(text: str) -> str:
+    """The text with commands as a cell takes them, where a cell does: ``%mntrain jobs``.
+
+    Problems are often made where nobody knows who will read them, maybe on another machine.
+    """
+    return _COMMAND.sub(f"{PROGRAM} ", text)
 
 
 def _job_error(outcome: Outcome) -> MntrainError:

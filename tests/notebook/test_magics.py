@@ -78,7 +78,9 @@ def test_json_is_data_on_the_page(notebook):
     [
         ("%mntrain nodse", "use nodes"),
         ("%mntrain launch gone.toml", "gone.toml: no such recipe or script"),
-        ("%mntrain status j-nope", "j-nope"),
+        ("%mntrain status j-nope", "no reachable node knows job j-nope. Fix: see %mntrain jobs"),
+        ("%mntrain launch j-0000", "Fix: see %mntrain jobs"),
+        ("%mntrain agent run", "in a terminal there: mntrain agent"),
         ("%%mntrain launch\n[model]\nlayerz = 3", "model.layerz"),
         ("%%mntrain launch\nimport os\ndef f(:\n  pass", "line 3"),
         ("%%mntrain launch\n# nothing yet", "empty"),
