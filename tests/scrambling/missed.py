@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.scrambling.scrambled_words import FOREIGN, SEVERAL_WORDS, Scrambled, transformed
 
-NO_SENTENCES = ("mntrain ", "not known", "bold default")
-"""Literals that are something else, besides: commands, states and styles."""
+NO_SENTENCES = ("mntrain ", "not known", "bold default", "recipe or script")
+"""Literals that are something else, besides: commands, states, styles and things."""
 
 
 def _readable(tree: ast.AST) -> Iterator[str]:
