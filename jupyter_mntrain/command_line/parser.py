@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.spelling import use_nearest
 
 K = TypeVar("K", bound=str)
@@ -74,13 +75,13 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, word: str) -> SpecError:
         if not word.startswith("-"):
-            return SpecError(f"{word!r} is not expected here", fix=self._see_help())
+            return bad_command(f"{word!r} is not expected here", fix=self._see_help())
         name = word.partition("=")[0]
         fix = use_nearest(name, [*self.flags, *self.value_options], self._see_help())
-        return SpecError(f"no such option {name!r}", fix=fix)
+        return bad_command(f"no such option {name!r}", fix=fix)
 
     def error(self, message: str) -> NoReturn:
-        raise SpecError(message.removeprefix("argument "), fix=self._see_help())
+        raise bad_command(message.removeprefix("argument "), fix=self._see_help())
 
     def _see_help(self) -> str:
         return f"see {self.prog} --help"
@@ -89,6 +90,11 @@ class Parser(argparse.ArgumentParser):
 class _Help(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         raise HelpWanted(parser.format_help())
+
+
+def bad_command(cause: str, fix: str) -> SpecError:
+    """The error for a command that cannot be parsed."""
+    return SpecError(cause, kind=Kind.BAD_COMMAND, fix=fix)
 
 
 def typed(check: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -158,8 +164,8 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
             return known
     usual = f"use one of {', '.join(choices)}"
     if name is None:
-        raise SpecError(f"{program} needs an {noun}", fix=usual)
-    raise SpecError(f"no {noun} {name!r}", fix=use_nearest(name, choices, usual))
+        raise bad_command(f"{program} needs an {noun}", fix=usual)
+    raise bad_command(f"no {noun} {name!r}", fix=use_nearest(name, choices, usual))
 
 
 def output_options(parser: Parser, *, is_first: bool = True) -> None:

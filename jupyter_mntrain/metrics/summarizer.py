@@ -49,7 +49,8 @@ def summarize(
         peak_flops_per_s: of all devices together.
     """
     view = history.view
-    step = int(job.table.last("step") or 0)
+    last = job.table.last("step")
+    step = None if last is None else int(last)
     totals = (known.start.total_steps for known in ranks.values() if known.start)
     total = next((one for one in totals if one), None)
     link_summaries = tuple(
@@ -87,9 +88,11 @@ def summarize(
     )
 
 
-def _remaining_s(view: JobView, job: JobRows, step: int, total: int | None) -> float | None:
+def _remaining_s(view: JobView, job: JobRows, step: int | None, total: int | None) -> float | None:
     step_s = job.table.recent("step_s")
-    if total is None or step_s is None or view.state != "running" or step >= total:
+    if step is None or total is None or step_s is None:
+        return None
+    if view.state != "running" or step >= total:
         return None
     return short((total - step) * step_s)
 

@@ -12,11 +12,11 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.command_line.parser import (
     HelpWanted,
     Parser,
+    bad_command,
     check_choice,
     menu_parser,
     output_options,
 )
-from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
@@ -44,7 +44,7 @@ def split_line(line: str) -> list[str]:
         return shlex.split(line)
     except ValueError as error:
         reason = str(error).lower()
-        raise SpecError(f"cannot parse the line: {reason}", fix="close the quote") from None
+        raise bad_command(f"cannot parse the line: {reason}", fix="close the quote") from None
 
 
 def parse(argv: Sequence[str], *, program: str) -> Command:
@@ -66,7 +66,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         raise HelpWanted(top.format_help())
     verb = TABLE[check_choice(args.choice, TABLE, "mntrain", "verb")]
     if verb.terminal_only and program.startswith("%"):
-        raise SpecError(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
+        raise bad_command(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
     while verb.actions:
         verb_parser(verb, program).parse(args.rest, args)
         program = f"{program} {verb.name}"
@@ -75,7 +75,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     del args.choice, args.rest
     parsed = verb_parser(verb, program).parse(args.words, args)
     if arguments and not (verb.takes_cell or verb.takes_arguments):
-        raise SpecError(
+        raise bad_command(
             f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
         )
     return Command(verb, parsed, arguments)

@@ -9,6 +9,7 @@
 export type Kind =
   | "agent-stopped"
   | "all-wait"
+  | "bad-command"
   | "bad-recipe"
   | "bad-request"
   | "bad-spec"
@@ -612,7 +613,7 @@ export interface LinkTry {
  * Headline figures of a job.
  *
  *     Args:
- *         step: optimizer steps that every rank that reports has finished.
+ *         step: the last optimizer step that every rank that reports has finished, from 1.
  *         step_s: seconds per step, of the slowest rank.
  *         elapsed_s: since the first part started, until the last one ended.
  *         remaining_s: of the steps that are left, at this step time; while it runs and has any.
@@ -633,7 +634,7 @@ export interface LinkTry {
  * via the `definition` "JobNumbers".
  */
 export interface JobNumbers {
-  step: number;
+  step?: number | null;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;
@@ -798,7 +799,7 @@ export interface JobSeries {
  * via the `definition` "JobSummary".
  */
 export interface JobSummary {
-  step: number;
+  step?: number | null;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;

@@ -320,4 +320,4 @@ def test_numbers_are_of_the_last_steps() -> None:
 def test_numbers_of_a_job_that_has_written_nothing_are_not_known() -> None:
     job = view("starting", "starting")
     numbers = taken(history(job, {}), 1.0).summary
-    assert (numbers.step, numbers.tokens_per_s, numbers.remaining_s) == (0, None, None)
+    assert (numbers.step, numbers.tokens_per_s, numbers.remaining_s) == (None, None, None)

@@ -188,7 +188,7 @@ def test_warm_up_alone_gives_no_rates() -> None:
 
 def test_nothing_at_all_is_a_summary_too() -> None:
     got = summary([], [])
-    assert (got.step, got.tokens_per_s, got.elapsed_s, got.first_loss) == (0, None, None, None)
+    assert (got.step, got.tokens_per_s, got.elapsed_s, got.first_loss) == (None, None, None, None)
     assert [rank.rank for rank in got.ranks] == [0, 1]
 
 

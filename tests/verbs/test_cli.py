@@ -75,10 +75,10 @@ def test_an_error_is_one_line_on_stderr_with_its_own_exit_code(run, words, code)
 @pytest.mark.parametrize(
     ("words", "kind", "code"),
     [
-        (["nodse"], Kind.BAD_SPEC, 2),
+        (["nodse"], Kind.BAD_COMMAND, 2),
         (["launch", "r.toml", "--set", "train.stesp=1"], Kind.BAD_RECIPE, 2),
         (["status", "j-nope"], Kind.NO_SUCH_JOB, 5),
-        (["agent", "run", "--port", "0"], Kind.BAD_SPEC, 2),
+        (["agent", "run", "--port", "0"], Kind.BAD_COMMAND, 2),
     ],
 )
 def test_with_json_an_error_is_its_problem_on_stderr_with_the_same_exit_code(

@@ -18,6 +18,8 @@ class Kind(StrEnum):
 
     BAD_SPEC = "bad-spec"
     """The request itself is invalid."""
+    BAD_COMMAND = "bad-command"
+    """A verb, an option or another word of a command is unknown, missing or malformed."""
     BAD_RECIPE = "bad-recipe"
     """A recipe's field is misspelled, missing or out of range, or its data cannot be used."""
     MISSING_LIBRARY = "missing-library"

@@ -66,7 +66,7 @@ def make_header(
         facts=tuple(_facts(view, summary, now_s)),
         cause=cause,
         hint=hint,
-        progress=min(1.0, summary.step / total) if total and has_steps else None,
+        progress=min(1.0, (summary.step or 0) / total) if total and has_steps else None,
         numbers=tuple(headline(summary)) if has_steps else (),
         waiting=() if has_steps else tuple(_waiting(summary, view, now_s)),
         footer="" if has_steps else _footer(view),

@@ -70,7 +70,9 @@ def status_view(
         rank = "" if summary.problem.rank is None else f" --rank {summary.problem.rank}"
         parts.append(Text(f"  log: {program} logs {summary.job_id}{rank}", "dim"))
     now_s = time.time() if now_s is None else now_s
-    parts.append(state_line(summary, now_s))
+    parts.append(state_line(summary))
+    if summary.elapsed_s is not None:
+        parts.append(times_line(summary, summary.elapsed_s, now_s))
     parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
@@ -130,8 +132,8 @@ def sample_line(sample: WrittenText) -> Text:
     )
 
 
-def state_line(summary: JobSummary, now_s: float) -> Text:
-    """Icon, state, name, id, step and times."""
+def state_line(summary: JobSummary) -> Text:
+    """Icon, state, name, id and step."""
     text = state_text(summary.state)
     text.append(f"  {summary.name}", style="bold")
     text.append(f"  {summary.job_id}", style="dim")
@@ -142,12 +144,16 @@ def state_line(summary: JobSummary, now_s: float) -> Text:
         text.append(f"  step {count(summary.step)}{of}")
     if summary.saved_step:
         text.append(f"  saved at {count(summary.saved_step)}")
-    if summary.elapsed_s is not None:
-        word = "ran" if summary.state in TERMINAL else "elapsed"
-        text.append(f"  {word} {formats.duration(summary.elapsed_s)}")
-    if summary.remaining_s is not None:
-        text.append(f"  {formats.finish(now_s, summary.remaining_s)}")
     return text
+
+
+def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
+    """How long it has run, and when it is done."""
+    word = "ran" if summary.state in TERMINAL else "elapsed"
+    facts = [f"{word} {formats.duration(elapsed_s)}"]
+    if summary.remaining_s is not None:
+        facts.append(formats.finish(now_s, summary.remaining_s))
+    return Text(f"  {', '.join(facts)}")
 
 
 def progress_line(summary: JobSummary, now_s: float) -> str:
