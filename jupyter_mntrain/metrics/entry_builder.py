@@ -55,7 +55,7 @@ def job_entry(
         submitted_s=view.attempt.submitted_s,
         placements=view.attempt.placements,
         parts=view.parts,
-        numbers=numbers or JobNumbers(),
+        numbers=numbers or JobNumbers(step=None),
         progress=tuple(one.progress for one in ranks if one.progress is not None),
         submitted_by=submitted_by,
         problem=view.problem,

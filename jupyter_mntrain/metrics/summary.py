@@ -26,7 +26,8 @@ class JobNumbers(Record, frozen=True):
     """Headline figures of a job.
 
     Args:
-        step: the last optimizer step that every rank that reports has finished, from 1.
+        step: the last optimizer step that every rank that reports has finished, from 1;
+            never left out: ``null`` in JSON before the first one.
         step_s: seconds per step, of the slowest rank.
         elapsed_s: since the first part started, until the last one ended.
         remaining_s: of the steps that are left, at this step time; while it runs and has any.
@@ -44,7 +45,7 @@ class JobNumbers(Record, frozen=True):
         missing: why a figure is not known, by its name.
     """
 
-    step: int | None = None
+    step: int | None
     total_steps: int | None = None
     step_s: float | None = None
     elapsed_s: float | None = None

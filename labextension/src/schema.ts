@@ -613,7 +613,8 @@ export interface LinkTry {
  * Headline figures of a job.
  *
  *     Args:
- *         step: the last optimizer step that every rank that reports has finished, from 1.
+ *         step: the last optimizer step that every rank that reports has finished, from 1;
+ *             never left out: ``null`` in JSON before the first one.
  *         step_s: seconds per step, of the slowest rank.
  *         elapsed_s: since the first part started, until the last one ended.
  *         remaining_s: of the steps that are left, at this step time; while it runs and has any.
@@ -634,7 +635,7 @@ export interface LinkTry {
  * via the `definition` "JobNumbers".
  */
 export interface JobNumbers {
-  step?: number | null;
+  step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;
@@ -799,7 +800,7 @@ export interface JobSeries {
  * via the `definition` "JobSummary".
  */
 export interface JobSummary {
-  step?: number | null;
+  step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
   elapsed_s?: number | null;

@@ -36,7 +36,7 @@ SHORT = ENDLESS.replace("100000", "12")
 
 WAIT_FOR_STEPS = """import time
 deadline = time.monotonic() + 150
-while time.monotonic() < deadline and not (job.summary().step >= 4):
+while time.monotonic() < deadline and not ((job.summary().step or 0) >= 4):
     time.sleep(0.2)
 print(job.id, job.summary().step)"""
 
