@@ -19,6 +19,7 @@ from jupyter_mntrain.show.picture.spread import spread
 from jupyter_mntrain.show.picture.theme import SCALE, THEMES
 from tests.standin.jobs import taken
 from tests.standin.training import SCENES, sample_job
+from tests.wording import says
 
 LARGEST_BYTES = 100_000
 """A frame crosses the page's connection every few seconds (research §2)."""
@@ -189,9 +190,9 @@ def test_starting_says_what_is_waited_for():
 def test_without_a_capacity_it_shows_bits_and_says_why():
     said = words(drawn("no-capacity")[0])
     assert "Link wopr ⇄ muthur, Mbit/s" in said
-    assert "wopr's capacity is not measured, so no" in said
-    assert "%mntrain measure" in said
-    assert "the peak of cpu is not known" in said
+    assert says("wopr's capacity is not measured, so no", said)
+    assert says("%mntrain measure", said)
+    assert says("the peak of cpu is not known", said)
 
 
 def test_without_a_capacity_there_is_no_percentage():
