@@ -27,7 +27,9 @@ from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan import arrange, choose_participants, find_node, parse_member
+from jupyter_mntrain.plan.arrange import arrange
+from jupyter_mntrain.plan.lookup import find_node
+from jupyter_mntrain.plan.members import choose_participants, parse_member
 
 MOST_NAMESAKES = 3
 """Ids in the refusal of a job's name; the newest."""

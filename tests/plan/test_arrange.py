@@ -9,7 +9,8 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.plan import arrange, check_spec, find_participants
+from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.plan.spec_check import check_spec
 from tests.standin.nodes import gpu, nic, node
 from tests.wording import says, wording
 

@@ -7,8 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
-from jupyter_mntrain.plan import choose_interfaces
-from jupyter_mntrain.plan.interfaces import faster_than
+from jupyter_mntrain.plan.interfaces import choose_interfaces, faster_than
 from tests.standin.nodes import docker0, measured, nic, node
 from tests.wording import says
 

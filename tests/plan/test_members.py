@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import GpuProcess
-from jupyter_mntrain.plan import Member, choose_participants, find_node, parse_member
+from jupyter_mntrain.plan.lookup import find_node
+from jupyter_mntrain.plan.members import Member, choose_participants, parse_member
 from tests.standin.nodes import gpu, node
 from tests.wording import says, wording
 from tests.wording import says as reads

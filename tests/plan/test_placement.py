@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.plan import choose_interfaces, place
+from jupyter_mntrain.plan.interfaces import choose_interfaces
+from jupyter_mntrain.plan.placement import place
 from tests.standin.nodes import gpu, nic, node
 
 

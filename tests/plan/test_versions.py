@@ -7,8 +7,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan import Divergence, divergences, refuse_mixed
-from jupyter_mntrain.plan.versions import version_problem
+from jupyter_mntrain.plan.versions import Divergence, divergences, refuse_mixed, version_problem
 from tests.standin.nodes import node
 from tests.wording import says
 

@@ -26,7 +26,7 @@ from jupyter_mntrain.model.records.node import (
     NodeInfo,
     Versions,
 )
-from jupyter_mntrain.plan import choose_participants, parse_member
+from jupyter_mntrain.plan.members import choose_participants, parse_member
 from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
 from tests.standin.training import Sample, sample_job

@@ -34,7 +34,9 @@ from jupyter_mntrain.model.records.job import (
 )
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan import arrange, check_spec, find_participants, refuse_mixed
+from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.plan.spec_check import check_spec
+from jupyter_mntrain.plan.versions import refuse_mixed
 
 FIRST_ATTEMPT = 1
 

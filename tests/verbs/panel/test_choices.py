@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.plan import parse_member
+from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice, launch_words, member_text
 
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan import choose_participants, parse_member
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.members import idle_gpus
+from jupyter_mntrain.plan.members import choose_participants, idle_gpus, parse_member
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings

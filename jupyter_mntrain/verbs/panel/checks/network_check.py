@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan import arrange, choose_participants, parse_member
+from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices

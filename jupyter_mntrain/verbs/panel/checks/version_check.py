@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan import divergences
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.versions import MUST_AGREE, version_problem
+from jupyter_mntrain.plan.versions import MUST_AGREE, divergences, version_problem
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
