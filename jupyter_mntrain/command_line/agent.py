@@ -24,7 +24,7 @@ def add_arguments(action: Action, parser: Parser) -> None:
     """Add the options of an action."""
     if action == "join":
         parser.argument("token", metavar="TOKEN", help="from: mntrain invite")
-        parser.option("--no-run", action="store_true", help="join only; run it later")
+        parser.flag("--no-run", help="join only; run it later")
     if action in ("join", "run"):
         _running_options(parser)
     parser.option("--name", metavar="NAME", help="name of this node; default: the host's name")

@@ -56,13 +56,21 @@ class Parser(argparse.ArgumentParser):
         else:
             self.value_options.update(dict.fromkeys(names, completes))
 
+    def flag(self, *names: str, **settings: Any) -> None:
+        """An option without a value."""
+        self.option(*names, action="store_true", **settings)
+
+    def repeatable(self, *names: str, **settings: Any) -> None:
+        """An option that may be given several times; its values become a list."""
+        self.option(*names, action="append", default=[], **settings)
+
     def argument(self, name: str, *, completes: Completion | None = None, **settings: Any) -> None:
         """``add_argument`` for a positional, remembered for completion."""
         self.add_argument(name, **settings)
         self.positionals.append(completes)
 
     def parse(self, argv: Sequence[str], namespace: argparse.Namespace) -> argparse.Namespace:
-        """Parse everything.
+        """Parse everything. What the namespace holds already stays, where no word changes it.
 
         Raises:
             SpecError: something is unknown, missing or of the wrong form.
@@ -168,23 +176,7 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
     raise bad_command(f"no {noun} {name!r}", fix=use_nearest(name, choices, usual))
 
 
-def output_options(parser: Parser, *, is_first: bool = True) -> None:
-    """Add the options for how results and errors are printed.
-
-    Args:
-        is_first: whether no other parser fills the same namespace before: an option left out here
-            must not undo one given there.
-    """
-    default = False if is_first else argparse.SUPPRESS
-    parser.option(
-        "--json",
-        action="store_true",
-        default=default,
-        help="print results and errors as JSON, for programs",
-    )
-    parser.option(
-        "--traceback",
-        action="store_true",
-        default=default,
-        help="show the traceback of an error, here or in a rank",
-    )
+def output_options(parser: Parser) -> None:
+    """Add the options for how results and errors are printed."""
+    parser.flag("--json", help="print results and errors as JSON, for programs")
+    parser.flag("--traceback", help="show the traceback of an error, here or in a rank")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
 import weakref
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.notebook.background import background_thread
 
 INTERVAL_S = tunables.seconds("notebook.picture_interval_s")
 
@@ -62,12 +62,7 @@ class Updater:
         with self._changed:
             self._due[view] = self._clock()
             if self._thread is None:
-                # An empty context: ipykernel then assigns output to the running cell, so that it
-                # is displayed even while the kernel is busy.
-                run = contextvars.Context().run
-                self._thread = threading.Thread(
-                    target=run, args=(self._work,), name="mntrain-live-view", daemon=True
-                )
+                self._thread = background_thread(self._work, "mntrain-live-view")
                 self._thread.start()
             self._changed.notify_all()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from jupyter_mntrain.model.records.job import JobState
@@ -224,12 +225,9 @@ def plural(number: int, noun: str) -> str:
 
 def spans(numbers: Iterable[int]) -> str:
     """Ranges of integers: 0–3, 6."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][-1] + 1:
-            found[-1].append(number)
-        else:
-            found.append([number])
+    # Consecutive numbers are equally far from their places.
+    runs = groupby(enumerate(sorted(numbers)), lambda one: one[1] - one[0])
+    found = [[number for _, number in run] for _, run in runs]
     words = [str(s[0]) if len(s) == 1 else f"{s[0]}–{s[-1]}" for s in found]
     return ", ".join(words) or ABSENT
 

@@ -6,7 +6,6 @@ import contextvars
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from rich.console import Console
@@ -55,12 +54,7 @@ class PatientBar:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(CLOSE_S)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
@@ -86,8 +85,8 @@ def top_parser(program: str) -> Parser:
     listed = {name: verb.help for name, verb in TABLE.items()}
     description = "Train one model across several machines, and watch it."
     parser = menu_parser(program, description, listed, "verb")
-    parser.option("--version", action="store_true", help="show the version of mntrain")
-    _cluster_options(parser, is_first=True)
+    parser.flag("--version", help="show the version of mntrain")
+    _cluster_options(parser)
     output_options(parser)
     return parser
 
@@ -102,16 +101,14 @@ def verb_parser(verb: Verb, program: str) -> Parser:
         parser = Parser(name, sentence)
         verb.add_arguments(parser)
     if verb.uses_cluster:
-        _cluster_options(parser, is_first=False)
-    output_options(parser, is_first=False)
+        _cluster_options(parser)
+    output_options(parser)
     return parser
 
 
-def _cluster_options(parser: Parser, *, is_first: bool) -> None:
-    default = None if is_first else argparse.SUPPRESS
+def _cluster_options(parser: Parser) -> None:
     parser.option(
         "--cluster",
-        default=default,
         metavar="NAME",
         completes="cluster",
         help="name of the cluster; default: $MNTRAIN_CLUSTER",
@@ -119,7 +116,6 @@ def _cluster_options(parser: Parser, *, is_first: bool) -> None:
     parser.option(
         "--agent",
         action="append",
-        default=default,
         metavar="HOST[:PORT]",
         help="an agent that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
     )

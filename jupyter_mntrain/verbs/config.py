@@ -30,7 +30,7 @@ class ConfigVerb(Verb):
             completes="setting",
             help="only these, each with its reason",
         )
-        parser.option("--changed", action="store_true", help="only what differs from the default")
+        parser.flag("--changed", help="only what differs from the default")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         chosen = [
@@ -39,7 +39,8 @@ class ConfigVerb(Verb):
             if one.source != DEFAULT or not args.changed
         ]
         path = config_file(context.environment)
-        data = {"file": str(path), "settings": [_data(one) for one in chosen]}
+        settings = [one._asdict() | {"unit": one.unit} for one in chosen]
+        data = {"file": str(path), "settings": settings}
         where = f"Set them in {path} or by MNTRAIN_<SECTION>_<NAME>; a restart applies them."
         shown: Sequence[RenderableType]
         if not chosen:
@@ -77,7 +78,3 @@ def _reasons(chosen: Sequence[Tunable]) -> list[Text]:
             Text.assemble((one.key, "bold"), f" = {one.text}  ({one.source})\n"),
         ]
     return lines
-
-
-def _data(one: Tunable) -> dict[str, object]:
-    return one._asdict() | {"unit": one.unit}

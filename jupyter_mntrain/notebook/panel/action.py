@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from collections.abc import Callable
 
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.notebook.background import background_thread
 
 LAUNCHING = "Launching"
 
@@ -50,10 +49,7 @@ class Action:
             finally:
                 self._put(self._done)
 
-        context = contextvars.Context()
-        threading.Thread(
-            target=context.run, args=(run,), name="mntrain-panel-action", daemon=True
-        ).start()
+        background_thread(run, "mntrain-panel-action").start()
 
     def report(self, what: str, done: int, total: int | None) -> None:
         """Show progress; may be called from any thread."""

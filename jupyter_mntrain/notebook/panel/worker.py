@@ -6,10 +6,11 @@ cell for hours. So callbacks only enqueue a task.
 
 from __future__ import annotations
 
-import contextvars
 import queue
 import threading
 from collections.abc import Callable
+
+from jupyter_mntrain.notebook.background import background_thread
 
 Task = Callable[[], None]
 
@@ -27,11 +28,7 @@ class Worker:
         self._failed = failed
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._is_awake = threading.Event()
-        # An empty context: otherwise output would go to the cell that opened the panel.
-        run = contextvars.Context().run
-        self._thread = threading.Thread(
-            target=run, args=(self._work,), name="mntrain-panel", daemon=True
-        )
+        self._thread = background_thread(self._work, "mntrain-panel")
 
     def start(self) -> None:
         self._thread.start()

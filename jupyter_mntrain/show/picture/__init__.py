@@ -37,11 +37,7 @@ class Picture:
     def __init__(self, *, program: str, theme: str = "auto") -> None:
         self._program = program
         self._theme = THEMES[theme]
-        self._painter = Painter(self._theme)
-
-    @property
-    def painter(self) -> Painter:
-        return self._painter
+        self.painter = Painter(self._theme)
 
     def draw(self, series: JobSeries, view: JobView, *, now_s: float, note: str = "") -> bytes:
         """Draw the job as a PNG that is :data:`WIDTH_PX` page pixels wide.
@@ -61,7 +57,7 @@ class Picture:
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
             end = mark
         span = (begin, max(end, begin + LEAST_SPAN_S))
-        return self._painter.paint(header, charts, span, mark, note, samples=series.texts)
+        return self.painter.paint(header, charts, span, mark, note, samples=series.texts)
 
     def _charts(self, series: JobSeries, end_s: float, now_s: float) -> list[Chart]:
         links = link_chart(series, self._theme, program=self._program, end_s=end_s, now_s=now_s)

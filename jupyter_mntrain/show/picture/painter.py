@@ -8,7 +8,6 @@ from datetime import datetime
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, DateFormatter
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -59,13 +58,10 @@ class Painter:
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._canvas = Canvas(theme.background)
+        self.figure = self._canvas.figure
         self._axes: dict[str, Axes] = {}
         self._shown: list[WrittenText] = []
         self._samples: list[NewestText] = []
-
-    @property
-    def figure(self) -> Figure:
-        return self._canvas.figure
 
     def paint(
         self,
@@ -198,7 +194,7 @@ class Painter:
         """The chart's axes, empty and in place."""
         axes = self._axes.get(chart.key)
         if axes is None:
-            axes = self._axes[chart.key] = self._canvas.figure.add_axes((0, 0, 1, 1))
+            axes = self._axes[chart.key] = self.figure.add_axes((0, 0, 1, 1))
             axes.patch.set_visible(False)
             axes.spines[:].set_visible(False)
         for artist in [*axes.lines, *axes.collections, *axes.texts]:

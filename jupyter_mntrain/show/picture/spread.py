@@ -21,7 +21,4 @@ def spread(wanted: Sequence[float], *, gap: float, low: float, high: float) -> l
     placed[-1] = min(placed[-1], high)
     for lower in range(len(placed) - 2, -1, -1):
         placed[lower] = min(placed[lower], placed[lower + 1] - gap)
-    positions = [0.0] * len(wanted)
-    for index, position in zip(order, placed, strict=True):
-        positions[index] = position
-    return positions
+    return [position for _, position in sorted(zip(order, placed, strict=True))]

@@ -31,11 +31,7 @@ class StopVerb(Verb):
             metavar="SECONDS",
             help=f"seconds until ranks are killed; default: {STOP_GRACE_S:g}",
         )
-        parser.option(
-            "--save",
-            action="store_true",
-            help="save a checkpoint after the current step, then end",
-        )
+        parser.flag("--save", help="save a checkpoint after the current step, then end")
         parser.option("--reason", default="stopped by user", help="why, stored with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:

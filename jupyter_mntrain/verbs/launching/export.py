@@ -39,10 +39,9 @@ class ExportVerb(Verb):
             completes="file",
             help="where to write it; default: print it",
         )
-        parser.option("--force", action="store_true", help="overwrite an existing file")
-        parser.option(
+        parser.flag("--force", help="overwrite an existing file")
+        parser.flag(
             "--with-secrets",
-            action="store_true",
             help="include variables whose names look like secrets (TOKEN, KEY, PASSWORD, SECRET)",
         )
 

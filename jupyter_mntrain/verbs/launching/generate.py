@@ -37,7 +37,7 @@ class GenerateVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")
-        parser.option("--chat", action="store_true", help="TEXT is the user's turn in a chat")
+        parser.flag("--chat", help="TEXT is the user's turn in a chat")
         parser.option(
             "--tokens",
             type=bounded_int(1, MOST_TOKENS),

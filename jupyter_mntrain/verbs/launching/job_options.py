@@ -29,18 +29,14 @@ def _what_runs(parser: Parser) -> None:
         help="what to run: a recipe, a script, an exported job file, an earlier job by its id, or "
         "a built-in recipe by its name (see: recipes); arguments of a script go after --",
     )
-    parser.option(
+    parser.repeatable(
         "--set",
-        action="append",
-        default=[],
         metavar="SECTION.FIELD=VALUE",
         completes="field",
         help="override a field of the recipe; repeatable",
     )
-    parser.option(
+    parser.repeatable(
         "--file",
-        action="append",
-        default=[],
         metavar="PATH",
         completes="file",
         help="a small text file to copy to every node's working directory; repeatable",
@@ -49,11 +45,9 @@ def _what_runs(parser: Parser) -> None:
 
 
 def _where(parser: Parser) -> None:
-    parser.option(
+    parser.repeatable(
         "--member",
         "-m",
-        action="append",
-        default=[],
         metavar="HOST:N[:IFACE]",
         completes="member",
         help="a node, its number of processes (or its GPUs: HOST:gpu0,2) and its interface; "
@@ -75,9 +69,8 @@ def _where(parser: Parser) -> None:
         help="on restart, continue without unreachable nodes while at least N remain (more than "
         "half, to survive the loss of the head); default: wait for all",
     )
-    parser.option(
+    parser.flag(
         "--mixed-versions",
-        action="store_true",
         help="start although versions of torch, Python or others differ between nodes",
     )
     parser.option(
@@ -89,19 +82,15 @@ def _where(parser: Parser) -> None:
 
 
 def _surroundings(parser: Parser) -> None:
-    parser.option(
+    parser.repeatable(
         "--env",
         "-e",
-        action="append",
-        default=[],
         type=typed(_variable),
         metavar="K=V",
         help="variable for every rank's environment; repeatable",
     )
-    parser.option(
+    parser.repeatable(
         "--torchrun",
-        action="append",
-        default=[],
         metavar="ARG",
         help="option for torchrun, written --torchrun=--ARG; repeatable",
     )

@@ -40,20 +40,14 @@ class LaunchVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
-        parser.option(
-            "--dry-run",
-            action="store_true",
-            help="only show the command and environment of every node",
-        )
-        parser.option(
+        parser.flag("--dry-run", help="only show the command and environment of every node")
+        parser.flag(
             "--wait",
-            action="store_true",
             help="return when the job has ended; exit code 0 only if every rank succeeded",
         )
-        parser.option("--detach", action="store_true", help="start and show nothing")
-        parser.option(
+        parser.flag("--detach", help="start and show nothing")
+        parser.flag(
             "--queue",
-            action="store_true",
             help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
             "with no notebook open; until then it is pending and holds nothing",
         )

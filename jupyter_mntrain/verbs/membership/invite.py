@@ -46,11 +46,7 @@ class InviteVerb(Verb):
             metavar="TIME",
             help="validity, like 30m, 2h or 7d; default: 1h",
         )
-        parser.option(
-            "--no-wait",
-            action="store_true",
-            help="print it and exit; a running notebook admits the machines",
-        )
+        parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         """Print a token; at a terminal, wait and admit the machines that join with it."""

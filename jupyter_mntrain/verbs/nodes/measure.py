@@ -26,11 +26,9 @@ class MeasureVerb(Verb):
     help = "measure every link in both directions, about a second each"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.option(
+        parser.repeatable(
             "--member",
             "-m",
-            action="append",
-            default=[],
             metavar="HOST[:N[:IFACE]]",
             completes="member",
             help="only between these nodes, over these interfaces; repeatable",

@@ -16,12 +16,7 @@ class NodesVerb(Verb):
     help = "list the nodes with state, GPUs, interfaces and versions"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.option(
-            "--all",
-            "-a",
-            action="store_true",
-            help="include virtual interfaces and those that are down",
-        )
+        parser.flag("--all", "-a", help="include virtual interfaces and those that are down")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = context.cluster(args)

@@ -18,7 +18,7 @@ class AttachVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--wait", action="store_true", help="return once the job has ended")
+        parser.flag("--wait", help="return once the job has ended")
         variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:

@@ -42,7 +42,7 @@ class LogsVerb(Verb):
             metavar="LINES",
             help=f"number of last lines of each node; default: {DEFAULT_TAIL}",
         )
-        parser.option("--follow", "-f", action="store_true", help="follow until the job has ended")
+        parser.flag("--follow", "-f", help="follow until the job has ended")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
