@@ -113,7 +113,7 @@ def test_a_direction_without_a_capacity_says_so(job: tuple[set[str], dict[str, l
     """Only the second node has measured what it sends."""
     summary, _ = shown(job[1])
     console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(link_table(summary.links))
+    console.print(link_table(summary.links, 0.0))
     rows = console.export_text().splitlines()[2:]
     for link, row in zip(summary.links, rows, strict=False):
         if link.capacity is None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jupyter_mntrain.metrics.series import Column
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show.picture.theme import Stroke
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Record, frozen=True):
     """A line, and its label at the right: ``name`` and ``value``, the recent figure.
 
     Args:
@@ -38,8 +37,7 @@ class Curve:
         return float(known[-1]) if known.size else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Record, frozen=True):
     """The area between the lowest and the highest value of many ranks."""
 
     x: Floats
@@ -47,16 +45,14 @@ class Band:
     high: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(Record, frozen=True):
     """A horizontal line with a name."""
 
     y: float
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Record, frozen=True):
     """A title and lines over a common time axis.
 
     Args:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.job import headline
+from jupyter_mntrain.show.tables.job import headline, step_words
 from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
 
 MOST_ROWS = tunables.count("picture.progress_rows")
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Record, frozen=True):
     """The header's texts and numbers.
 
     Args:
@@ -81,11 +80,8 @@ def _identity(view: JobView) -> str:
 
 
 def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
-    total = summary.total_steps
     if summary.step:
-        yield f"step {formats.count(summary.step)}" + (
-            f" of {formats.count(total)}" if total else ""
-        )
+        yield step_words(summary)
     ended = [part.ended_s for part in view.parts if part.ended_s is not None]
     if view.state in TERMINAL:
         if summary.elapsed_s is not None:

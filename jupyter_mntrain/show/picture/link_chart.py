@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from jupyter_mntrain.metrics.series import JobSeries, LinkColumns
 from jupyter_mntrain.metrics.summary import LinkSummary
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.chart import Chart, Curve, Floats, Level, floats
 from jupyter_mntrain.show.picture.theme import Stroke, Theme
@@ -20,8 +20,7 @@ ZOOM_BELOW = 0.1
 PER_BYTE = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
+class _Side(Record, frozen=True):
     """One direction of one node's link; ``number`` is the node's."""
 
     name: str

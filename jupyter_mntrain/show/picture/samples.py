@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jupyter_mntrain.metrics.summary import WrittenText
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme
@@ -23,8 +23,7 @@ LINE_PX = 17
 GAP_PX = 7
 
 
-@dataclass(frozen=True, slots=True)
-class NewestText:
+class NewestText(Record, frozen=True):
     """One sample, wrapped into lines that fit."""
 
     prompt: str

@@ -7,10 +7,10 @@ has 4.2:1 on both, the most that one gray can have. Ranks differ by dash and lab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
 
 WIDTH_PX: Final = 960
 SCALE: Final = tunables.ratio("picture.scale")
@@ -29,8 +29,7 @@ TITLE: Final = 14
 MANY_RANKS: Final = tunables.count("picture.many_ranks")
 
 
-@dataclass(frozen=True, slots=True)
-class Stroke:
+class Stroke(Record, frozen=True):
     """Style of a line. ``dash`` is in pixels; empty = solid."""
 
     color: str
@@ -39,8 +38,7 @@ class Stroke:
     marker: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(Record, frozen=True):
     """Colors by role."""
 
     background: str

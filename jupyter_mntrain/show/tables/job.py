@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Restart
 from jupyter_mntrain.show import formats
@@ -105,17 +105,17 @@ def silence_line(node: str, problem: Problem | None) -> Text:
     return problem_text(problem, mark="⚠", style="yellow")
 
 
-def stall_line(stall: Problem, now_s: float | None = None) -> Text:
+def stall_line(stall: Problem, now_s: float) -> Text:
     """Why a running job makes no progress, and what to do."""
-    since_s = (time.time() if now_s is None else now_s) - (stall.time_s or 0.0)
+    since_s = now_s - (stall.time_s or 0.0)
     before = f"stalled for {formats.duration(max(0.0, since_s))}: "
     return problem_text(stall, mark="⚠", style="yellow", before=before)
 
 
-def restart_line(restart: Restart, now_s: float | None = None) -> Text:
+def restart_line(restart: Restart, now_s: float) -> Text:
     """When the next attempt starts, or what it is waiting for."""
     text = Text("⟳ ", style="cyan")
-    in_s = restart.at_s - (time.time() if now_s is None else now_s)
+    in_s = restart.at_s - now_s
     when = f"starts in {formats.duration(in_s)}" if in_s > 1 else "is starting"
     what = f"is waiting: {restart.waits_for}" if restart.waits_for is not None else when
     return text.append(f"attempt {restart.number} {what}", style="bold default")
@@ -140,11 +140,16 @@ def state_line(summary: JobSummary) -> Text:
     if summary.attempt > 1:
         text.append(f"  attempt {summary.attempt} of {summary.attempts}")
     if summary.step:
-        of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
-        text.append(f"  step {count(summary.step)}{of}")
+        text.append(f"  {step_words(summary)}")
     if summary.saved_step:
         text.append(f"  saved at {count(summary.saved_step)}")
     return text
+
+
+def step_words(summary: JobSummary) -> str:
+    """The last step that every rank has finished, and of how many."""
+    of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
+    return f"step {count(summary.step)}{of}"
 
 
 def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
@@ -158,10 +163,9 @@ def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
 
 def progress_line(summary: JobSummary, now_s: float) -> str:
     """Status on one line, for output that cannot be redrawn."""
-    of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
     facts = [f"{formats.clock(now_s)} {summary.state}"]
     if summary.step:
-        facts.append(f"step {count(summary.step)}{of}")
+        facts.append(step_words(summary))
         facts.append(f"{formats.rate(summary.tokens_per_s)}{formats.SPACE}tok/s")
         facts.append(f"MFU {percent(summary.mfu)}")
         facts.append(f"loss {formats.loss(summary.loss)}")
@@ -245,8 +249,7 @@ class RankTable:
         yield table
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Record, frozen=True):
     title: str
     cell: Callable[[RankSummary], Text | str]
     from_width: int = 0
@@ -269,13 +272,12 @@ RANK_COLUMNS: Final = (
 )
 
 
-def link_table(links: Sequence[LinkSummary], now_s: float | None = None) -> Table:
+def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:
     """One row per node and direction.
 
     Args:
         now_s: Unix time, for the age of a measurement.
     """
-    now_s = time.time() if now_s is None else now_s
     table = plain_table("link", "direction", "rate", "used", "of capacity", right=("rate", "used"))
     for link in links:
         table.add_row(
