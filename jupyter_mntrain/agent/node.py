@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
-from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, is_loopback, real_addresses
+from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
@@ -31,6 +31,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
+from jupyter_mntrain.plan.agent_hosts import is_loopback
 
 NEAR_PORTS = tunables.count("launch.ports_tried")
 

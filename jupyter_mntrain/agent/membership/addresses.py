@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.node import Interface
+from jupyter_mntrain.plan.agent_hosts import is_loopback
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - every request shows a certificate of the cluster
 LOOPBACK = "127.0.0.1"
@@ -60,10 +60,3 @@ def real_addresses(interfaces: Sequence[Interface]) -> Iterator[str]:
         if interface.is_up and interface.kind in ("ethernet", "wireless"):
             for cidr in interface.addresses:
                 yield cidr.partition("/")[0]
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
