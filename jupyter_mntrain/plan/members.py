@@ -44,19 +44,17 @@ def parse_member(text: str) -> Member:
     count, has_interface, interface = rest.partition(":")
     if not node or (has_interface and not interface):
         raise SpecError(f"{text!r} is not a member", fix=f"write it as {FORM}, e.g. node1:2:eth0")
-    if not count:
-        return Member(node=node, interface=interface or None)
-    named = _GPUS.fullmatch(count)
-    if named:
+    if named := _GPUS.fullmatch(count):
         gpus = tuple(map(int, named[1].split(",")))
         return Member(node=node, nproc=len(gpus), interface=interface or None, gpus=gpus)
-    if not (count.isascii() and count.isdigit()) or int(count) < 1:
+    if count and (not (count.isascii() and count.isdigit()) or int(count) < 1):
         raise SpecError(
             f"{count!r} in member {text!r} is not a number of processes",
             fix=f"write it as {FORM} with N at least 1, or with GPU ids: node1:2:eth0, "
             "node1:gpu0,2:eth0",
         )
-    return Member(node=node, nproc=int(count), interface=interface or None)
+    nproc = int(count) if count else None
+    return Member(node=node, nproc=nproc, interface=interface or None)
 
 
 def choose_participants(

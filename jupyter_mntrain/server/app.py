@@ -64,13 +64,10 @@ class MntrainApp(ExtensionApp):
             tunables.check()
         except SpecError as error:
             self.log.error("%s Until then the defaults apply.", error)
-        self._opening = Opening(self._connect)
+        self._opening = Opening(lambda: Cluster(self.cluster, addresses=self.agents))
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}
         self.handlers.extend((base + route, handler, options) for route, handler in ROUTES)
 
     async def stop_extension(self) -> None:
         await self._opening.close()
-
-    def _connect(self) -> Cluster:
-        return Cluster(self.cluster, addresses=self.agents)

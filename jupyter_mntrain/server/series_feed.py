@@ -69,11 +69,8 @@ class JobFeed:
     def watch(self, send: Send, stream: str, since: int) -> None:
         """Send the rows after ``since`` of ``stream`` now, and new ones as they come.
 
-        Raises:
-            JobNotFoundError: every node has forgotten the job.
+        Only after a :meth:`look`.
         """
-        if self.numbers is None:
-            self.look()
         self._send(send, self.series(stream, since, None))
 
     def unwatch(self, send: Send) -> None:

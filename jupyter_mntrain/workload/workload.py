@@ -33,7 +33,6 @@ class Workload(Record, frozen=True):
     Args:
         took: what it was recognized as, for people.
         recipe: checked; ``None`` for a script.
-        spec: of the job that is relaunched; ``None`` for a new one.
     """
 
     entry: tuple[str, ...]
@@ -41,7 +40,6 @@ class Workload(Record, frozen=True):
     name: str
     took: str
     recipe: Recipe | None = None
-    spec: JobSpec | None = None
 
     def check(self, world_size: int) -> None:
         """Refuse a recipe that cannot run on ``world_size`` ranks.

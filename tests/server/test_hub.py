@@ -180,6 +180,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
     feed = JobFeed(hub.cluster.known_job(JOB), "stream")
     early: list[JobSeries] = []
     late: list[JobSeries] = []
+    feed.look()
     feed.watch(early.append, "", 0)
 
     def has_all(count: int) -> bool:

@@ -30,6 +30,6 @@ class PredictionPart:
         text = pieces.predicted(prediction)
         put(self.predicted, value=text)
         show(self.root, is_shown=bool(text))
-        lacks = prediction is not None and prediction.lacks_measurement
-        show(self.measure, is_shown=lacks)
+        links = prediction.links if prediction else None
+        show(self.measure, is_shown=any(link.capacity is None for link in links or ()))
         put(self.measure, disabled=is_busy)

@@ -61,10 +61,6 @@ class Form(Record, frozen=True):
     blocked: Problem | None = None
     summary: str = ""
 
-    @property
-    def head_row(self) -> FormRow | None:
-        return next((row for row in self.rows if row.is_head and row.takes_part), None)
-
 
 def make_form(
     nodes: Sequence[NodeView],
@@ -116,7 +112,7 @@ def make_form(
         rows=named,
         settings=tuple(findings.settings),
         members=tuple(text for _, text in members),
-        head=head.name if head and used and head is not used[0] else None,
+        head=head.name if head and head is not used[0] else None,
         schedule=recipe.pipeline.schedule if recipe else None,
         microbatches=recipe.pipeline.microbatches if recipe else None,
         placements=placements,

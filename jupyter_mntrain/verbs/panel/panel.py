@@ -114,7 +114,7 @@ class Panel:
 
     def look(self, form: Form) -> bool:
         """Ask the head about the chosen port. ``True`` if the answer changes the form."""
-        head, port = form.head_row, self._chosen_port()
+        head, port = next((row for row in form.rows if row.is_head), None), self._chosen_port()
         if port is None or head is None:
             had, self._port = self._port, None
             return had is not None

@@ -49,10 +49,6 @@ class Prediction(Record, frozen=True):
     bubble: float
     links: tuple[LinkLoad, ...] | None
 
-    @property
-    def lacks_measurement(self) -> bool:
-        return any(link.capacity is None for link in self.links or ())
-
 
 def predict(
     recipe: Recipe, placements: Sequence[Placement], capacities: LinkCapacities
