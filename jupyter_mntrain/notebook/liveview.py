@@ -124,7 +124,8 @@ class LiveView(View):
         is_last = self._is_last(history)
         text = plain_text(status_view(summary, view, program=PROGRAM, now_s=now_s))
         note = "" if is_last else self._note()
-        png = self._png(view, note) if _has_steps(history) or is_last else None
+        has_steps = any(series.steps for series in history.ranks.values())
+        png = self._png(view, note) if has_steps or is_last else None
         bundle = job_bundle(self._job_bundle(history, now_s), text + f"\n{note}" * bool(note), png)
 
         from jupyter_mntrain.show.picture import WIDTH_PX
@@ -197,10 +198,6 @@ class LiveView(View):
     def _send(self, bundle: Bundle, metadata: dict[str, Any]) -> None:
         for output in self._outputs:
             output.update(bundle, metadata=metadata, raw=True)
-
-
-def _has_steps(history: JobHistory) -> bool:
-    return any(series.steps for series in history.ranks.values())
 
 
 def _shown(bundle: Bundle) -> tuple[Any, ...]:

@@ -78,11 +78,9 @@ class TerminalScreen(Screen):
     def _redraw(self, job: Job) -> None:
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
             while job.state not in TERMINAL:
-                live.update(self._report(job), refresh=True)
+                report = status_view(job.summary(), job.view(), program=self._program)
+                live.update(report, refresh=True)
                 job.wait(REDRAW_EVERY_S)
-
-    def _report(self, job: Job) -> RenderableType:
-        return status_view(job.summary(), job.view(), program=self._program)
 
     def _print_lines(self, job: Job) -> None:
         job.watch()

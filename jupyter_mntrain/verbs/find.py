@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError
-from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:
@@ -60,6 +60,13 @@ def job_argument(parser: Parser) -> None:
     )
 
 
+def all_jobs(context: Context, args: Namespace) -> tuple[JobView, ...]:
+    """The jobs of all nodes, newest first: the first node to answer may not have the newest."""
+    cluster = joined_cluster(context, args)
+    reachable_nodes(context, cluster)
+    return cluster.jobs()
+
+
 def find_job(context: Context, args: Namespace) -> Job:
     """The job named, or the newest one.
 
@@ -68,16 +75,13 @@ def find_job(context: Context, args: Namespace) -> Job:
     """
     if args.job:
         return named_job(context, args, args.job)
-    cluster = joined_cluster(context, args)
-    # Wait for all nodes: the first to answer may not have the newest job.
-    reachable_nodes(context, cluster)
-    jobs = cluster.jobs()
+    jobs = all_jobs(context, args)
     if not jobs:
         raise JobNotFoundError(
             "the reachable nodes have no jobs",
             fix=f"see {context.program} nodes, or start one with {context.program} launch",
         )
-    return cluster.job(jobs[0].job_id)
+    return context.cluster(args).job(jobs[0].job_id)
 
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:

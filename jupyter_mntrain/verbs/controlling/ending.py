@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, named_job, reachable_nodes
+from jupyter_mntrain.verbs.find import all_jobs, named_job
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def running_job(context: Context, args: Namespace, verb: str) -> Job:
     """
     if args.job:
         return named_job(context, args, args.job)
-    cluster = joined_cluster(context, args)
-    reachable_nodes(context, cluster)
-    running = [job for job in cluster.jobs() if job.state not in TERMINAL]
+    running = [job for job in all_jobs(context, args) if job.state not in TERMINAL]
     if not running:
         raise JobNotFoundError(
             f"{verb}: no job is running on the reachable nodes",

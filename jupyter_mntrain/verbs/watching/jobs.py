@@ -10,7 +10,7 @@ import msgspec
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show.tables.job_list import job_step, job_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, reachable_nodes
+from jupyter_mntrain.verbs.find import all_jobs
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -19,9 +19,7 @@ class JobsVerb(Verb):
     help = "list the jobs of all reachable nodes, newest first"
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster = joined_cluster(context, args)
-        reachable_nodes(context, cluster)
-        jobs = cluster.jobs()
+        jobs = all_jobs(context, args)
         table = job_table(jobs, now_s=context.clock(), program=context.program)
         return Outcome(table, [_data(job) for job in jobs])
 
