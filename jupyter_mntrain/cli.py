@@ -51,7 +51,7 @@ def _verb(words: Sequence[str]) -> int:
         context = Context(clusters=clusters, screen=screen, program=PROGRAM)
         return _print(run(command, context), wants_json=command.args.json)
     except HelpWanted as help_wanted:
-        make_console().print(help_wanted.text, soft_wrap=True)
+        make_console().print(str(help_wanted), soft_wrap=True)
         return 0
     except MntrainError as error:
         return print_error(error, words, _say_error)

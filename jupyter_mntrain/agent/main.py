@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
         done = perform(options)
         print(json.dumps(done.data, indent=2) if options.wants_json else done.text)  # noqa: T201
     except HelpWanted as wanted:
-        print(wanted.text)  # noqa: T201
+        print(wanted)  # noqa: T201
     except MntrainError as error:
         return print_error(error, argv, _say_error)
     except KeyboardInterrupt:

@@ -116,7 +116,7 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
         if addresses
         else kept.advertised,
         port=port,
-        link_capacities=tuple(told("link_capacity", kept.link_capacities)),
+        link_capacities=tuple(told("link_capacity", ()) or kept.link_capacities),
         python=told("python", kept.python),
     )
 

@@ -38,15 +38,13 @@ def add_arguments(action: Action, parser: Parser) -> None:
 
 
 def _running_options(parser: Parser) -> None:
-    parser.option(
+    parser.repeatable(
         "--listen",
-        action="append",
         metavar="IP",
         help="address of this machine to listen on; repeatable; default: all",
     )
-    parser.option(
+    parser.repeatable(
         "--address",
-        action="append",
         metavar="HOST[:PORT]",
         help="address at which others reach this node, if no interface has it: in a container or "
         "over a VPN; repeatable",
@@ -57,9 +55,8 @@ def _running_options(parser: Parser) -> None:
         metavar="PORT",
         help=f"port to listen on; default: {DEFAULT_PORT}",
     )
-    parser.option(
+    parser.repeatable(
         "--link-capacity",
-        action="append",
         metavar="IFACE=RATE",
         help="capacity of a link, like eth1=1gbit; default: measured",
     )

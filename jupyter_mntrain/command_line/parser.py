@@ -29,11 +29,7 @@ Completion = Literal[
 
 
 class HelpWanted(Exception):  # noqa: N818 - control flow, not an error
-    """``--help`` was given; carries the help text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        super().__init__(text)
+    """``--help`` was given; its text is the help."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,10 @@ class Completer:
         return _starting(begun, known[kind](begun), ordered=kind in ("job", "running-job"))
 
     def _nodes(self) -> Iterator[Any]:
-        for cluster in self._clusters.opened():
-            yield from cluster.nodes()
+        return chain.from_iterable(cluster.nodes() for cluster in self._clusters.opened())
 
     def _jobs(self) -> Iterator[Any]:
-        for cluster in self._clusters.opened():
-            yield from cluster.jobs()
+        return chain.from_iterable(cluster.jobs() for cluster in self._clusters.opened())
 
     def _launchable(self, begun: str) -> Iterator[str]:
         """Files; also jobs to launch again, once a character is typed."""

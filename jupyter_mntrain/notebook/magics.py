@@ -58,7 +58,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             command = parse(split_line(line), program=PROGRAM)
             return self._do(command, cell)
         except HelpWanted as wanted:
-            display(text_bundle(Text(wanted.text)), raw=True)
+            display(text_bundle(Text(str(wanted))), raw=True)
         except MntrainError as error:
             if not WANTS_TRACEBACK.search(line):
                 say_in_one_line(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.command_line.parser import (
@@ -16,12 +15,12 @@ from jupyter_mntrain.command_line.parser import (
     menu_parser,
     output_options,
 )
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Record, frozen=True):
     """A verb and its parsed arguments.
 
     Args:
@@ -113,9 +112,8 @@ def _cluster_options(parser: Parser) -> None:
         completes="cluster",
         help="name of the cluster; default: $MNTRAIN_CLUSTER",
     )
-    parser.option(
+    parser.repeatable(
         "--agent",
-        action="append",
         metavar="HOST[:PORT]",
         help="an agent that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
     )

@@ -5,20 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from rich.console import RenderableType
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Record, frozen=True):
     """The result of a verb, for people and for programs.
 
     Args:
@@ -58,10 +57,8 @@ class Verb(ABC):
     usage: ClassVar[str] = ""
     """The command to type in a terminal instead."""
 
-    @property
-    def actions(self) -> Mapping[str, Verb]:
-        """The verbs of a group, by name; empty for a verb that runs itself."""
-        return {}
+    actions: ClassVar[Mapping[str, Verb]] = {}
+    """The verbs of a group, by name; empty for a verb that runs itself."""
 
     def add_arguments(self, parser: Parser) -> None:  # noqa: B027 - some take nothing
         """Add this verb's arguments; the common options are added elsewhere."""
@@ -77,12 +74,6 @@ class Verb(ABC):
 
 class VerbGroup(Verb):
     """Several verbs under one name: ``mntrain NAME ACTION``."""
-
-    members: ClassVar[tuple[Verb, ...]]
-
-    @property
-    def actions(self) -> Mapping[str, Verb]:
-        return {verb.name: verb for verb in self.members}
 
     def run(self, context: Context, args: Namespace) -> NoReturn:  # noqa: ARG002 - never called
         raise AssertionError(f"{self.name} is done by one of its actions")

@@ -23,4 +23,4 @@ class RevokeDriver(RevokeVerb):
 class DriverVerb(VerbGroup):
     name = "driver"
     help = "manage drivers, which launch and watch jobs: invite, join, revoke"
-    members = (InviteDriver(), JoinAsDriver(), RevokeDriver())
+    actions = {verb.name: verb for verb in (InviteDriver(), JoinAsDriver(), RevokeDriver())}

@@ -46,4 +46,4 @@ class AgentVerb(VerbGroup):
     uses_cluster = False
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
     usage = "agent join TOKEN"
-    members = tuple(AgentAction(action) for action in ACTIONS)
+    actions = {action: AgentAction(action) for action in ACTIONS}
