@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 from typing import NamedTuple
 
@@ -172,10 +173,7 @@ def _fastest_shared(
     ]
     networks = set.intersection(*({c.network for c in one} for one in by_node))
     names = {node.name for node in nodes}
-
-    def speed(candidate: _Candidate) -> _Speed:
-        return _speed(candidate, names)
-
+    speed = partial(_speed, receivers=names)
     choices = [
         [max((c for c in one if c.network == network), key=speed) for one in by_node]
         for network in networks

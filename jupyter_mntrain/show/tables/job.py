@@ -237,15 +237,10 @@ class RankTable:
         table = plain_table(*(column.title for column in columns), right=numbers)
         mark = " ◀ slowest" if room >= FULL_WIDTH else " ◀"
         for rank in self._ranks:
-            is_slowest = rank.rank == self._slowest
-            table.add_row(
-                *(
-                    f"{column.cell(rank)}{mark}"
-                    if is_slowest and column.title == "pace"
-                    else column.cell(rank)
-                    for column in columns
-                )
-            )
+            cells = {column.title: column.cell(rank) for column in columns}
+            if rank.rank == self._slowest and "pace" in cells:
+                cells["pace"] = f"{cells['pace']}{mark}"
+            table.add_row(*cells.values())
         yield table
 
 
