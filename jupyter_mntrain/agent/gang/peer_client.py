@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.netutil import DefaultLoopResolver, Resolver
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from jupyter_mntrain.model import tunables
@@ -45,7 +42,8 @@ class PeerClient(AgentCalls):
     ) -> Reply | None:
         name = Subject(role="node", name=self._placement.node_id).dns_name
         host, _, port = address.rpartition(":")
-        client = SimpleAsyncHTTPClient(force_instance=True, resolver=_To(host=host))
+        # Only the certificate knows the name: it proves that the right node answers.
+        client = SimpleAsyncHTTPClient(force_instance=True, hostname_mapping={name: host})
         try:
             request = HTTPRequest(
                 f"https://{name}:{port}{path}",
@@ -73,22 +71,3 @@ def silence(node: str) -> NodeError:
     """The error for a participant that does not answer."""
     fix = "'nodes' shows why; the job starts once the node is back"
     return NodeError("does not answer", kind=Kind.SILENT, fix=fix, node=node)
-
-
-class _To(Resolver):
-    """Resolves every name to one address. The certificate proves that the right node answers."""
-
-    def initialize(self, host: str) -> None:
-        self._host = host
-
-    async def resolve(
-        self,
-        host: str,  # noqa: ARG002 - a name that only its certificate knows
-        port: int,
-        family: socket.AddressFamily = socket.AF_UNSPEC,
-    ) -> list[tuple[int, Any]]:
-        found: list[tuple[int, Any]] = await DefaultLoopResolver().resolve(self._host, port, family)
-        return found
-
-    def close(self) -> None:
-        pass
