@@ -137,7 +137,7 @@ def _joined(options: Options) -> membership.Membership:
 
 
 async def _serve(options: Options) -> None:
-    sockets = _bind(options.reach)
+    sockets = _bind(options.settings)
     announcer = Announcer()
     if options.token is not None:
         await _join(options, options.token, sockets, announcer)
@@ -155,7 +155,7 @@ async def _join(
     node_id = load_node_id(options.state)
     name = options.settings.name
     interfaces = read_interfaces()
-    addresses = options.reach.addresses(interfaces)
+    addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name)
     admission = await seek_admission(
@@ -163,7 +163,7 @@ async def _join(
         announcer,
         sockets=sockets,
         addresses=addresses,
-        sources=options.reach.announced_from(interfaces),
+        sources=options.settings.announced_from(interfaces),
         directory=options.state,
         hint=lambda: _hint(addresses),
     )
@@ -231,7 +231,7 @@ def _node(options: Options) -> LocalNode:
         node_id=node_id,
         name=told.name,
         cluster=_joined(options).cluster,
-        reach=options.reach,
+        reach=told,
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from jupyter_mntrain.agent.machine.link_book import parse_link_capacity
-from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
@@ -41,11 +40,6 @@ class Options(Record, frozen=True):
     token: Token | None = None
     stays: bool = True
     wants_json: bool = False
-
-    @property
-    def reach(self) -> Reach:
-        told = self.settings
-        return Reach(listen=told.listen, advertised=told.advertised, port=told.port)
 
     @property
     def capacities(self) -> dict[str, Capacity]:

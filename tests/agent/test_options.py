@@ -17,17 +17,17 @@ ETHERNET = Interface(name="eth0", kind="ethernet", is_up=True, addresses=("172.1
 
 def test_without_options_it_listens_everywhere_and_is_named_like_the_host():
     options = parse_options(["run"])
-    assert options.reach.bound == ("0.0.0.0",)
-    assert options.reach.addresses([ETHERNET]) == ("172.16.5.4:8765",)
-    assert not options.reach.is_local([ETHERNET])
+    assert options.settings.bound == ("0.0.0.0",)
+    assert options.settings.addresses([ETHERNET]) == ("172.16.5.4:8765",)
+    assert not options.settings.is_local([ETHERNET])
     assert (options.settings.port, options.settings.python) == (8765, sys.executable)
     assert options.state == Path.home() / ".local/state/mntrain/nodes" / options.settings.name
     assert options.stays
 
 
 def test_with_loopback_left_alone_it_is_local():
-    assert parse_options(["run"]).reach.is_local([])
-    assert parse_options(["run"]).reach.addresses([]) == ("127.0.0.1:8765",)
+    assert parse_options(["run"]).settings.is_local([])
+    assert parse_options(["run"]).settings.addresses([]) == ("127.0.0.1:8765",)
 
 
 def test_everything_may_be_given():
@@ -36,8 +36,8 @@ def test_everything_may_be_given():
     words += " --port 9000 --state-dir here --link-capacity eth1=1gbit --python /py"
     options = parse_options(words.split())
     assert options.token is not None
-    assert options.reach.bound == ("10.0.0.1", "10.1.0.1")
-    assert options.reach.addresses([ETHERNET]) == ("lab.example:443", "10.9.0.1:9000")
+    assert options.settings.bound == ("10.0.0.1", "10.1.0.1")
+    assert options.settings.addresses([ETHERNET]) == ("lab.example:443", "10.9.0.1:9000")
     assert (options.settings.name, options.settings.port) == ("n1", 9000)
     assert options.capacities["eth1"].bytes_per_s == 1.25e8
     assert options.state.is_absolute()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 
@@ -22,9 +23,9 @@ class Reach(Record, frozen=True):
         port: to listen on.
     """
 
-    listen: tuple[str, ...]
-    advertised: tuple[str, ...]
-    port: int
+    listen: tuple[str, ...] = ()
+    advertised: tuple[str, ...] = ()
+    port: int = DEFAULT_PORT
 
     @property
     def bound(self) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
+from jupyter_mntrain.agent.membership.addresses import Reach
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
@@ -21,21 +21,17 @@ _FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs")
 """Files moved aside when a node leaves: the next cluster's drivers must not read its jobs."""
 
 
-class Settings(Record, frozen=True):
+class Settings(Reach, frozen=True, kw_only=True):
     """Settings of an agent.
 
     Args:
         name: of this node.
-        listen, advertised, port: see :class:`jupyter_mntrain.agent.membership.addresses.Reach`.
         link_capacities: like ``eth1=1gbit``.
         python: interpreter that ranks run under.
     """
 
     name: str
     python: str
-    listen: tuple[str, ...] = ()
-    advertised: tuple[str, ...] = ()
-    port: int = DEFAULT_PORT
     link_capacities: tuple[str, ...] = ()
 
 
