@@ -137,7 +137,7 @@ class JobBook:
         directory = self.directory / request.job_id
         directory.mkdir(parents=True, exist_ok=True)
         job = LocalJob(directory, record, self.gpus)
-        job.save()
+        job.file.write()
         self._jobs[request.job_id] = job
         self._tell(job)
         log.info("job %s queued by %s", request.job_id, request.submitted_by)
@@ -168,10 +168,10 @@ class JobBook:
         """Poll every attempt that is not settled. Cheap when there are none."""
         now = time.monotonic()
         for job in list(self._jobs.values()):
-            if job.is_settled and not job.has_news:
+            if job.is_settled and not job.file.has_news:
                 continue
             job.poll(now)
-            if job.take_news(now):
+            if job.file.take_news(now):
                 self._tell(job)
 
     def close(self) -> None:
@@ -246,12 +246,12 @@ class JobBook:
         try:
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
             # Stored before anything runs: the next agent finds it if this one is killed now.
-            job.save()
+            job.file.write()
             job.attempt.spawn()
         except BaseException:
             shutil.rmtree(job.attempt.path if previous else directory, ignore_errors=True)
             if previous is not None:
-                previous.save()
+                previous.file.write()
             raise
         job.change(Launched(time_s=job.now_s()))
         self._jobs[request.job_id] = job

@@ -74,7 +74,7 @@ class LocalJob:
         journal: Journal | None = None,
     ) -> None:
         self.directory = directory
-        self._file = RecordFile(directory, record)
+        self.file = RecordFile(directory, record)
         number = record.attempt.number
         self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
         if journal is not None:
@@ -96,7 +96,7 @@ class LocalJob:
 
     @property
     def record(self) -> JobRecord:
-        return self._file.record
+        return self.file.record
 
     @property
     def is_active(self) -> bool:
@@ -105,11 +105,7 @@ class LocalJob:
     @property
     def is_settled(self) -> bool:
         """Whether it has ended and its end is on disk."""
-        return not self.is_active and self._file.is_written
-
-    @property
-    def has_news(self) -> bool:
-        return self._file.has_news
+        return not self.is_active and self.file.is_written
 
     @property
     def placement(self) -> Placement:
@@ -120,24 +116,17 @@ class LocalJob:
         """Unix time by the clock that all parts of the attempt share."""
         return self.attempt.clock()
 
-    def save(self) -> None:
-        self._file.write()
-
-    def take_news(self, now_s: float) -> bool:
-        """Whether to notify readers now. Steps are reported once a second."""
-        return self._file.take_news(now_s)
-
     def change(self, event: PartEvent) -> None:
         """Apply an event. State changes are written and journaled; steps only update the record."""
         old, new = self.record.part, apply(self.record.part, event)
         if new is old:
             return
         is_progress = isinstance(event, RankStepped) and new.state == old.state
-        self._file.update(is_progress=is_progress, part=new)
+        self.file.update(is_progress=is_progress, part=new)
         if is_progress:
             return
         with self._on_full_disk():
-            self._file.write_changes()
+            self.file.write_changes()
             self._journal(PartChange(time_s=self.now_s(), part=new))
 
     def stop(self, reason: str, grace_s: float) -> None:
@@ -194,12 +183,12 @@ class LocalJob:
         """
         if not self.is_active or self.record.is_queued:
             with self._on_full_disk():
-                self._file.write_changes()
+                self.file.write_changes()
             return
         # Checked before the tail is read: so this poll reads all that a rank wrote before the end.
         is_over = self._end.has_begun
         with self._on_full_disk():
-            self._file.write_changes()
+            self.file.write_changes()
             self._read_metrics(now_s)
             while is_over and self._tail.has_more():
                 self._read_metrics(now_s)
@@ -223,9 +212,9 @@ class LocalJob:
             self.journal.close()
 
     def _update(self, **changes: Any) -> None:
-        self._file.update(**changes)
+        self.file.update(**changes)
         with self._on_full_disk():
-            self._file.write_changes()
+            self.file.write_changes()
 
     @contextmanager
     def _on_full_disk(self) -> Iterator[None]:

@@ -49,7 +49,7 @@ class RecordFile:
             self.write()
 
     def take_news(self, now_s: float) -> bool:
-        """Whether to notify readers now.
+        """Whether to notify readers now; steps alone are reported once a second.
 
         Args:
             now_s: monotonic seconds.
