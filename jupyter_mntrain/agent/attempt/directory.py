@@ -139,8 +139,7 @@ class AttemptDirectory:
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:
-            has_ended = self.keeper.poll() is not None
-            return not has_ended
+            return self.keeper.poll() is None
         return (
             self.identity is not None
             and not self.is_of_another_boot()

@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from jupyter_mntrain.model import tunables
@@ -74,12 +75,9 @@ def metrics_of(directory: Path) -> Path:
 def signal_all(alive: Mapping[int, int], number: signal.Signals) -> None:
     """Signal the processes whose pids have not been reused."""
     for pid, started in alive.items():
-        if start_time(pid) != started:
-            continue
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            continue
+        if start_time(pid) == started:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
 
 
 def kill_all(

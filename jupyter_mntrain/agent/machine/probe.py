@@ -67,8 +67,9 @@ def _drain(listener: socket.socket, token: bytes, has_job: HasJob) -> None:
     with connection:
         connection.settimeout(IO_TIMEOUT_S)
         try:
-            if not secrets.compare_digest(_receive(connection, TOKEN_BYTES), token):
-                return
+            with connection.makefile("rb") as sent:
+                if not secrets.compare_digest(sent.read(TOKEN_BYTES), token):
+                    return
             watch = ConditionWatch(has_job)
             end_s = time.monotonic() + WARM_UP_S + MAX_SECONDS + IO_TIMEOUT_S
             while connection.recv_into(buffer) and time.monotonic() < end_s:
@@ -76,16 +77,6 @@ def _drain(listener: socket.socket, token: bytes, has_job: HasJob) -> None:
             connection.sendall(bytes([CONDITIONS.index(watch.condition())]))
         except OSError:
             return
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            return data
-        data += piece
-    return data
 
 
 def measure(request: ProbeSend, node: str, has_job: HasJob) -> LinkMeasurement:

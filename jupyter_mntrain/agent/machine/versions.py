@@ -45,16 +45,9 @@ def read_versions(python: str, driver: str | None) -> Versions:
         SpecError: ``python`` is not a working interpreter.
     """
     found = _ask(python)
-    return Versions(
-        mntrain=found["mntrain"] or __version__,
-        python=found["python"],
-        platform=f"{platform.machine()} {sys.platform}",
-        torch=found["torch"],
-        transformers=found["transformers"],
-        cuda=cuda_of(found["torch"], found["cuda"]),
-        nccl=found["nccl"],
-        driver=driver,
-    )
+    found["mntrain"] = found["mntrain"] or __version__
+    found["cuda"] = cuda_of(found["torch"], found["cuda"])
+    return Versions(**found, platform=f"{platform.machine()} {sys.platform}", driver=driver)
 
 
 def cuda_of(torch: str | None, runtime: str | None) -> str | None:
