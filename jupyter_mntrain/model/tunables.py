@@ -136,15 +136,9 @@ def load(environment: Mapping[str, str]) -> Tunables:
             found[key] = _changed(shipped[key], value, source)
         for lower, higher in itertools.pairwise(_ASCENDING):
             _check_order(found[lower], found[higher])
-    except _Invalid as invalid:
-        return Tunables(shipped, SpecError(str(invalid), fix=invalid.fix))
+    except SpecError as error:
+        return Tunables(shipped, error.with_traceback(None))
     return Tunables(found, None)
-
-
-class _Invalid(Exception):  # noqa: N818 - becomes a SpecError
-    def __init__(self, cause: str, fix: str) -> None:
-        self.fix = fix
-        super().__init__(cause)
 
 
 @functools.cache
@@ -209,7 +203,7 @@ def _changed(tunable: Tunable, value: Any, source: str) -> Tunable:
         checked = _checked(tunable.key, value, tunable.default)
     except (TypeError, ValueError) as error:
         key = source if source.startswith("$") else f"{source}: {tunable.key}"
-        raise _Invalid(f"{key}: {error}", f"the default is {tunable.text}") from None
+        raise SpecError(f"{key}: {error}", fix=f"the default is {tunable.text}") from None
     return tunable._replace(value=checked, source=source)
 
 
@@ -219,24 +213,26 @@ def _file(path: Path, *, is_named: bool) -> dict[str, Any]:
     except FileNotFoundError:
         if not is_named:
             return {}
-        raise _Invalid(f"${CONFIG_VARIABLE}: no file {path}", "correct or unset it") from None
+        raise SpecError(f"${CONFIG_VARIABLE}: no file {path}", fix="correct or unset it") from None
     except OSError as error:
-        raise _Invalid(f"{path} cannot be read: {error.strerror}", "make it readable") from None
+        raise SpecError(
+            f"{path} cannot be read: {error.strerror}", fix="make it readable"
+        ) from None
     except UnicodeDecodeError:
-        raise _Invalid(f"{path} is not UTF-8 text", "save it as UTF-8") from None
+        raise SpecError(f"{path} is not UTF-8 text", fix="save it as UTF-8") from None
     except ValueError as error:
-        raise _Invalid(f"{path} is not TOML: {error}", "correct that line") from None
+        raise SpecError(f"{path} is not TOML: {error}", fix="correct that line") from None
 
 
 def _variable(key: str) -> str:
     return "MNTRAIN_" + key.replace(".", "_").upper()
 
 
-def _unknown(where: str, key: str, known: Mapping[str, object]) -> _Invalid:
+def _unknown(where: str, key: str, known: Mapping[str, object]) -> SpecError:
     from jupyter_mntrain.model.spelling import use_nearest  # difflib, for this message only
 
     fix = use_nearest(key, known, "see all of them: mntrain config")
-    return _Invalid(f"{where} is not a setting of mntrain", fix)
+    return SpecError(f"{where} is not a setting of mntrain", fix=fix)
 
 
 def _checked(key: str, value: Any, default: Any) -> Value:
@@ -280,7 +276,7 @@ def _parsed(key: str, text: str) -> float:
 
 def _check_order(lower: Tunable, higher: Tunable) -> None:
     if lower.value >= higher.value:  # type: ignore[operator]  # numbers both
-        raise _Invalid(
+        raise SpecError(
             f"{higher.key} = {higher.text} is not more than {lower.key} = {lower.text}",
-            f"the defaults are {higher.default} and {lower.default}",
+            fix=f"the defaults are {higher.default} and {lower.default}",
         )

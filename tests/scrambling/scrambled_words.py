@@ -48,7 +48,6 @@ MAKERS = frozenset(
         "refusal",
         "_refuse",
         "_no_interface",
-        "_Invalid",
         "use_nearest",
         "leave_behind",
     }
