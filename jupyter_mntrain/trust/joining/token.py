@@ -19,9 +19,10 @@ AUTHORITY_BYTES = 16
 
 _VERSION = 1
 _ROLES: tuple[Role, ...] = ("node", "driver")
-_HEAD = struct.Struct(">BBQ")
+_BODY = struct.Struct(f">BBQ{SECRET_BYTES}s{AUTHORITY_BYTES}s")
+"""Version, role, expiry, secret, authority."""
 _CHECK_BYTES = 4
-_CONTENT_BYTES = _HEAD.size + SECRET_BYTES + AUTHORITY_BYTES + _CHECK_BYTES
+_CONTENT_BYTES = _BODY.size + _CHECK_BYTES
 _CODED_CHARACTERS = -(-_CONTENT_BYTES * 8 // 5)
 """Base32 carries five bits in each character."""
 _FIX = "copy the whole line, or ask for a new one: mntrain invite, or mntrain driver invite"
@@ -62,8 +63,8 @@ def new_token(role: Role, authority_fingerprint: bytes, expires_s: float) -> Tok
 
 def write_token(token: Token) -> str:
     """Encode a token as one word of lower-case letters and digits, with a checksum."""
-    head = _HEAD.pack(_VERSION, _ROLES.index(token.role), token.expires_s)
-    body = head + token.secret + token.authority
+    role = _ROLES.index(token.role)
+    body = _BODY.pack(_VERSION, role, token.expires_s, token.secret, token.authority)
     return PREFIX + base64.b32encode(body + _check(body)).decode().rstrip("=").lower()
 
 
@@ -84,21 +85,14 @@ def read_token(text: str) -> Token:
     except ValueError:
         raise TrustError("the token has invalid characters", fix=_FIX) from None
     body, check = content[:-_CHECK_BYTES], content[-_CHECK_BYTES:]
-    whole = _HEAD.size + SECRET_BYTES + AUTHORITY_BYTES
-    if len(body) != whole or not hmac.compare_digest(check, _check(body)):
+    if len(body) != _BODY.size or not hmac.compare_digest(check, _check(body)):
         raise TrustError("the token is incomplete or mistyped", fix=_FIX)
-    version, role, expires_s = _HEAD.unpack(body[: _HEAD.size])
+    version, role, expires_s, secret, authority = _BODY.unpack(body)
     if version != _VERSION or role >= len(_ROLES):
         raise TrustError(
             "the token was made by another version", fix="install the same version on both machines"
         )
-    secret = body[_HEAD.size : _HEAD.size + SECRET_BYTES]
-    return Token(
-        role=_ROLES[role],
-        secret=secret,
-        authority=body[_HEAD.size + SECRET_BYTES :],
-        expires_s=expires_s,
-    )
+    return Token(role=_ROLES[role], secret=secret, authority=authority, expires_s=expires_s)
 
 
 def _check(body: bytes) -> bytes:
