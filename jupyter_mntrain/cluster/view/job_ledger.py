@@ -8,9 +8,8 @@ import msgspec
 
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up, unknown_part
-from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobState, JobView
-
-_FORWARD: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
+from jupyter_mntrain.model.lifecycle.state import UNDER_WAY
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView
 
 
 class JobLedger:
@@ -70,4 +69,4 @@ class JobLedger:
 
 def _age(record: JobRecord) -> tuple[int, int]:
     state = record.part.state
-    return record.attempt.number, (len(_FORWARD) if state in TERMINAL else _FORWARD.index(state))
+    return record.attempt.number, (len(UNDER_WAY) if state in TERMINAL else UNDER_WAY.index(state))

@@ -119,7 +119,8 @@ PartEvent = (
     | Exited
 )
 
-_UNDER_WAY = ("unknown", "pending", "starting", "running", "stopping")
+UNDER_WAY: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
+"""The states that are not terminal, in their order."""
 
 
 def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
@@ -189,7 +190,7 @@ def _changed(part: PartStatus, **changes: object) -> PartStatus:
 
 def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus:
     """Move to a later state; never back."""
-    if _UNDER_WAY.index(state) <= _UNDER_WAY.index(part.state):
+    if UNDER_WAY.index(state) <= UNDER_WAY.index(part.state):
         return part
     return msgspec.structs.replace(part, state=state, **changes)
 
