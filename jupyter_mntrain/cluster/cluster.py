@@ -173,7 +173,7 @@ class Cluster:
         """
         info = find_node(node, [view.info for view in self.nodes() if view.info])
         address = next(view.address for view in self.nodes() if view.info is info)
-        client = self._driver.live.client(address, info.node_id, info.name)
+        client = self._driver.live.desk.client(address, info.node_id, info.name)
         return self._driver.loop.run(client.port_status(port, interface))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:

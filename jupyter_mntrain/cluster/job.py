@@ -58,12 +58,12 @@ class Job:
 
     def watch(self) -> None:
         """Start reading the ranks' samples. Idempotent; returns at once."""
-        self._follower = self._driver.follower(self.id)
+        self._follower = self._driver.loop.run(self._driver.follow(self.id))
 
     def unwatch(self) -> None:
         """Free the history's memory. Watching again reads it again."""
         self._follower = None
-        self._driver.unfollow(self.id)
+        self._driver.loop.run(self._driver.unfollow(self.id))
 
     def history(self) -> JobHistory:
         """The history read so far, from the job's first step. Starts watching.
@@ -165,8 +165,7 @@ class Job:
             SpecError: the job has no such rank.
         """
         placements = placements_with(self.view(), rank)
-        found = self._driver.loop.run(self._read_stacks(placements))
-        return {node: _of_rank(said, rank) for node, said in found.items()}
+        return self._driver.loop.run(self._read_stacks(placements, rank))
 
     def stop(
         self,
@@ -206,13 +205,14 @@ class Job:
         return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
 
     async def _read_stacks(
-        self, placements: Sequence[Placement]
+        self, placements: Sequence[Placement], rank: int | None
     ) -> dict[str, Sequence[RankStack] | MntrainError]:
         async def read(placement: Placement) -> Sequence[RankStack] | MntrainError:
             try:
-                return await self._driver.live.client_of(placement).stacks(self.id)
+                stacks = await self._driver.live.client_of(placement).stacks(self.id)
             except MntrainError as error:
                 return error
+            return [stack for stack in stacks if rank in (None, stack.rank)]
 
         found = await asyncio.gather(*(read(placement) for placement in placements))
         return {one.node: said for one, said in zip(placements, found, strict=True)}
@@ -234,14 +234,6 @@ class Job:
 
         by_node = await asyncio.gather(*map(read, placements))
         return tuple(line for lines in by_node for line in lines)
-
-
-def _of_rank(
-    said: Sequence[RankStack] | MntrainError, rank: int | None
-) -> Sequence[RankStack] | MntrainError:
-    if rank is None or isinstance(said, MntrainError):
-        return said
-    return [stack for stack in said if stack.rank == rank]
 
 
 def placements_with(

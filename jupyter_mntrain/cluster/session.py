@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.node_view import FoundBy
 
 
 class DriverSession:
-    """Runs until :meth:`close`. Its methods may be called from any thread.
+    """Runs until :meth:`close`. What is not a coroutine may be called from any thread.
 
     Args:
         addresses: watched from the start.
@@ -49,14 +49,6 @@ class DriverSession:
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
 
-    def follower(self, job_id: JobId) -> JournalFollower:
-        """Follow the job's journals."""
-        return self.loop.run(self._follow(job_id))
-
-    def unfollow(self, job_id: JobId) -> None:
-        """Stop following a job's journals and free what was read."""
-        self.loop.run(self._unfollow(job_id))
-
     def close(self) -> None:
         """Stop watching and end the thread. May be called twice."""
         try:
@@ -66,7 +58,8 @@ class DriverSession:
         finally:
             self.loop.close()
 
-    async def _follow(self, job_id: JobId) -> JournalFollower:
+    async def follow(self, job_id: JobId) -> JournalFollower:
+        """Follow the job's journals. Runs in the loop."""
         follower = self._followers.get(job_id)
         if follower is None:
             follower = JournalFollower(
@@ -79,7 +72,8 @@ class DriverSession:
         follower.follow()
         return follower
 
-    async def _unfollow(self, job_id: JobId) -> None:
+    async def unfollow(self, job_id: JobId) -> None:
+        """Stop following a job's journals and free what was read. Runs in the loop."""
         follower = self._followers.pop(job_id, None)
         if follower is not None:
             await follower.close()

@@ -63,7 +63,7 @@ class ClusterDiscovery:
 
         async def ask() -> NodeInfo:
             try:
-                info = await live.client(where).node_info()
+                info = await live.desk.client(where).node_info()
             except NodeError as error:
                 if error.kind is not Kind.NOT_JOINED:
                     raise
@@ -76,7 +76,7 @@ class ClusterDiscovery:
             if subject.role == "driver":
                 said = f"{subject.name} joined as a driver; there is no node at this address"
                 raise NodeError(said, node=where)
-            client = live.client(where, NodeId(subject.name))
+            client = live.desk.client(where, NodeId(subject.name))
             deadline = time.monotonic() + ADD_S
             while True:
                 try:

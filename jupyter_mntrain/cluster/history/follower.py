@@ -105,8 +105,5 @@ class JournalFollower:
 
 
 def _is_end(line: JournalLine, attempt: int) -> bool:
-    match line.body:
-        case PartChange(part=part):
-            return line.attempt >= attempt and part.state in TERMINAL
-        case _:
-            return False
+    body = line.body
+    return isinstance(body, PartChange) and line.attempt >= attempt and body.part.state in TERMINAL

@@ -190,7 +190,8 @@ class AgentLauncher:
         by_id = {view.info.node_id: view for view in views if view.info}
         for node in chosen:
             refuse_unusable(by_id[node.node_id])
-        clients = [self.live.client(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
+        client_at = self.live.desk.client
+        clients = [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
         asked = Count(progress, "asking the nodes", len(clients))
 
         async def ask(client: AgentClient) -> NodeInfo:

@@ -156,21 +156,18 @@ class AgentWatch:
                 self._try_now.clear()
             case NodeChanged(node=info):
                 self.info = info
-            case Goodbye(reason=reason):
-                self._goodbye = reason
             case Beat() as beat:
                 self._beat = beat
         if self.info is not None:
             self.on_message(self.info.node_id, message)
-        self._heard(is_goodbye=isinstance(message, Goodbye))
+        self._heard(goodbye=message.reason if isinstance(message, Goodbye) else None)
         self.on_change()
 
-    def _heard(self, *, is_goodbye: bool = False) -> None:
+    def _heard(self, *, goodbye: str | None = None) -> None:
         self._last_word = self.clock.monotonic()
         self._last_seen_s = self.clock.time()
         self._error = self._probed_at = None
-        if not is_goodbye:
-            self._goodbye = None
+        self._goodbye = goodbye
         self._judge()
 
     def _judge(self) -> None:

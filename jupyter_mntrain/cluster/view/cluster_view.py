@@ -132,22 +132,12 @@ class ClusterView:
                 return True
         return False
 
-    def client(
-        self, address: str, node_id: NodeId | None = None, node: str | None = None
-    ) -> AgentClient:
-        """Make a client for an agent.
-
-        Raises:
-            TrustError: this user is not a driver of the cluster.
-        """
-        return self.desk.client(address, node_id, node)
-
     def client_of(self, placement: Placement) -> AgentClient:
         """A client for a participant, at the address it answers on now."""
         for view in self.nodes:
             if view.info and view.info.node_id == placement.node_id and not view.is_conflict:
-                return self.client(view.address, placement.node_id, placement.node)
-        return self.client(placement.agent[0], placement.node_id, placement.node)
+                return self.desk.client(view.address, placement.node_id, placement.node)
+        return self.desk.client(placement.agent[0], placement.node_id, placement.node)
 
     def job(self, job_id: JobId) -> JobView:
         """The job with this id.
@@ -181,7 +171,7 @@ class ClusterView:
             node_id=node_id,
             info=info,
             called=called,
-            client=self.client,
+            client=self.desk.client,
             clock=self.clock,
             on_message=self._take,
             on_change=self._publish,
@@ -190,9 +180,8 @@ class ClusterView:
         self._publish()
 
     def _take(self, node_id: NodeId, message: StreamMessage) -> None:
-        match message:
-            case Hello(node=info) | NodeChanged(node=info):
-                self.on_seen(info)
+        if isinstance(message, Hello | NodeChanged):
+            self.on_seen(message.node)
         match message:
             case Hello(jobs=records):
                 self._ledger.replace(node_id, records)

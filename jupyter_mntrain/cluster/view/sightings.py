@@ -27,10 +27,9 @@ def merge(sightings: Iterable[NodeView]) -> tuple[NodeView, ...]:
     Args:
         sightings: one per address watched.
     """
-    seen = list(sightings)
     by_id: dict[NodeId, list[NodeView]] = {}
     silent = []
-    for view in seen:
+    for view in sightings:
         if view.info is None:
             silent.append(view)
         else:
