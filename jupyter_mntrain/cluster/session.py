@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery
 from jupyter_mntrain.cluster.history.follower import JournalFollower
@@ -19,6 +20,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
 
 
+@dataclass(eq=False)
 class DriverSession:
     """Runs until :meth:`close`. What is not a coroutine may be called from any thread.
 
@@ -28,22 +30,19 @@ class DriverSession:
         on_seen: called, in the driver's own thread, with every node that answers as a member.
     """
 
-    def __init__(
-        self,
-        cluster: str,
-        *,
-        discovery: Discovery,
-        addresses: Iterable[tuple[str, FoundBy]],
-        clock: Clock,
-        seen: Iterable[SeenNode] = (),
-        on_seen: Callable[[NodeInfo], None] = lambda _: None,
-    ) -> None:
-        self.clock = clock
-        self.loop = LoopThread(f"mntrain-{cluster}")
-        self.live = ClusterView(cluster, discovery=discovery, clock=clock, on_seen=on_seen)
-        self.grace = GracePeriod(self.live, clock)
-        self._followers: dict[JobId, JournalFollower] = {}
-        self.loop.run(self.live.start(list(addresses), seen))
+    cluster: str
+    discovery: Discovery
+    addresses: Iterable[tuple[str, FoundBy]]
+    clock: Clock
+    seen: Iterable[SeenNode]
+    on_seen: Callable[[NodeInfo], None]
+    _followers: dict[JobId, JournalFollower] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.loop = LoopThread(f"mntrain-{self.cluster}")
+        self.live = ClusterView(self.cluster, self.discovery, self.clock, self.on_seen)
+        self.grace = GracePeriod(self.live, self.clock)
+        self.loop.run(self.live.start(self.addresses, self.seen))
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"

@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def own_driver_name() -> str:
     return text[:63].strip("-._") or "driver"
 
 
+@dataclass(eq=False)
 class DriverMembership:
     """One driver of one cluster: its credentials, and the registrar if it made the cluster.
 
@@ -58,17 +60,13 @@ class DriverMembership:
         TrustError: a file is damaged, or readable by other users.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        clock: Clock = time.time,
-        lifetime: timedelta = CERTIFICATE_LIFETIME,
-    ) -> None:
-        self.directory = directory
-        self.credentials = Credentials(directory)
-        self._clock = clock
-        self.registrar = self._registrar(lifetime)
+    directory: Path
+    clock: Clock = time.time
+    lifetime: timedelta = CERTIFICATE_LIFETIME
+
+    def __post_init__(self) -> None:
+        self.credentials = Credentials(self.directory)
+        self.registrar = self._registrar()
         """``None`` if another driver made the cluster."""
 
     @classmethod
@@ -130,16 +128,16 @@ class DriverMembership:
     @property
     def is_due(self) -> bool:
         """Whether this driver's certificate is due for renewal."""
-        now = datetime.fromtimestamp(self._clock(), UTC)
+        now = datetime.fromtimestamp(self.clock(), UTC)
         return due_for_renewal(self.credentials.certificate, now)
 
-    def _registrar(self, lifetime: timedelta) -> Registrar | None:
+    def _registrar(self) -> Registrar | None:
         path = self.directory / AUTHORITY_KEY
         if not path.exists():
             return None
         authority = Authority(load_key(read_private(path).encode()), self.credentials.authority)
         file = _register_file(self.directory)
-        return Registrar(authority, self.credentials, file, clock=self._clock, lifetime=lifetime)
+        return Registrar(authority, self.credentials, file, self.clock, self.lifetime)
 
 
 def room_for(cluster: str) -> Path:

@@ -10,6 +10,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class _Gap(Record, frozen=True):
     sources: dict[str, int] = {}
 
 
+@dataclass
 class Journal:
     """Append-only NDJSON; the Nth line of the file has the number N.
 
@@ -64,17 +66,13 @@ class Journal:
             beginning.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        kept_bytes: int = KEPT_BYTES,
-        head_bytes: int = HEAD_BYTES,
-        slack_bytes: int = SLACK_BYTES,
-    ) -> None:
-        self._path = path
-        self._kept_bytes, self._head_bytes = kept_bytes, head_bytes
-        self._slack_bytes = slack_bytes
+    path: Path
+    kept_bytes: int = KEPT_BYTES
+    head_bytes: int = HEAD_BYTES
+    slack_bytes: int = SLACK_BYTES
+
+    def __post_init__(self) -> None:
+        path = self.path
         self._gap_path = path.with_name(f"{path.name}.gap")
         self._gap: _Gap | None = None
         self._attempt = 0
@@ -118,13 +116,13 @@ class Journal:
         mark, rest = divmod(max(0, seq), MARK_EVERY)
         if self._gap is not None and self._gap.first <= mark < self._gap.last:
             return self._gap.end
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             file.seek(self._marks[mark])
             return self._marks[mark] + sum(len(line) for line in islice(file, rest))
 
     def read(self, position: int = 0) -> Iterator[tuple[bytes, int]]:
         """Blocks of complete lines from ``position`` on, each with the offset after it."""
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             while True:
                 gap = self._gap
                 if gap is not None and gap.begin <= position < gap.end:
@@ -175,10 +173,10 @@ class Journal:
     def _trim(self) -> None:
         gap = self._gap
         lost = 0 if gap is None else gap.end - gap.begin
-        if self.size - lost <= self._kept_bytes + self._slack_bytes:
+        if self.size - lost <= self.kept_bytes + self.slack_bytes:
             return
-        tail_bytes = self._kept_bytes - self._head_bytes
-        first = bisect_left(self._marks, self._head_bytes) if gap is None else gap.first
+        tail_bytes = self.kept_bytes - self.head_bytes
+        first = bisect_left(self._marks, self.head_bytes) if gap is None else gap.first
         last = bisect_right(self._marks, self.size - tail_bytes) - 1
         if last <= first:
             return
@@ -195,13 +193,13 @@ class Journal:
             # Recorded first: after a crash, no reader must take the hole's zeros for lines.
             write_atomically(self._gap_path, msgspec.json.encode(gap))
             self._gap = gap
-            give_back(self._path, gap.begin, gap.end)
+            give_back(self.path, gap.begin, gap.end)
 
     def _recover(self) -> None:
         with suppress(OSError, msgspec.MsgspecError):
             self._gap = msgspec.json.decode(self._gap_path.read_bytes(), type=_Gap)
         gap = self._gap
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             while line := file.readline():
                 if gap is not None and self.size == gap.begin:
                     # The offsets of its lines are no longer needed.
