@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -59,9 +59,7 @@ class Report(Record, frozen=True):
 
 
 @contextmanager
-def join_world(
-    device: str, timeout_s: float, environment: Mapping[str, str] = os.environ
-) -> Iterator[World]:
+def join_world(device: str, timeout_s: float) -> Iterator[World]:
     """Join the process group that torchrun set up; without torchrun, make a group of one.
 
     A default process group that already exists is used and left in place.
@@ -69,18 +67,18 @@ def join_world(
     Raises:
         RecipeError: the recipe requires CUDA and there is none.
     """
-    local_rank = int(environment.get("LOCAL_RANK", "0"))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = _device(device, local_rank)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
     is_ours = not dist.is_initialized()
     if is_ours:
-        _init(chosen, timeout_s, is_alone="WORLD_SIZE" not in environment)
+        _init(chosen, timeout_s, is_alone="WORLD_SIZE" not in os.environ)
     world = World(
         rank=dist.get_rank(),
         local_rank=local_rank,
         size=dist.get_world_size(),
-        host=environment.get(NODE_VARIABLE) or socket.gethostname(),
+        host=os.environ.get(NODE_VARIABLE) or socket.gethostname(),
         device=chosen,
     )
     has_failed = True

@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ class Part(msgspec.Struct, frozen=True):
     problem: str | None = None
 
 
+@dataclass
 class ModelExport:
     """Writes the model once, at the end.
 
@@ -58,21 +60,14 @@ class ModelExport:
         say: prints a line to the job's log.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        world: World,
-        config: Any,
-        tokens: Tokens,
-        *,
-        say: Callable[[str], None],
-    ) -> None:
-        self._recipe = recipe
-        self._world = world
-        self._config = config
-        self._tokens = tokens
-        self._say = say
-        self.directory = output_directory(recipe)
+    recipe: Recipe
+    world: World
+    config: Any
+    tokens: Tokens
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.directory = output_directory(self.recipe)
         self._attempt = os.environ.get(ATTEMPT_VARIABLE, "1")
 
     def refuse(self) -> None:
@@ -84,14 +79,14 @@ class ModelExport:
         if self.directory is None or not self._is_named:
             return  # it is beside the checkpoints, which check for both
         error = None
-        if self._world.local_rank == 0:
+        if self.world.local_rank == 0:
             error = unwritable(self.directory.parent, "write the model", "output.directory")
             if self._is_in_the_way(self.directory):
                 error = RecipeError(
                     f"output.directory = {self.directory}: the directory is not empty",
                     fix="set another output.directory, or output.replace = true",
                 )
-        agree(self._world, error)
+        agree(self.world, error)
 
     def write(
         self,
@@ -120,14 +115,14 @@ class ModelExport:
         except RecipeError as error:
             if self._is_named:
                 raise
-            if self._world.is_head:
-                self._say(error.cause)
+            if self.world.is_head:
+                self.say(error.cause)
             return None
         return self.directory
 
     @property
     def _is_named(self) -> bool:
-        return self._recipe.output.directory is not None
+        return self.recipe.output.directory is not None
 
     def _write(
         self,
@@ -142,15 +137,15 @@ class ModelExport:
             step=step, files={one.name: one for part in parts for one in part.files}
         )
         self._agree(self._complete(folder, parts, contents), folder)
-        if self._recipe.output.gather:
+        if self.recipe.output.gather:
             self._agree(self._gather(folder, parts, progress), folder)
         self._appear(folder, directory)
-        if self._world.is_head:
+        if self.world.is_head:
             size = sum(one.size_bytes for one in contents.files.values())
-            self._say(f"model: {size / 1e6:,.1f} MB in {directory}")
+            self.say(f"model: {size / 1e6:,.1f} MB in {directory}")
 
     def _is_in_the_way(self, directory: Path) -> bool:
-        if self._recipe.output.replace:
+        if self.recipe.output.replace:
             return False
         return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
 
@@ -158,10 +153,10 @@ class ModelExport:
         self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: ProgressWriter
     ) -> Part:
         """Write this rank's shards. Collective: file numbers count across ranks."""
-        most = int(self._recipe.output.shard_gb * 1e9)
+        most = int(self.recipe.output.shard_gb * 1e9)
         shards = list(by_size(parameters, lambda name: parameters[name].nbytes, most))
-        counts = gathered(self._world, len(shards))
-        first, total = sum(counts[: self._world.rank]) + 1, sum(counts)
+        counts = gathered(self.world, len(shards))
+        first, total = sum(counts[: self.world.rank]) + 1, sum(counts)
         size = sum(one.nbytes for one in parameters.values())
         tally = Tally(progress, "writing the model", size, "B")
         files: list[ModelFile] = []
@@ -176,28 +171,28 @@ class ModelExport:
                 tensors = {one: parameters[one].detach().contiguous() for one in names}
                 save_file(tensors, folder / name, metadata={"format": "pt"})
                 sync(folder / name)
-                files.append(_described(folder / name, self._world.host))
+                files.append(_described(folder / name, self.world.host))
                 weight_map |= dict.fromkeys(names, name)
                 tally.add(sum(one.nbytes for one in tensors.values()))
         except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
-            return Part(problem=f"{self._world.host}: {error}")
+            return Part(problem=f"{self.world.host}: {error}")
         tally.end()
         return Part(tuple(files), weight_map)
 
     def _complete(self, folder: Path, parts: Sequence[Part], contents: ModelContents) -> Part:
         """Write the small files, once on every node."""
-        if self._world.local_rank == 0:
+        if self.world.local_rank == 0:
             try:
                 self._write_small_files(folder, parts, contents)
             except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
-                return Part(problem=f"{self._world.host}: {error}")
+                return Part(problem=f"{self.world.host}: {error}")
         return Part()
 
     def _write_small_files(
         self, folder: Path, parts: Sequence[Part], contents: ModelContents
     ) -> None:
         weight_map = {name: file for part in parts for name, file in part.weight_map.items()}
-        describe(self._recipe, self._config, self._tokens, folder)
+        describe(self.recipe, self.config, self.tokens, folder)
         if len(contents.files) > 1:
             size = sum(one.size_bytes for one in contents.files.values())
             index = {"metadata": {"total_size": size}, "weight_map": weight_map}
@@ -211,23 +206,23 @@ class ModelExport:
         others = [(rank, one) for rank, part in enumerate(parts) if rank for one in part.files]
         size = sum(one.size_bytes for _, one in others)
         tally = Tally(
-            progress if self._world.is_head else unwatched, "gathering the model", size, "B"
+            progress if self.world.is_head else unwatched, "gathering the model", size, "B"
         )
         # Every rank uses the same order, so two ranks never wait for each other.
         for rank, one in others:
             path = folder / one.name
-            if self._world.rank == rank:
+            if self.world.rank == rank:
                 send_file(path, 0)
-            elif self._world.is_head:
+            elif self.world.is_head:
                 failed = take_file(lambda: folder, one.name, rank) or _difference(path, one)
                 problem = problem or failed
                 tally.add(one.size_bytes)
         tally.end()
-        return Part(problem=None if problem is None else f"{self._world.host}: {problem}")
+        return Part(problem=None if problem is None else f"{self.world.host}: {problem}")
 
     def _agree(self, mine: Part, folder: Path) -> list[Part]:
         """Gather all ranks' parts; if one failed, every rank raises the same error."""
-        parts = gathered(self._world, mine)
+        parts = gathered(self.world, mine)
         problem = next((part.problem for part in parts if part.problem), None)
         if problem is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -240,9 +235,9 @@ class ModelExport:
     def _appear(self, folder: Path, directory: Path) -> None:
         """Rename the finished folder, on the head's node first: a shared one is then done."""
         for turn in (True, False):
-            is_turn = self._world.local_rank == 0 and self._world.is_head is turn
+            is_turn = self.world.local_rank == 0 and self.world.is_head is turn
             if is_turn and folder.is_dir():
-                if self._world.is_head or not self._recipe.output.gather:
+                if self.world.is_head or not self.recipe.output.gather:
                     shutil.rmtree(directory, ignore_errors=True)
                     folder.rename(directory)
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -35,6 +36,7 @@ _COMPARED = ("model", "batches")
 """Digests that must be unchanged for a resumed run to continue with the same losses."""
 
 
+@dataclass
 class Checkpointing:
     """Saves at the recipe's interval and on request; all ranks at the same step.
 
@@ -48,38 +50,31 @@ class Checkpointing:
         say: prints a line to the job's log.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        world: World,
-        recorder: Recorder,
-        *,
-        digests: Mapping[str, str],
-        grid: Grid,
-        model: Pipeline,
-        say: Callable[[str], None],
-    ) -> None:
+    recipe: Recipe
+    world: World
+    recorder: Recorder
+    digests: Mapping[str, str]
+    grid: Grid
+    model: Pipeline
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
         attempt = int(os.environ.get(ATTEMPT_VARIABLE, "1"))
-        path = directory_of(recipe, os.environ)
-        self._section = recipe.checkpoint
-        self._last_step = recipe.train.steps
-        self._world = world
-        self._grid = grid
-        self._recorder = recorder
-        self._model = model
-        self._say = say
-        self._digests = {name: digests[name] for name in _COMPARED}
+        path = directory_of(self.recipe, os.environ)
+        self._section = self.recipe.checkpoint
+        self._last_step = self.recipe.train.steps
+        self._digests = {name: self.digests[name] for name in _COMPARED}
         self._directory = None if path is None else CheckpointDirectory(path, attempt)
         self._saver: Saver | None = None
         if self._directory is not None:
             self._saver = Saver(
                 self._directory,
-                world,
+                self.world,
                 keep=self._section.keep,
                 copies=self._section.copies,
                 attempt=attempt,
                 digests=self._digests,
-                say=lambda line: say(f"checkpoint: {line}"),
+                say=lambda line: self.say(f"checkpoint: {line}"),
             )
         self._wishes = ControlReader()
         self._still_writing = 0.0
@@ -101,15 +96,15 @@ class Checkpointing:
             return 0
         # Before the first step, rather than after hours of training.
         path = self._directory.path
-        agree(self._world, unwritable(path, "save checkpoints", "checkpoint.directory"))
-        found = find_newest(self._world, self._directory)
+        agree(self.world, unwritable(path, "save checkpoints", "checkpoint.directory"))
+        found = find_newest(self.world, self._directory)
         step = 0 if found is None else found.manifest.step
         if found is not None:
             self._refuse_other(found)
             self._restore(found, optimizer)
-            if self._world.is_head:
-                self._say(f"checkpoint: resuming after step {step}")
-        if self._world.local_rank == 0:
+            if self.world.is_head:
+                self.say(f"checkpoint: resuming after step {step}")
+        if self.world.local_rank == 0:
             self._directory.clean(last=step)
         dist.barrier()  # no rank saves into a directory that is still being cleaned
         return step
@@ -118,8 +113,8 @@ class Checkpointing:
         """This rank's part of the step's all-reduce: (is still writing, save, stop)."""
         is_writing = self._saver is not None and self._saver.is_writing
         # Only rank 0 relays requests: they reach one node's agent before another's.
-        save = self._world.is_head and self._wishes.wants_save()
-        stop = self._world.is_head and self._wishes.wants_stop()
+        save = self.world.is_head and self._wishes.wants_save()
+        stop = self.world.is_head and self._wishes.wants_stop()
         return int(is_writing), int(save), int(stop)
 
     def count(self, sums: Sequence[float]) -> None:
@@ -151,14 +146,14 @@ class Checkpointing:
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer) -> None:
         state = self._state(optimizer)
         # Replicas hold the same state: each writes its share.
-        mine = sorted(state)[self._grid.replica_of(self._world.rank) :: self._grid.replicas]
-        state = {name: state[name] for name in mine} | _random_state(self._world)
-        self._recorder.progress("saving a checkpoint", 0, 1)
+        mine = sorted(state)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
+        state = {name: state[name] for name in mine} | _random_state(self.world)
+        self.recorder.progress("saving a checkpoint", 0, 1)
         saver.begin(step, state)
 
     def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:
         """This rank's tensors by their names in a checkpoint: views, not copies."""
-        parameters, rows = self._model.parameters(), self._model.rows()
+        parameters, rows = self.model.parameters(), self.model.rows()
         state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
         state |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
         if not rows:
@@ -174,9 +169,9 @@ class Checkpointing:
         if not saver.is_pending:
             return
         saved = saver.finish()
-        self._recorder.progress("saving a checkpoint", 1, 1)
+        self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
-            self._recorder.saved(saved)
+            self.recorder.saved(saved)
 
     def _refuse_other(self, found: FoundCheckpoint) -> None:
         for name, digest in self._digests.items():
@@ -191,13 +186,13 @@ class Checkpointing:
     def _restore(self, found: FoundCheckpoint, optimizer: Optimizer) -> None:
         assert self._directory is not None  # noqa: S101
         state = self._state(optimizer)
-        random = _random_state(self._world) if found.manifest.world_size == self._world.size else {}
+        random = _random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
-            self._world,
+            self.world,
             self._directory,
             found,
             [*state, *random],
-            progress=self._recorder.progress,
+            progress=self.recorder.progress,
         )
         missing = [name for name in state if name not in loaded]
         if missing:
@@ -210,7 +205,7 @@ class Checkpointing:
             for name, one in state.items():
                 one.copy_(loaded[name])
         optimizer.resume_after(found.manifest.step)
-        _set_random_state(self._world, loaded)
+        _set_random_state(self.world, loaded)
 
 
 def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -38,6 +39,7 @@ def _not_saved(step: int, error: str) -> Problem:
     )
 
 
+@dataclass
 class Saver:
     """Saves one rank's state, one step at a time.
 
@@ -50,28 +52,20 @@ class Saver:
         say: prints one line per save.
     """
 
-    def __init__(
-        self,
-        directory: CheckpointDirectory,
-        world: World,
-        *,
-        keep: int,
-        copies: int,
-        attempt: int,
-        digests: Mapping[str, str],
-        say: Callable[[str], None],
-    ) -> None:
-        self._directory = directory
-        self._world = world
-        self._keep = keep
-        self._hosts = tuple(gathered(world, world.host))
-        self._neighbors = Neighbors(world, self._hosts) if copies > 1 else None
-        self._attempt = attempt
-        self._digests = dict(digests)
-        self._say = say
-        self._step: int | None = None
-        self._written: _Written | None = None
-        self._thread: threading.Thread | None = None
+    directory: CheckpointDirectory
+    world: World
+    keep: int
+    copies: int
+    attempt: int
+    digests: dict[str, str]
+    say: Callable[[str], None]
+    _step: int | None = None
+    _written: _Written | None = None
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self._hosts = tuple(gathered(self.world, self.world.host))
+        self._neighbors = Neighbors(self.world, self._hosts) if self.copies > 1 else None
 
     @property
     def is_pending(self) -> bool:
@@ -109,47 +103,47 @@ class Saver:
         if step is None or self._thread is None:
             return None
         self._thread.join()
-        parts: list[_Written] = [_Written(host="")] * self._world.size
+        parts: list[_Written] = [_Written(host="")] * self.world.size
         dist.all_gather_object(parts, self._written)
         self._step = self._thread = None
         error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
         if error is None:
             error = self._publish(step, tuple(part.size_bytes for part in parts))
-        if self._world.is_head:
+        if self.world.is_head:
             size = sum(part.size_bytes for part in parts)
-            self._say(
+            self.say(
                 str(_not_saved(step, error))
                 if error is not None
                 else f"saved step {step}, {size / 1e6:,.1f} MB"
             )
-        if error is not None and self._world.local_rank == 0:
-            self._directory.discard(step)
+        if error is not None and self.world.local_rank == 0:
+            self.directory.discard(step)
         return step if error is None else None
 
     def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
         """Publish on every node; return why it failed on any, or ``None``."""
         manifest = Manifest(
             step=step,
-            attempt=self._attempt,
+            attempt=self.attempt,
             shard_bytes=shard_bytes,
-            digests=self._digests,
+            digests=self.digests,
             hosts=self._hosts,
         )
         problem: str | None = None
-        if self._world.local_rank == 0:
+        if self.world.local_rank == 0:
             try:
-                self._directory.publish(manifest)
-                self._directory.prune(self._keep)
+                self.directory.publish(manifest)
+                self.directory.prune(self.keep)
             except OSError as error:
-                problem = f"{self._world.host}: {error}"
-        return next((one for one in gathered(self._world, problem) if one), None)
+                problem = f"{self.world.host}: {error}"
+        return next((one for one in gathered(self.world, problem) if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
         error, size_bytes, path = None, 0, None
         try:
-            folder = self._directory.begin(step)
+            folder = self.directory.begin(step)
             refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
-            path = folder / shard_name(self._world.rank)
+            path = folder / shard_name(self.world.rank)
             save_file(tensors, path)
             sync(path)
             size_bytes = path.stat().st_size
@@ -157,6 +151,6 @@ class Saver:
             error = str(trouble) or type(trouble).__name__
         if self._neighbors is not None:
             # Also after an error: the neighbors wait.
-            folder_of = partial(self._directory.begin, step)
+            folder_of = partial(self.directory.begin, step)
             error = self._neighbors.exchange(path if error is None else None, folder_of) or error
-        self._written = _Written(host=self._world.host, size_bytes=size_bytes, error=error)
+        self._written = _Written(host=self.world.host, size_bytes=size_bytes, error=error)

@@ -6,6 +6,7 @@ There is no key-value cache: each token takes a forward pass of the whole text t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -65,6 +66,7 @@ def _check(ids: Sequence[int], recipe: Recipe, vocabulary_size: int, where: str)
         raise RecipeError(f"{cause} more than data.sequence_length = {length}", fix=fix)
 
 
+@dataclass
 class TextSampler:
     """Continues prompts with the model. Changes neither weights nor random state.
 
@@ -75,23 +77,18 @@ class TextSampler:
         ends: token ids that end a text.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        forwards: Forwards,
-        prompts: Sequence[Prompt],
-        tokens: Tokens,
-        ends: frozenset[int],
-    ) -> None:
-        self._forwards = forwards
-        self._tokenizer = tokens.tokenizer
-        self._ends = ends
-        self._most = recipe.evaluation.prompt_tokens
-        self.prompts = tuple(prompts)
-        self._width = max((len(one.ids) for one in prompts), default=0) + self._most
+    recipe: Recipe
+    forwards: Forwards
+    prompts: Sequence[Prompt]
+    tokens: Tokens
+    ends: frozenset[int]
+
+    def __post_init__(self) -> None:
+        self._most = self.recipe.evaluation.prompt_tokens
+        self._width = max((len(one.ids) for one in self.prompts), default=0) + self._most
         # At most as many tokens at once as a microbatch has, so that memory suffices.
-        at_once = recipe.microbatch_size * recipe.data.sequence_length // self._width
-        self._rows = max(1, min(len(prompts), at_once))
+        at_once = self.recipe.microbatch_size * self.recipe.data.sequence_length // self._width
+        self._rows = max(1, min(len(self.prompts), at_once))
 
     def write(self, progress: ProgressWriter = unwatched) -> tuple[str, ...]:
         """Return a continuation of each prompt, on every rank. Collective."""
@@ -101,7 +98,9 @@ class TextSampler:
         for begin in groups:
             written += self._continue(self.prompts[begin : begin + self._rows], tally)
         tally.end()
-        return tuple(str(self._tokenizer.decode(ids, skip_special_tokens=True)) for ids in written)
+        return tuple(
+            str(self.tokens.tokenizer.decode(ids, skip_special_tokens=True)) for ids in written
+        )
 
     def _continue(self, prompts: Sequence[Prompt], tally: Tally) -> list[list[int]]:
         """Return the new ids of each prompt."""
@@ -114,9 +113,9 @@ class TextSampler:
         written: list[list[int]] = [[] for _ in prompts]
         unfinished = set(range(len(prompts)))
         for _ in range(self._most):
-            chosen = self._forwards.likeliest(ids, last).tolist()
+            chosen = self.forwards.likeliest(ids, last).tolist()
             tally.add(1)
-            unfinished = {row for row in unfinished if chosen[row] not in self._ends}
+            unfinished = {row for row in unfinished if chosen[row] not in self.ends}
             if not unfinished:
                 break
             for row in unfinished:
