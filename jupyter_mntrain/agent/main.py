@@ -92,7 +92,8 @@ def perform(options: Options) -> Done:
         MntrainError: it failed.
     """
     if options.action in ("install-service", "remove-service"):
-        lines = _change_service(options)
+        is_removed = options.action == "remove-service"
+        lines = service.remove() if is_removed else service.install(_joined(options), options.state)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
     with locked_state(options.state):
         if options.action == "leave":
@@ -113,12 +114,6 @@ def _set_up_log() -> None:
     # Failed connections of unknown clients are not an error of this program.
     for name in ("tornado.access", "tornado.general"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _change_service(options: Options) -> list[str]:
-    if options.action == "remove-service":
-        return service.remove()
-    return service.install(_joined(options), options.state)
 
 
 def _joined(options: Options) -> membership.Membership:

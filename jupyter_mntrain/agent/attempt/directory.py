@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.processes import Alive, marked, processes_of, start_time
+from jupyter_mntrain.agent.attempt.processes import processes_of, start_time
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model._record import Record
@@ -176,10 +176,6 @@ class AttemptDirectory:
             if environment.get("RANK", "").isdigit():
                 found.setdefault(Rank(int(environment["RANK"])), pid)
         yield from found.items()
-
-    def processes(self) -> Alive:
-        """Live processes of the attempt, without the keeper."""
-        return marked(self.path)
 
     @property
     def identity(self) -> KeeperIdentity | None:

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +87,13 @@ class Children:
         return signals
 
     def _reap(self) -> None:
-        while True:
-            try:
+        with suppress(ChildProcessError):
+            while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if pid == self.torchrun:
-                self.exit_code = os.waitstatus_to_exitcode(status)
+                if pid == 0:
+                    return
+                if pid == self.torchrun:
+                    self.exit_code = os.waitstatus_to_exitcode(status)
 
 
 def _end(directory: Path, children: Children) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, KeeperStatus, has_oom_since
-from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, signal_all
+from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, marked, signal_all
 from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
@@ -64,13 +64,13 @@ class AttemptEnd:
 
     def _sweep(self, now_s: float) -> bool:
         """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
-        alive = self._attempt.processes()
+        alive = marked(self._attempt.path)
         signal_all(alive, signal.SIGKILL)
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s
 
     def _leftovers(self) -> tuple[Leftover, ...]:
-        alive = [describe(pid) for pid in sorted(self._attempt.processes())]
+        alive = [describe(pid) for pid in sorted(marked(self._attempt.path))]
         return msgspec.convert(alive, tuple[Leftover, ...])
 
     def _explain(

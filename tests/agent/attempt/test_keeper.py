@@ -178,9 +178,9 @@ def test_a_killed_keeper_is_noticed_and_its_processes_can_be_ended(start):
     attempt.keeper.kill()
     until(lambda: not attempt.keeper_is_alive(), "the keeper's end")
     assert attempt.status() is None
-    assert attempt.processes()
+    assert marked(attempt.path)
     assert kill_all(partial(marked, attempt.path)) == []
-    assert not attempt.processes()
+    assert not marked(attempt.path)
 
 
 def test_another_process_with_the_keeper_s_pid_is_not_taken_for_it(start):
