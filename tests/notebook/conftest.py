@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import atexit
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,9 @@ from jupyter_mntrain.notebook.extension import Extension
 from tests.verbs.conftest import cluster, failed_cluster
 
 __all__ = ["cluster", "failed_cluster"]
+
+
+MAIN = sys.modules["__main__"]
 
 
 class KernelLike(InteractiveShell):
@@ -29,10 +33,14 @@ def begin_shell(kind: type[InteractiveShell]) -> InteractiveShell:
 
 
 def end_shell(shell: InteractiveShell) -> None:
-    """Now: else all shells of a run end with its process, after their homes are deleted."""
+    """Now: else all shells of a run end with its process, after their homes are deleted.
+
+    A shell takes the place of ``__main__`` and is emptied at its end; multiprocessing reads it.
+    """
     type(shell).clear_instance()
     atexit.unregister(shell.atexit_operations)
     shell.atexit_operations()
+    sys.modules["__main__"] = MAIN
 
 
 class Notebook:

@@ -202,7 +202,7 @@ def test_data_missing_on_one_node_ends_all_of_them(recipe: Path, tmp_path: Path)
     homes[1].mkdir()
     lines = {one_line(ended) for ended in run_ranks(recipe, ["n1", "n2"], directories=homes)}
     assert len(lines) == 1
-    assert lines.pop().startswith("mntrain: n2: data.source = text: no such file or folder")
+    assert lines.pop().startswith("mntrain: n2: rank 1: data.source = text: no such file or folder")
 
 
 def test_a_signal_dumps_every_stack_and_training_goes_on(
