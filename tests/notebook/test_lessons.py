@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 from tests.agent.live import LiveAgent, addresses_of, two_agents
 from tests.notebook.test_books import BOOKS, FOLDER
@@ -42,9 +43,16 @@ def executed(agents, tmp_path, monkeypatch):
     def run(name: str) -> dict[str, str]:
         book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
         resources = {"metadata": {"path": str(tmp_path)}}
-        NotebookClient(
+        client = NotebookClient(
             book, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources=resources
-        ).execute()
+        )
+        try:
+            client.execute()
+        except CellExecutionError:
+            for agent in agents:
+                for log in sorted(agent.state.glob("jobs/*/attempt-*/log")):
+                    print(log, log.read_text(errors="replace")[-4000:], sep="\n")
+            raise
         return {
             cell.source.partition("\n")[0]: shown(cell)
             for cell in book.cells
