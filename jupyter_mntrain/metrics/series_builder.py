@@ -1,6 +1,6 @@
 """Job series: built from what a job's ranks wrote, step by step as it comes.
 
-The one place where journals become numbers: whoever shows a job takes them from here.
+The only place where journals become numbers: every page, table and picture takes them from here.
 """
 
 from __future__ import annotations
