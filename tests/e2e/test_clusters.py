@@ -104,8 +104,14 @@ def test_a_copied_state_directory_is_named_and_not_merged(lab: Lab, mntrain: str
         def conflict() -> list[dict[str, Any]]:
             return [n for n in ours(first, mntrain, "nodes") if n.get("is_conflict")]
 
-        until(lambda: len(conflict()) == 2, "both to be shown")
-        one, other = conflict()
+        both: list[dict[str, Any]] = []
+
+        def shows_both() -> bool:
+            both[:] = conflict()
+            return len(both) == 2
+
+        until(shows_both, "both to be shown")
+        one, other = both
         assert {one["info"]["inventory"]["hostname"], other["info"]["inventory"]["hostname"]} == {
             "node2",
             "node3",

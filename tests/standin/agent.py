@@ -77,6 +77,8 @@ class FakeAgent:
     logs: dict[JobId, bytes] = field(default_factory=dict)
     log_limit: int = 1 << 20
     requests: list[tuple[str, str]] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    """Routes whose request was handled, also where its sender had gone."""
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     ends_streams_of_finished_jobs: bool = True
     port: int = 0

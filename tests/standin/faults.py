@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from jupyter_mntrain.model.failure.kinds import Kind
 
@@ -33,11 +34,18 @@ class Slow:
 
 
 @dataclass
+class Held:
+    """Do it only when the test releases it."""
+
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
 class Hang:
     """Never answer."""
 
 
-Fault = Refuse | LoseReply | LoseRequest | Slow | Hang
+Fault = Refuse | LoseReply | LoseRequest | Slow | Held | Hang
 
 
 class ScriptedRefusalError(Exception):

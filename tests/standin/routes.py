@@ -18,7 +18,15 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
-from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse, ScriptedRefusalError, Slow
+from tests.standin.faults import (
+    Hang,
+    Held,
+    LoseReply,
+    LoseRequest,
+    Refuse,
+    ScriptedRefusalError,
+    Slow,
+)
 
 if TYPE_CHECKING:
     from tests.standin.agent import FakeAgent
@@ -45,8 +53,13 @@ class _Handler(RequestHandler):
                 self.break_off()
             case Slow(seconds=seconds):
                 await asyncio.sleep(seconds)
+            case Held(released=released):
+                await released.wait()
             case Hang():
                 await asyncio.Event().wait()
+
+    def on_finish(self) -> None:
+        self.agent.answered.append(self.route)
 
     def body_as(self, kind: Any) -> Any:
         return msgspec.json.decode(self.request.body, type=kind)

@@ -36,7 +36,9 @@ def test_a_failure_is_told_with_its_node_and_cause():
     said = str(reason_to_end(parts))
     assert says("node2: rank 1 failed: killed by SIGKILL", said)
     assert all(word in said for word in ("node2", "1", "killed by SIGKILL"))
-    assert says("node3 failed", str(reason_to_end([part("node3", "failed")])))
+    said = str(reason_to_end([part("node3", "failed")]))
+    assert "node3" in said
+    assert says("node3 failed", said)
 
 
 def test_a_cause_is_told_before_its_symptoms():
@@ -53,7 +55,9 @@ def test_a_cause_is_told_before_its_symptoms():
 def test_a_reason_is_handed_on_as_it_was_given():
     told = part("node1", "canceled", reason="node3 failed: rank 4: out of memory")
     assert reason_to_end([part("node2", "running"), told]) == "node3 failed: rank 4: out of memory"
-    assert says("node1 was stopped", str(reason_to_end([part("node1", "canceled")])))
+    said = str(reason_to_end([part("node1", "canceled")]))
+    assert "node1" in said
+    assert says("node1 was stopped", said)
 
 
 @pytest.mark.anyio

@@ -20,7 +20,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
-from tests.standin.faults import Hang, LoseReply, LoseRequest, Refuse, Slow
+from tests.standin.faults import Hang, Held, LoseReply, LoseRequest, Refuse, Slow
 from tests.standin.heard import Heard
 from tests.wording import says, wording
 
@@ -208,13 +208,15 @@ async def test_what_cannot_be_undone_is_said(lab: Lab) -> None:
 async def test_a_start_that_arrives_after_the_roll_back_is_refused(lab: Lab) -> None:
     """node2's start is on its way for longer than the launch lives."""
     lab.agents[0].faults["start"].append(Refuse())
-    lab.agents[1].faults["start"].append(Slow(0.3))
+    held = Held()
+    lab.agents[1].faults["start"].append(held)
     launching = asyncio.create_task(lab.launcher.launch(lab.spec(), JOB))
     await until(lambda: lab.agents[1].count("start") == 1)
     launching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await launching
-    await asyncio.sleep(0.4)
+    held.released.set()
+    await until(lambda: "start" in lab.agents[1].answered)
     assert JOB not in lab.agents[1].jobs
     lab.assert_nothing_is_left()
 
