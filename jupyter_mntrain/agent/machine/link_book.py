@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.node import Capacity, Interface, LinkMeasurement
 from jupyter_mntrain.plan.rates import parse_bit_rate
+
+log = logging.getLogger("mntrain.agent")
 
 _decoder = msgspec.json.Decoder(tuple[LinkMeasurement, ...])
 
@@ -25,8 +28,7 @@ class LinkBook:
     def __init__(self, path: Path, given: Mapping[str, Capacity]) -> None:
         self._path = path
         self._given = given
-        kept = _decoder.decode(path.read_bytes()) if path.exists() else ()
-        self._measured = {(one.interface, one.receiver): one for one in kept}
+        self._measured = {(one.interface, one.receiver): one for one in _read(path)}
 
     def given(self, interface: str) -> Capacity | None:
         return self._given.get(interface)
@@ -52,6 +54,16 @@ class LinkBook:
             return
         self._measured = self._measured | {key: link}
         write_atomically(self._path, msgspec.json.encode(tuple(self._measured.values())))
+
+
+def _read(path: Path) -> tuple[LinkMeasurement, ...]:
+    if not path.exists():
+        return ()
+    try:
+        return _decoder.decode(path.read_bytes())
+    except msgspec.DecodeError as error:
+        log.warning("%s: %s. Links count as not measured. Fix: mntrain measure", path, error)
+        return ()
 
 
 def parse_link_capacity(text: str) -> tuple[str, Capacity]:

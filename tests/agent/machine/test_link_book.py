@@ -57,3 +57,13 @@ def test_what_the_user_gives_is_attached_beside_what_was_measured(tmp_path):
     )
     assert (eth0.given, eth0.links) == (None, ())
     assert (eth1.given, eth1.links) == (given, (link("node2", 1e8),))
+
+
+@pytest.mark.parametrize("content", ["", "[{", '[{"interface": "eth1"}]'])
+def test_a_file_that_cannot_be_read_counts_as_not_measured(tmp_path, content, caplog):
+    path = tmp_path / "links.json"
+    path.write_text(content)
+    book = LinkBook(path, {})
+    assert str(path) in caplog.text
+    book.keep(link("node2", 1e8))
+    assert LinkBook(path, {}).measured("eth1") == (link("node2", 1e8),)
