@@ -122,7 +122,8 @@ def not_finite(numbers: JobNumbers) -> str:
     if not numbers.not_finite:
         return ""
     steps = plural(numbers.not_finite, "step")
-    return f"NaN or infinite in {steps}, first in step {count(numbers.first_not_finite_step)}"
+    first = count(numbers.first_not_finite_step)
+    return f"NaN or infinite loss or gradient in {steps}, first in step {first}"
 
 
 def duration(value_s: float | None) -> str:

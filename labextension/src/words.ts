@@ -53,8 +53,8 @@ export function notFiniteLine(numbers: JobEntry['numbers']): string | null {
   const { not_finite: steps, first_not_finite_step: first } = numbers;
   return steps
     ? trans._n(
-        'NaN or infinite in %1 step, first in step %2',
-        'NaN or infinite in %1 steps, first in step %2',
+        'NaN or infinite loss or gradient in %1 step, first in step %2',
+        'NaN or infinite loss or gradient in %1 steps, first in step %2',
         steps,
         formats.count(first)
       )

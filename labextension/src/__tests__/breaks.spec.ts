@@ -27,7 +27,9 @@ describe('a loss that is not finite', () => {
       not_finite: 2,
       first_not_finite_step: 1001
     });
-    expect(chart.alarm).toBe('NaN or infinite in 2 steps, first in step 1,001');
+    expect(chart.alarm).toBe(
+      'NaN or infinite loss or gradient in 2 steps, first in step 1,001'
+    );
     expect(chart.breaks).toEqual([
       { time: 1001, line: 'loss', label: 'NaN' },
       { time: 1003, line: 'loss', label: '∞' }

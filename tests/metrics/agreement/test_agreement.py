@@ -182,7 +182,7 @@ def test_nan_is_carried_shown_in_red_and_counted() -> None:
     assert sample_decoder.decode(line).loss == "NaN"
     words = {text.get_text(): text.get_color() for text in drawn(sample).texts}
     assert words["NaN"] == "#d83a3a"
-    assert words["NaN or infinite in 3 steps, first in step 58"] == "#d83a3a"
+    assert words["NaN or infinite loss or gradient in 3 steps, first in step 58"] == "#d83a3a"
 
 
 def test_mfu_is_never_over_100_percent_and_says_what_peak_it_is_of() -> None:
