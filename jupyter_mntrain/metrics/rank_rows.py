@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.job import JobState, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.telemetry import formulas
 
-SHARES = ("compute", "send", "wait", "bubble")
+SHARES = ("compute", "send", "wait", "schedule_bubble")
 RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
 COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
 

@@ -19,7 +19,8 @@ class RankColumns(Record, frozen=True):
 
     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
-    rank sent to other nodes; ``bubble`` is the schedule's own idle share; ``wait`` is the rest.
+    rank sent to other nodes; ``schedule_bubble`` is the schedule's own idle share; ``wait`` is the
+    rest.
     """
 
     rank: Rank
@@ -33,7 +34,7 @@ class RankColumns(Record, frozen=True):
     compute: Column = ()
     send: Column = ()
     wait: Column = ()
-    bubble: Column = ()
+    schedule_bubble: Column = ()
     memory_bytes: Column = ()
 
 
@@ -94,4 +95,4 @@ class JobSeries(Record, frozen=True):
     links: tuple[LinkColumns, ...] = ()
     evaluation: EvaluationColumns = EvaluationColumns()
     texts: tuple[WrittenText, ...] = ()
-    """Oldest first, the newest few: whoever is far behind does not get those in between."""
+    """Oldest first, only the newest few: a reader that is far behind misses those in between."""

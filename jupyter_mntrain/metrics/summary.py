@@ -76,7 +76,8 @@ class RankSummary(Record, frozen=True):
         mfu: model FLOPs of this rank's stages over this device's own peak.
         peak_source: where that peak is from.
         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
-            ``bubble`` are the rest of it, see :class:`jupyter_mntrain.metrics.series.RankColumns`.
+            ``schedule_bubble`` are the rest of it, see
+            :class:`jupyter_mntrain.metrics.series.RankColumns`.
         memory_bytes: the most it ever reported.
         missing: why a figure is not known, by its name.
         is_ready: it has begun, and waits for its first step or makes steps.
@@ -98,7 +99,7 @@ class RankSummary(Record, frozen=True):
     compute: float | None = None
     send: float | None = None
     wait: float | None = None
-    bubble: float | None = None
+    schedule_bubble: float | None = None
     memory_bytes: int | None = None
     missing: dict[str, str] = {}
     is_ready: bool = False

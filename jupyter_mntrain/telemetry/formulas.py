@@ -119,13 +119,14 @@ class StepShares(Record, frozen=True):
     Args:
         compute: forward, backward and the optimizer.
         send: time that the link needs for the bytes sent to other nodes; ``None`` if unknown.
-        bubble: idle time of the schedule itself, with equal stages and infinitely fast links.
+        schedule_bubble: idle time of the schedule itself, with equal stages and infinitely fast
+            links.
         wait: the rest: waiting for a slower stage, for data, or for a link slower than measured.
     """
 
     compute: float
     send: float | None
-    bubble: float
+    schedule_bubble: float
     wait: float
 
 
@@ -140,8 +141,8 @@ def step_shares(
     """Split one step of one rank; ``None`` if no time passed.
 
     Idle slots of the schedule are as long as this rank's own compute slots, so being slowed down by
-    another rank counts as waiting, not as bubble. Each share is capped by what the previous ones
-    leave, so that the sum never exceeds the step.
+    another rank counts as waiting, not as the schedule's bubble. Each share is capped by what the
+    previous ones leave, so that the sum never exceeds the step.
 
     Args:
         compute_s: forward and backward.
@@ -156,7 +157,7 @@ def step_shares(
     left -= send or 0.0
     idle = compute_s * bubble / (1.0 - bubble) / step_s if bubble < 1.0 else left
     idle = min(left, idle)
-    return StepShares(compute=compute, send=send, bubble=idle, wait=max(0.0, left - idle))
+    return StepShares(compute=compute, send=send, schedule_bubble=idle, wait=max(0.0, left - idle))
 
 
 MOST_OVERHEAD = 1.1

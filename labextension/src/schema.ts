@@ -847,7 +847,8 @@ export interface JobSummary {
  *         mfu: model FLOPs of this rank's stages over this device's own peak.
  *         peak_source: where that peak is from.
  *         compute: share of a step in forward, backward and the optimizer; ``send``, ``wait`` and
- *             ``bubble`` are the rest of it, see :class:`jupyter_mntrain.metrics.series.RankColumns`.
+ *             ``schedule_bubble`` are the rest of it, see
+ *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
  *         memory_bytes: the most it ever reported.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
@@ -872,7 +873,7 @@ export interface RankSummary {
   compute?: number | null;
   send?: number | null;
   wait?: number | null;
-  bubble?: number | null;
+  schedule_bubble?: number | null;
   memory_bytes?: number | null;
   missing?: {
     [k: string]: string;
@@ -935,7 +936,8 @@ export interface WrittenText {
  *
  *     Shares are of the step's duration, 0..1, and add up to 1: ``compute`` is forward, backward and
  *     the optimizer; ``send`` is what the link needs at its measured capacity for the bytes this
- *     rank sent to other nodes; ``bubble`` is the schedule's own idle share; ``wait`` is the rest.
+ *     rank sent to other nodes; ``schedule_bubble`` is the schedule's own idle share; ``wait`` is the
+ *     rest.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankColumns".
@@ -951,7 +953,7 @@ export interface RankColumns {
   compute?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   send?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   wait?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
-  bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  schedule_bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   memory_bytes?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
 }
 /**

@@ -75,7 +75,7 @@ def test_a_row_per_step_holds_what_the_formulas_say() -> None:
     assert first.mfu == (0.2,) * 4
     assert first.compute == (0.6,) * 4
     # Two ranks, three microbatches: 1 of 4 slots is idle, so a third of what is computed.
-    assert first.bubble == pytest.approx((1 / 6,) * 4, rel=1e-4)
+    assert first.schedule_bubble == pytest.approx((1 / 6,) * 4, rel=1e-4)
     assert first.send == ()
     assert first.wait == pytest.approx((0.4 - 1 / 6,) * 4, rel=1e-4)
     who = series.summary.ranks[0]
@@ -176,7 +176,7 @@ def test_sending_is_known_where_the_link_was_measured() -> None:
     assert sum(
         column[0] or 0
         for one in [series.ranks[0]]
-        for column in (one.compute, one.send, one.wait, one.bubble)
+        for column in (one.compute, one.send, one.wait, one.schedule_bubble)
     ) == pytest.approx(1.0)
     assert series.ranks[1].send == ()
 

@@ -78,11 +78,11 @@ def test_shares_of_a_step_add_up_and_each_takes_what_is_left() -> None:
         10.0, 6.0, optimizer_s=1.0, transfer_s=0.5, bubble=formulas.ideal_bubble(2, 3)
     )
     assert shares is not None
-    assert (shares.compute, shares.send, shares.bubble) == (0.7, 0.05, 0.2)
+    assert (shares.compute, shares.send, shares.schedule_bubble) == (0.7, 0.05, 0.2)
     assert shares.wait == pytest.approx(0.05)
     full = formulas.step_shares(10.0, 9.0, transfer_s=50.0, bubble=0.5)
     assert full is not None
-    assert (full.compute, full.bubble, full.wait) == (0.9, 0.0, 0.0)
+    assert (full.compute, full.schedule_bubble, full.wait) == (0.9, 0.0, 0.0)
     assert full.send == pytest.approx(0.1)
 
 

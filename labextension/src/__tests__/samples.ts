@@ -84,7 +84,7 @@ export function rank(
     pace_tokens_per_s: column(() => (number ? 150 : 200)),
     compute: column(() => 0.5),
     wait: column(() => 0.3),
-    bubble: column(() => 0.2),
+    schedule_bubble: column(() => 0.2),
     ...fields
   };
 }
@@ -103,7 +103,7 @@ export function rankSummary(
     pace_tokens_per_s: number ? 150 : 200,
     compute: 0.5,
     wait: 0.3,
-    bubble: 0.2,
+    schedule_bubble: 0.2,
     ...fields
   };
 }

@@ -25,7 +25,7 @@ export const RANK_COLUMNS = [
   'compute',
   'send',
   'wait',
-  'bubble',
+  'schedule_bubble',
   'memory_bytes'
 ] as const;
 export const JOB_COLUMNS = [

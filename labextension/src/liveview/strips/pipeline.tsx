@@ -10,7 +10,7 @@ import { MANY_RANKS, slowestRank } from '../charts/rank_lines';
 import { DASHES, type ITheme } from '../charts/theme';
 import { trans } from '../../trans';
 
-const PARTS = ['compute', 'send', 'wait', 'bubble'] as const;
+const PARTS = ['compute', 'send', 'wait', 'schedule_bubble'] as const;
 
 type Part = (typeof PARTS)[number];
 
@@ -80,8 +80,8 @@ function partWords(): Record<Part, { name: string; meaning: string }> {
       name: trans.__('waiting'),
       meaning: trans.__('The rest of the step')
     },
-    bubble: {
-      name: trans.__('bubble'),
+    schedule_bubble: {
+      name: trans.__('schedule’s bubble'),
       meaning: trans.__('The schedule’s own bubble, at this rank’s pace')
     }
   };
