@@ -99,6 +99,8 @@ def from_cell(
     try:
         tomllib.loads(source)
     except tomllib.TOMLDecodeError as toml_error:
+        if _begins_with_table(text):  # [model] is Python, too, but of no use there
+            raise _not_toml(toml_error) from None
         try:
             compile_script(source, "cell")
         except SpecError as python_error:
@@ -265,10 +267,16 @@ def _neither(text: str, toml: tomllib.TOMLDecodeError, python: SpecError) -> Spe
     """Pick the error of the kind that the cell looks more like; a ``[section]`` means a recipe."""
     if _PYTHON_LINE.search(text) and not _TABLE_LINE.search(text):
         return SpecError(f"read as a Python script: {python.cause}", fix=python.fix)
-    return SpecError(
-        f"read as a recipe: cell: {_toml_words(toml)}",
-        fix=TOML_FIX,
-    )
+    return _not_toml(toml)
+
+
+def _begins_with_table(text: str) -> bool:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return _TABLE_LINE.match(next(filter(None, lines), "")) is not None
+
+
+def _not_toml(error: tomllib.TOMLDecodeError) -> SpecError:
+    return SpecError(f"read as a recipe: cell: {_toml_words(error)}", fix=TOML_FIX)
 
 
 def _toml_words(error: tomllib.TOMLDecodeError) -> str:

@@ -49,6 +49,8 @@ def test_a_cell_is_told_apart_by_parsing(tmp_path):
     script = from_cell("import torch\nprint(torch)\n", directory=tmp_path)
     assert script.took == "the Python script in the cell"
     assert script.entry == ("cell.py",)
+    with_recipe = "import train\ntext = '''\n[model]\nlayers = =\n'''\ntrain.run(text)\n"
+    assert from_cell(with_recipe, directory=tmp_path).entry == ("cell.py",)
 
 
 @pytest.mark.wording
@@ -61,6 +63,7 @@ def test_a_cell_is_told_apart_by_parsing(tmp_path):
         ('[model]\npreset = "llama-tiny\n', ["recipe", "line 3"]),
         ("[model]\nlayers = = 3\n", ["recipe", "line 3"]),
         ("[model]\nlayerz = 3\n", ["layerz", "layers"]),
+        ("# small\n\n[model]  # one\nlayers = 3\nlayers = 4\n", ["recipe", "line 6"]),
     ],
 )
 def test_a_cell_that_is_neither_gets_the_reason_of_the_nearer_one(tmp_path, cell, says):
