@@ -40,15 +40,20 @@ def check(one: Check) -> str:
     )
 
 
-def predicted(prediction: Prediction | None) -> str:
-    """Bubble and link load; empty without a pipeline."""
+def predicted(prediction: Prediction | None, *, now_s: float) -> str:
+    """Bubble and link load; empty without a pipeline.
+
+    Args:
+        now_s: Unix time, for the age of measurements.
+    """
     if prediction is None or prediction.ranks < 2:
         return ""
+    links = _links(prediction.links, now_s)
     return (
-        f'<div class="mnt-predicted"><div>Bubble<br><b>{formats.percent(prediction.bubble)}</b>'
+        f'<div class="mnt-predicted"><div>Schedule\'s bubble<br><b>{formats.percent(prediction.bubble)}</b>'
         f"{_schedule(prediction)}"
         f'<div class="mnt-second">{prediction.empty} of {prediction.slots} slots are empty in each '
-        f"stage</div></div><div>Links, per step and direction{_links(prediction.links)}</div></div>"
+        f"stage</div></div><div>Links, per step and direction{links}</div></div>"
     )
 
 
@@ -67,12 +72,12 @@ def _schedule(prediction: Prediction) -> str:
     return f'<div class="mnt-slots" role="img" aria-label="{label}" style="{style}">{cells}</div>'
 
 
-def _links(links: tuple[LinkLoad, ...] | None) -> str:
+def _links(links: tuple[LinkLoad, ...] | None, now_s: float) -> str:
     if links is None:
         return '<div class="mnt-second">unknown until the model is loaded</div>'
     if not links:
         return '<div class="mnt-second">none: all ranks are on one node</div>'
-    lines = [_link(link) for link in links[:8]]
+    lines = [_link(link, now_s) for link in links[:8]]
     if len(links) > len(lines):
         lines.append(f"and {len(links) - len(lines)} more")
     return "".join(f"<div>{line}</div>" for line in lines) + (
@@ -80,12 +85,12 @@ def _links(links: tuple[LinkLoad, ...] | None) -> str:
     )
 
 
-def _link(link: LinkLoad) -> str:
+def _link(link: LinkLoad, now_s: float) -> str:
     where = f"{escape(link.sender)} → {escape(link.receiver)}"
     size = f"<b>{link.bytes_per_step / 1e6:,.1f}{formats.SPACE}MB</b>"
     if link.seconds is None:
         return f"{where} {size}, link not measured"
     return (
         f"{where} {size}, {formats.seconds(link.seconds)} of each step at "
-        f"{formats.capacity(link.capacity)}"
+        f"{formats.capacity(link.capacity, now_s=now_s)}"
     )

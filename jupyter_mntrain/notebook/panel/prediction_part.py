@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import ipywidgets
@@ -16,9 +17,11 @@ class PredictionPart:
 
     Args:
         measure: called when the button is clicked.
+        clock: Unix time.
     """
 
-    def __init__(self, measure: Callable[[], None]) -> None:
+    def __init__(self, measure: Callable[[], None], clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self.predicted = html()
         self.measure = ipywidgets.Button(
             description="Measure links", tooltip="About a second for each link and direction"
@@ -27,7 +30,7 @@ class PredictionPart:
         self.measure.on_click(lambda _: measure())
 
     def show(self, prediction: Prediction | None, *, is_busy: bool) -> None:
-        text = pieces.predicted(prediction)
+        text = pieces.predicted(prediction, now_s=self._clock())
         put(self.predicted, value=text)
         show(self.root, is_shown=bool(text))
         links = prediction.links if prediction else None

@@ -62,7 +62,9 @@ def _check(name: str | None, check: Check) -> Text:
 def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     lines: list[RenderableType] = [Text()]
     if form.prediction is not None and form.prediction.ranks > 1:
-        lines.append(Text(f"Bubble {formats.percent(form.prediction.bubble)}", style="dim"))
+        lines.append(
+            Text(f"Schedule's bubble {formats.percent(form.prediction.bubble)}", style="dim")
+        )
     if form.blocked:
         return [*lines, problem_text(form.blocked, before="cannot launch: ")]
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]
