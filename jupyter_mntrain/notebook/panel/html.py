@@ -49,11 +49,12 @@ def predicted(prediction: Prediction | None, *, now_s: float) -> str:
     if prediction is None or prediction.ranks < 2:
         return ""
     links = _links(prediction.links, now_s)
+    empty = f"{prediction.empty} of {prediction.slots} slots are empty in each stage"
     return (
-        f'<div class="mnt-predicted"><div>Schedule\'s bubble<br><b>{formats.percent(prediction.bubble)}</b>'
-        f"{_schedule(prediction)}"
-        f'<div class="mnt-second">{prediction.empty} of {prediction.slots} slots are empty in each '
-        f"stage</div></div><div>Links, per step and direction{links}</div></div>"
+        f'<div class="mnt-predicted"><div>Schedule\'s bubble<br>'
+        f"<b>{formats.percent(prediction.bubble)}</b>{_schedule(prediction)}"
+        f'<div class="mnt-second">{empty}</div></div>'
+        f"<div>Links, per step and direction{links}</div></div>"
     )
 
 
