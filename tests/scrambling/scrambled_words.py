@@ -47,6 +47,7 @@ MAKERS = frozenset(
         "problem",
         "refusal",
         "_refuse",
+        "bad_command",
         "_no_interface",
         "use_nearest",
         "leave_behind",
