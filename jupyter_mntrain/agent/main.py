@@ -276,7 +276,7 @@ def _greet(node: LocalNode) -> None:
     where = ", ".join(node.reach.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
     if node.reach.listen and node.reach.is_local(interfaces):
-        log.info("listening on loopback only, as configured: no other machine can reach it")
+        log.info("listening on loopback only, as configured: no other machine can reach this node")
     elif node.reach.is_local(interfaces):
         cause = "no network interface is up: no other machine can reach this node"
         fix = "connect it, or give its address with --address"

@@ -15,7 +15,7 @@ ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
     "run": "run as a node of the cluster that it joined",
     "leave": "leave the cluster: forget its keys and certificates",
-    "install-service": "start it at boot with systemd; running jobs survive restarts",
+    "install-service": "start the agent at boot with systemd; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
 }
 

@@ -102,12 +102,12 @@ class JobHistory:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all ranks have."""
+        """Whether all ranks have written something."""
         return len(self.writing) == self.view.attempt.world_size
 
     @property
     def evaluations(self) -> Sequence[RankEvaluation]:
-        """Of the lowest rank that reports any: all see the same ones."""
+        """Evaluations as the lowest rank reports them that has any; all ranks report the same."""
         return next((one.evaluations for one in self.ranks.values() if one.evaluations), ())
 
     @property

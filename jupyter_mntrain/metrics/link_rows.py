@@ -145,7 +145,7 @@ class LinkRows:
             self._most[one] = max(self._most[one], rates[one] or 0.0)
 
     def _capacity(self, direction: Direction, known: Capacity | None) -> Capacity | None:
-        """In the unit of this link's rates; the highest rate seen, if that is more."""
+        """The capacity in the unit of this link's rates; the highest rate seen, if that is more."""
         if known is None:
             return None
         if self.basis == "ranks":
@@ -164,7 +164,7 @@ class LinkRows:
         peers: tuple[str, ...],
         capacities: dict[Direction, Capacity | None],
     ) -> Iterator[LinkSummary]:
-        """Both directions.
+        """The recent figures of both directions.
 
         Args:
             span: Unix times between which the recent steps of the node's ranks ran.

@@ -150,7 +150,7 @@ class RankRows:
         return seconds
 
     def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
-        """With the tokens of all replicas, and the MFU in place of the FLOPs."""
+        """The columns with the tokens of all replicas, and the MFU in place of the FLOPs."""
         told = with_mfu(columns, self.peak_flops_per_s)
         of_all = self.replicas
         for name in ("tokens_per_s", "pace_tokens_per_s"):
@@ -161,7 +161,7 @@ class RankRows:
 
     @property
     def pace_tokens_per_s(self) -> float | None:
-        """Of the recent steps."""
+        """The pace over the recent steps."""
         return self._times_replicas("pace_tokens_per_s")
 
     def _times_replicas(self, name: str) -> float | None:
@@ -231,7 +231,7 @@ def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, l
 
 
 def short(value: float | None) -> float | None:
-    """Without the digits that nobody is shown."""
+    """The value without the digits that nobody is shown."""
     return None if value is None else float(f"{value:.{SUMMARY_DIGITS}g}")
 
 

@@ -226,7 +226,7 @@ class SeriesBuilder:
 
 
 def _schedule_bubble(start: RankStart | None, stages: int) -> float:
-    """Of a balanced pipeline of so many stages with this job's schedule; 0 without a pipeline."""
+    """The bubble of a balanced pipeline with this job's schedule; 0 without a pipeline."""
     if start is None or not start.microbatches or not start.stages:
         return 0.0
     virtual = len(start.stages)

@@ -17,6 +17,7 @@ from jupyter_mntrain.metrics.summary import (
     WrittenText,
 )
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.number import carried
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
@@ -208,9 +209,12 @@ def _silent(ranks: tuple[RankSummary, ...]) -> str:
     """Whose steps are not known: of nodes that do not answer, and of ranks; empty if none."""
     without = [one for one in ranks if one.step is None]
     nodes = dict.fromkeys(one.node for one in without if one.state == "unknown")
-    others = ", ".join(str(one.rank) for one in without if one.state != "unknown")
+    others = [one.rank for one in without if one.state != "unknown"]
     said = [f"{node} does not answer" for node in nodes]
-    return "; ".join([*said, f"rank {others} reports nothing"] if others else said)
+    if others:
+        verb = "reports" if len(others) == 1 else "report"
+        said.append(f"{numbered('rank', others)} {verb} nothing")
+    return "; ".join(said)
 
 
 def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, RankSpread]:

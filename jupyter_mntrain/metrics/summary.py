@@ -140,7 +140,7 @@ class LinkSummary(Record, frozen=True):
 
 
 class WrittenText(Record, frozen=True):
-    """What the model went on with after so many steps, when it was given ``prompt``."""
+    """The model's continuation of ``prompt`` after ``step`` steps."""
 
     time_s: float
     step: int

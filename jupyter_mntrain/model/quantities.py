@@ -1,8 +1,9 @@
-"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``."""
+"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``; words for numbers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _DURATION_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -41,3 +42,8 @@ def size_text(size_bytes: int) -> str:
         key=_SIZE_UNITS.__getitem__,
     )
     return f"{size_bytes // _SIZE_UNITS[unit]} {unit}"
+
+
+def numbered(noun: str, numbers: Sequence[int]) -> str:
+    """GPU 0; GPUs 0, 1."""
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"

@@ -28,7 +28,7 @@ def find_participants(
         if count > 1:
             node = next(n for n in chosen if value in (n.node_id, n.name))
             raise SpecError(
-                f"takes part {count} times",
+                f"is listed {count} times as a participant",
                 fix="name it once; if two machines share a name: mntrain agent run --name",
                 node=node.name,
             )

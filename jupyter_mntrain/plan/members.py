@@ -12,6 +12,7 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
@@ -195,8 +196,8 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     busy = [index for index in wanted if index not in idle]
     if busy:
         raise SpecError(
-            f"GPU {', '.join(map(str, busy))} is not idle ({_why_busy(node, taken)})",
-            fix=f"choose among GPU {', '.join(map(str, sorted(idle)))}"
+            f"{numbered('GPU', busy)} {_be(busy)} not idle ({_why_busy(node, taken)})",
+            fix=f"choose {numbered('GPU', sorted(idle))}"
             if idle
             else "wait, or stop the job that runs there",
             node=node.name,
@@ -211,17 +212,20 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
     missing = [index for index in wanted if index not in indices]
     if missing and not indices:
         raise SpecError(
-            f"has no GPU, but GPU {', '.join(map(str, missing))} is requested",
+            f"has no GPU, but {numbered('GPU', missing)} {_be(missing)} requested",
             fix=f"ask for one process without a GPU: {node.name}:1",
             node=node.name,
         )
     if missing:
         raise SpecError(
-            f"has GPUs {', '.join(map(str, sorted(indices)))}, not GPU "
-            f"{', '.join(map(str, missing))}",
+            f"has {numbered('GPU', sorted(indices))}, not {numbered('GPU', missing)}",
             fix="choose from the GPUs it has",
             node=node.name,
         )
+
+
+def _be(numbers: Sequence[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"
 
 
 def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:

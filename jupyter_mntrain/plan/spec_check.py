@@ -61,7 +61,7 @@ def check_spec(spec: JobSpec) -> None:
         )
     if len(spec.name) > MOST_NAME_CHARACTERS:
         raise SpecError(
-            f"the job's name has {len(spec.name)} characters, at most {MOST_NAME_CHARACTERS} go",
+            f"the job's name has {len(spec.name)} characters; the limit is {MOST_NAME_CHARACTERS}",
             fix="choose a shorter one: --name NAME",
         )
     _check_entry(spec)
@@ -74,7 +74,9 @@ def check_spec(spec: JobSpec) -> None:
     node, times = Counter(p.node for p in spec.participants).most_common(1)[0]
     if times > 1:
         raise SpecError(
-            f"takes part {times} times", fix="name it once with all its processes", node=node
+            f"is listed {times} times as a participant",
+            fix="name it once with all its processes",
+            node=node,
         )
     if spec.port is not None and not 0 < spec.port <= LAST_PORT:
         raise SpecError(
@@ -148,7 +150,8 @@ def _check_files(spec: JobSpec) -> None:
     size = sum(len(text.encode()) for text in spec.files.values())
     if size > FILES_LIMIT_BYTES:
         raise SpecError(
-            f"the job's files take {size / 2**20:.1f} MiB of at most {FILES_LIMIT_BYTES >> 20} MiB",
+            f"the job's files total {size / 2**20:.1f} MiB; "
+            f"the limit is {FILES_LIMIT_BYTES >> 20} MiB",
             fix="put large files on the nodes and name their absolute paths",
         )
 

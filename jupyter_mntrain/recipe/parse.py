@@ -239,7 +239,7 @@ def _check_in_flight(recipe: Recipe, stages: int) -> None:
         raise RecipeError(cause, fix=f'give {stages} numbers or in_flight = "auto"')
     if any(one < other for one, other in pairwise(given)):
         cause = f"{shown}: a stage has fewer than the next stage, which would then wait for it"
-        raise RecipeError(cause, fix="use falling numbers, like 4, 2, 1")
+        raise RecipeError(cause, fix="use numbers that never increase, like 4, 2, 1")
 
 
 def _check_batch(recipe: Recipe) -> None:

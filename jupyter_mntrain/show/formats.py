@@ -143,8 +143,8 @@ def duration(value_s: float | None) -> str:
 
 
 def finish(now_s: float, remaining_s: float) -> str:
-    """When a job is done: done 14:05, in 16 min 25 s."""
-    return f"done {clock(now_s + remaining_s)[:-3]}, in {duration(remaining_s)}"
+    """When a job is done: done at 14:05, in 16 min 25 s."""
+    return f"done at {clock(now_s + remaining_s)[:-3]}, in {duration(remaining_s)}"
 
 
 def clock(time_s: float) -> str:

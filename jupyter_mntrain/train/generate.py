@@ -107,7 +107,7 @@ def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
     prompt = arguments.prompt
     if arguments.chat:
         if tokenizer.chat_template is None:
-            raise RecipeError("this model has no chat template", fix="ask without --chat")
+            raise RecipeError("this model has no chat template", fix="omit --chat")
         prompt = ChatWriter(tokenizer, None, answers_only=False).asks(prompt, "the text")
     given = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
     torch.manual_seed(arguments.seed)

@@ -89,7 +89,7 @@ def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: C
     code, out, _ = say("generate", trained, "Hello", "--chat")
     assert code == 1
     said = " ".join(out.split())
-    assert says("this model has no chat template. Fix: ask without --chat", said)
+    assert says("this model has no chat template. Fix: omit --chat", said)
     script = JobSpec(
         entry=("x.py",),
         participants=(Participant(node=cluster.nodes()[0].name),),

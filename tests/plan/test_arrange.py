@@ -54,8 +54,8 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(participants=(Participant(node="a", nproc=0),)), "a: 0 processes"),
         (spec(participants=(Participant(node="a", nproc=2, gpus=(0,)),)), "a: 2 processes and 1"),
         (spec(participants=(Participant(node="a", nproc=2, gpus=(0, 0)),)), "a: the same GPU"),
-        (spec(name="x" * 129), "name has 129 characters, at most 128 go"),
-        (spec(participants=(Participant(node="a"),) * 2), "a: takes part 2 times"),
+        (spec(name="x" * 129), "name has 129 characters; the limit is 128"),
+        (spec(participants=(Participant(node="a"),) * 2), "a: is listed 2 times as a participant"),
         (spec(port=70000), "port 70000"),
         (spec(min_nodes=1), "set --restarts (max_restarts in a job file) to at least 1"),
         (spec(min_nodes=5), "set --min-nodes (min_nodes in a job file) to 1"),
@@ -88,7 +88,7 @@ def test_a_gpu_that_is_not_there() -> None:
 
 def test_one_node_under_two_names_takes_part_twice() -> None:
     nodes = [node("a")]
-    with pytest.raises(SpecError, match=wording("takes part 2 times")):
+    with pytest.raises(SpecError, match=wording("is listed 2 times as a participant")):
         find_participants([Participant(node="a"), Participant(node="id-of-a")], nodes)
 
 

@@ -93,5 +93,5 @@ def test_the_picture_s_header_says_it_for_each_rank_until_there_are_steps() -> N
     header = make_header(summary, history.view, now_s=BEGIN_S, program="mntrain", has_steps=False)
     waiting = {who: text(what).strip() for who, what in header.waiting}
     assert waiting["wopr, r1"] == "◔ loading the model, 40 %, for 8 s"
-    assert waiting["wopr, r0"] == "◔ loads (pid 1000), for 8 s"
-    assert waiting["muthur, r2"] == "◔ loads (pid 1002), for 8 s", "loaded, not introduced"
+    assert waiting["wopr, r0"] == "◔ loading (pid 1000), for 8 s"
+    assert waiting["muthur, r2"] == "◔ loading (pid 1002), for 8 s", "loaded, not introduced"

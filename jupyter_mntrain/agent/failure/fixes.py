@@ -27,7 +27,8 @@ FIXES: dict[Kind, str] = {
     Kind.CONNECTION_LOST: "read the other nodes' logs: the rank that closed the connection "
     "failed first",
     Kind.EXCEPTION: "see the whole traceback with 'logs', and correct the script or its data",
-    Kind.EXIT_CODE: "see with 'logs' what it printed before it ended",
-    Kind.TIMED_OUT: "measure the links, and read in the other ranks' logs what they were doing",
+    Kind.EXIT_CODE: "use 'logs' to see what it printed before it ended",
+    Kind.TIMED_OUT: "measure the links, and check the other ranks' logs to see what they were "
+    "doing",
 }
 """``{what}`` is replaced by the name in the message."""

@@ -103,7 +103,8 @@ class AttemptEnd:
         return downs, msgspec.structs.replace(problem, time_s=time_s)
 
     def _without_keeper(self, time_s: float) -> Problem:
-        kind, cause = Kind.KEEPER_LOST, "the attempt's keeper was killed: its processes were ended"
+        kind = Kind.KEEPER_LOST
+        cause = "the attempt's keeper was killed, so the agent ended the attempt's processes"
         if self._attempt.identity is None:
             cause = "the agent was killed before it could start torchrun"
         elif self._attempt.is_of_another_boot():

@@ -62,7 +62,7 @@ def _read(path: Path) -> tuple[LinkMeasurement, ...]:
     try:
         return _decoder.decode(path.read_bytes())
     except msgspec.DecodeError as error:
-        log.warning("%s: %s. Links count as not measured. Fix: mntrain measure", path, error)
+        log.warning("%s is not readable (%s): links count as not measured", path, error)
         return ()
 
 

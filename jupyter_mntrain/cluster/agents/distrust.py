@@ -25,7 +25,10 @@ from jupyter_mntrain.trust.credentials import Credentials
 CONNECT_S = tunables.seconds("connection.second_look_timeout_s")
 ALERT_S = tunables.seconds("connection.tls_alert_timeout_s")
 
-REJOIN = "on that node: mntrain agent leave, then mntrain agent join TOKEN of a new mntrain invite"
+REJOIN = (
+    "on that node: mntrain agent leave, then mntrain agent join TOKEN, with a token from a new "
+    "mntrain invite"
+)
 ALERTS: tuple[tuple[str, Kind], ...] = (
     ("CERTIFICATE_REVOKED", Kind.REVOKED),
     ("CERTIFICATE_EXPIRED", Kind.EXPIRED),
@@ -87,7 +90,7 @@ def judge(
     since, until = shown.not_valid_before_utc, shown.not_valid_after_utc
     if until < now:
         cause = f"its certificate expired on {until:%Y-%m-%d}; by this machine's clock it is "
-        return Kind.EXPIRED, cause + _time(now), f"if that is right, {REJOIN}"
+        return Kind.EXPIRED, cause + _time(now), f"if this machine's clock is right, {REJOIN}"
     if since > now:
         cause = f"its certificate is valid from {_time(since)}, and this machine's clock says "
         return Kind.CLOCK_OFF, f"{cause}{_time(now)}", "set this machine's clock"
@@ -118,7 +121,11 @@ def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judge
         kind = Kind.CLOCK_OFF
     match kind:
         case Kind.REVOKED:
-            return kind, f"this driver ({who}) was revoked", "ask who made the cluster"
+            return (
+                kind,
+                f"this driver ({who}) was revoked",
+                "ask the person who created the cluster for a new invitation",
+            )
         case Kind.EXPIRED:
             cause = f"this driver's own certificate expired on {own.not_valid_after_utc:%Y-%m-%d}"
             return kind, cause, "join the cluster again: mntrain driver join TOKEN"

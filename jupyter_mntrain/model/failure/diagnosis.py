@@ -169,8 +169,8 @@ def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
     else:
         kind = Kind.ONE_WAY_LINK
         cause = (
-            f"{node} cannot connect to it over {link.interface}, though it can connect to {node}: "
-            "a firewall on it, or between them"
+            f"connections from {node} over {link.interface} fail, though {link.peer} can connect "
+            f"to {node}: check for a firewall on {link.peer} or between them"
         )
         fix = f"let {node} connect to {link.peer} on all high ports"
     return Problem(kind=kind, cause=cause, fix=fix, node=link.peer)

@@ -46,8 +46,9 @@ _SAME_ORDER_FIX = (
 MEANINGS: dict[Site, Meaning] = {
     "new group": Meaning(
         "creates a process group (new_group)",
-        "have every rank call new_group for every group, in the same order, members or not; code "
-        "that counts on the same number of GPUs on every node does this",
+        "have every rank call new_group for every group, in the same order, whether or "
+        "not it is a member; code that assumes the same number of GPUs on every node often breaks "
+        "this rule",
         "create all groups in the same order on every rank",
     ),
     "rendezvous": Meaning(
@@ -72,13 +73,13 @@ MEANINGS: dict[Site, Meaning] = {
     ),
     "receive": Meaning(
         "waits to receive",
-        "check that its peer sends with the same tag, and as often",
-        "have one of two ranks send while the other one receives, and not both receive first",
+        "check that its peer sends with the same tag and the same number of times",
+        "have one of the two ranks send while the other receives; they must not both receive first",
     ),
     "send": Meaning(
         "waits to send",
-        "check that its peer receives with the same tag, and as often",
-        "have one of two ranks receive while the other one sends, and not both send first",
+        "check that its peer receives with the same tag and the same number of times",
+        "have one of the two ranks receive while the other sends; they must not both send first",
     ),
     "exchange": Meaning(
         "waits for an exchange with another rank to end",

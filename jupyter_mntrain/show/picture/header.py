@@ -94,7 +94,7 @@ def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
             yield formats.finish(now_s, summary.remaining_s)
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
-        yield f"{', '.join(silent)} does not answer"
+        yield f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
     reasons = sorted({part.stop_reason for part in view.parts if part.stop_reason})
     if reasons and view.state in ("stopping", "canceled"):
         yield "; ".join(reasons)
@@ -134,8 +134,8 @@ def _stage_of(known: RankSummary | None, part: PartStatus, rank: RankStatus) -> 
     if known is not None and known.is_ready:
         return "ready, waiting for the first step"
     if rank.pid is not None:
-        return f"loads (pid {rank.pid})"
-    return "starts torchrun"
+        return f"loading (pid {rank.pid})"
+    return "starting torchrun"
 
 
 def _footer(view: JobView) -> str:

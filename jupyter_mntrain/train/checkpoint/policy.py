@@ -199,7 +199,10 @@ class Checkpointing:
             cause = f"checkpoint {found.manifest.step} lacks {missing[0]}"
             fix = "delete it to use the previous checkpoint"
             if missing[0].startswith("optimizer/"):
-                fix = "set optimizer.kind, optimizer.precision and model.dtype as they were saved"
+                fix = (
+                    "set optimizer.kind, optimizer.precision and model.dtype to the values the "
+                    "checkpoint was saved with"
+                )
             raise RecipeError(cause, fix=fix)
         with torch.no_grad():
             for name, one in state.items():

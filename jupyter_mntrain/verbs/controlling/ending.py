@@ -75,7 +75,8 @@ def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: boo
 def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
-        return f"; {', '.join(silent)} does not answer, so it may still run there"
+        do = "does" if len(silent) == 1 else "do"
+        return f"; {', '.join(silent)} {do} not answer, so the job may still run there"
     if view.state not in TERMINAL:
         return f"; still running after {formats.duration(timeout_s)}"
     return "" if has_leftovers else "; no process is left"

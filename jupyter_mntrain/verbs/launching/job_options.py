@@ -66,8 +66,9 @@ def _where(parser: Parser) -> None:
         "--min-nodes",
         type=bounded_int(1, MOST_NODES),
         metavar="N",
-        help="on restart, continue without unreachable nodes while at least N remain (more than "
-        "half, to survive the loss of the head); default: wait for all",
+        help="on restart, continue without unreachable nodes as long as at least N remain; to "
+        "survive the loss of the head, N must be more than half of all nodes; default: wait for "
+        "all",
     )
     parser.flag(
         "--mixed-versions",

@@ -55,7 +55,7 @@ class LaunchVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.wait and args.detach:
-            raise SpecError("--wait and --detach exclude each other", fix="use one of them")
+            raise SpecError("--wait and --detach cannot be used together", fix="use one of them")
         refuse_variable(context, args)
         built = build_spec(context, args)
         if args.dry_run:

@@ -39,8 +39,8 @@ class RecipesVerb(Verb):
             table.add_row(Text(one.name, style="bold"), str(one.gpus), needs, one.about)
         hint = Text(
             f"{context.program} launch NAME --set model.path=DIRECTORY --set data.source=DIRECTORY "
-            f"starts one; {context.program} recipes NAME shows it. Memory is of Llama 3.2 1B and "
-            "Llama 2 7B, without what CUDA itself takes.",
+            f"starts one; {context.program} recipes NAME shows it. Memory is estimated for Llama "
+            "3.2 1B and Llama 2 7B, not counting CUDA's own.",
             style="dim",
         )
         return Outcome(Group(table, Text(), hint), [_data(one) for one in BUILT_IN])

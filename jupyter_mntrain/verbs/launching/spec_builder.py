@@ -100,7 +100,7 @@ def _workload(
     if context.cell is not None:
         if args.target:
             raise SpecError(
-                f"{args.target!r} and a cell: launch takes one of them",
+                f"launch takes either {args.target!r} or a cell, not both",
                 fix=f"use %mntrain launch {args.target} without a cell, or omit the name",
             )
         return from_cell(

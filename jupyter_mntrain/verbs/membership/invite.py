@@ -65,15 +65,16 @@ class InviteVerb(Verb):
         return Outcome(Text(), data | {"joined": _let_in(context, cluster, token)})
 
     def _explained(self, token: str, args: Namespace, *, stays: bool) -> Group:
-        runs = "this command or a" if stays else "a"
+        runs = "this command, or a" if stays else "a"
+        comma = "," if stays else ""
         noun = f"{self.role}s" if args.uses > 1 else self.role
         return Group(
             Text(self.where, style="bold"),
             Text(f"\n    pip install jupyter-mntrain && {self.joins} {token}\n"),
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
-                f"this line can join: send it like a password. The machine is admitted while "
-                f"{runs} notebook or JupyterLab of yours that uses the cluster is running.",
+                f"this line can join: send it like a password. Machines are admitted only while "
+                f"{runs} notebook or JupyterLab of yours that uses the cluster{comma} is running.",
                 style="dim",
             ),
         )

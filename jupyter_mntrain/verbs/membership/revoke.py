@@ -39,10 +39,11 @@ class RevokeVerb(Verb):
         silent = [node.name for node in nodes if node.liveness != "up"]
         text = Text.assemble(("✓ ", "green"), (gone.title, "bold"), " is revoked; ")
         told = len(nodes) - len(silent)
-        text.append(f"{formats.plural(told, 'node')} {'knows' if told == 1 else 'know'} it.")
+        text.append(f"{formats.plural(told, 'node')} {'knows' if told == 1 else 'know'} about it.")
         if silent:
             text.append(
-                f" Not yet: {', '.join(silent)}; they will learn it when a driver reaches them.",
+                f" Not informed yet: {', '.join(silent)}; they learn of it when a driver reaches "
+                "them.",
                 "yellow",
             )
         return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})

@@ -156,7 +156,7 @@ function stepLine(job: JobEntry): string {
       : trans.__('step %1', at),
     ...(saved === null ? [] : [trans.__('saved at %1', formats.count(saved))]),
     ...(typeof rest === 'number'
-      ? [trans.__('done %1', formats.clock(Date.now() / 1000 + rest))]
+      ? [trans.__('done at %1', formats.clock(Date.now() / 1000 + rest))]
       : [])
   ].join(', ');
 }

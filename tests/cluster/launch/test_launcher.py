@@ -252,7 +252,10 @@ async def test_leases_that_took_long_are_renewed_before_the_start(
     ("participants", "said"),
     [
         ((Participant(node="node1"), Participant(node="nod2")), "unknown node 'nod2'"),
-        ((Participant(node="node1"), Participant(node="id-of-node1")), "takes part 2 times"),
+        (
+            (Participant(node="node1"), Participant(node="id-of-node1")),
+            "is listed 2 times as a participant",
+        ),
         ((Participant(node="node1", gpus=(0,)),), "node1: has no GPU, but GPU 0 is requested"),
         ((Participant(node="node1", interface="eth9"),), "node1: has no interface 'eth9'"),
     ],

@@ -93,7 +93,7 @@ def works(peer: str) -> LinkTry:
             (works("n0"),),
             "n1",
             Kind.ONE_WAY_LINK,
-            "n0 cannot connect to it over eth1, though it can connect to n0",
+            "connections from n0 over eth1 fail, though n1 can connect to n0",
             "let n0 connect to n1",
         ),
         (

@@ -183,7 +183,7 @@ def test_a_long_cause_is_wrapped_not_cut():
 def test_starting_says_what_is_waited_for():
     said = words(drawn("starting")[0])
     assert "wopr, r0" in said
-    assert "loads (pid 1000)" in said
+    assert "loading (pid 1000)" in said
     assert "Charts begin with the first step" in said
 
 

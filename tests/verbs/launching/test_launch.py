@@ -140,7 +140,7 @@ def test_further_files_go_along(do, cluster, recipe):
 
 
 def test_a_cell_and_a_file_are_one_too_many(do, recipe):
-    with pytest.raises(SpecError, match=wording("launch takes one of them")):
+    with pytest.raises(SpecError, match=wording("or a cell, not both")):
         do("launch", "r.toml", cell=RECIPE, directory=recipe)
 
 

@@ -109,7 +109,7 @@ function Progress({ job }: IJobProps): JSX.Element {
         {typeof remaining_s === 'number' && !OVER.has(job.state) && (
           <span>
             {trans.__(
-              'done %1, in %2',
+              'done at %1, in %2',
               formats.clock(Date.now() / 1000 + remaining_s),
               formats.duration(remaining_s)
             )}

@@ -28,7 +28,7 @@ function problem(
   { cluster, watchedCluster }: LiveController
 ): IProblem {
   const problems: Record<typeof stillness, IProblem> = {
-    'no-server': { cause: trans.__('As of when the notebook was saved') },
+    'no-server': { cause: trans.__('Values are from when the notebook was saved') },
     missing: {
       cause: trans.__(
         'Not live: jupyter_mntrain is not installed on the Jupyter server'
@@ -50,14 +50,14 @@ function problem(
     },
     'other-cluster': {
       cause: trans.__(
-        'As of when the notebook was saved: the job belongs to cluster %1, but this Jupyter server watches %2',
+        'Values are from when the notebook was saved: the job belongs to cluster %1, but this Jupyter server watches %2',
         cluster ?? '',
         watchedCluster ?? ''
       )
     },
     'not-known': {
       cause: trans.__(
-        'As of when the notebook was saved: no reachable node knows this job'
+        'Values are from when the notebook was saved: no reachable node knows this job'
       )
     }
   };
