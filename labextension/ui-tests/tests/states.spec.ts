@@ -90,7 +90,7 @@ test('an invitation is one line to copy, with its bounds', async ({ page }) => {
   await page.locator('.jp-Dialog').getByRole('button', { name: 'Close' }).click();
   await execute(page, 'mntrain:invite-nodes', { uses: 0 });
   await expect(page.locator('.Toastify__toast').last()).toContainText(
-    'choose 1 to 1000'
+    'use 1 to 1000'
   );
 });
 
