@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,18 +186,15 @@ class Run:
         return count
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--first", type=int, default=1, help="seed of the first run")
-    arguments = parser.parse_args()
-    failed = []
+def search(seeds: Iterable[int]) -> dict[int, str]:
+    """What went wrong, by seed. Prints a line per run."""
+    found = {}
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)  # train.py"])
     with (
         tempfile.TemporaryDirectory() as state,
         two_agents("127.96.0", Path(state), "test") as agents,
     ):
-        for seed in range(arguments.first, arguments.first + arguments.runs):
+        for seed in seeds:
             run = Run(seed, agents)
             try:
                 wrong = run.run()
@@ -209,14 +206,23 @@ def main() -> int:
             said = f"{run.restarts} restarts; {story}; {wrong or run.view().state}"
             print(f"seed {seed}: {said}", flush=True)
             if wrong:
-                failed.append(seed)
+                found[seed] = wrong
                 for agent in agents:
                     with suppress(httpx.HTTPError):
                         path = f"/v1/jobs/{run.job}/stop"
                         agent.send("POST", path, {"reason": "chaos", "grace_s": 0})
     innocent.kill()
     innocent.wait()
-    print(f"{arguments.runs - len(failed)} of {arguments.runs} right; failed: {failed}")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--first", type=int, default=1, help="seed of the first run")
+    arguments = parser.parse_args()
+    failed = search(range(arguments.first, arguments.first + arguments.runs))
+    print(f"{arguments.runs - len(failed)} of {arguments.runs} right; failed: {list(failed)}")
     return bool(failed)
 
 

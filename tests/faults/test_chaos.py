@@ -1,0 +1,15 @@
+"""Random faults: the short form of ``python -m tests.faults.chaos``."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.chaos import search
+
+SEEDS = (7, 13, 17)
+"""Between them they kill ranks, torchrun, keepers and agents, freeze ranks and stop the job."""
+
+
+@pytest.mark.slow
+def test_whatever_happens_a_job_ends_as_it_had_to_and_leaves_nothing() -> None:
+    assert search(SEEDS) == {}
