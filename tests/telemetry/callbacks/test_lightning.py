@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ pytestmark = [
 ]
 
 LENGTH = 8
+
+
+@pytest.fixture(autouse=True)
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine of a SLURM cluster Lightning warns, and everything works as elsewhere."""
+    command = tmp_path / "bin" / "srun"
+    command.parent.mkdir()
+    command.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
 
 
 class Writer(LightningModule):
