@@ -8,6 +8,8 @@ embedding lookup and the norms; ours is split by layer so that a pipeline stage 
 
 from __future__ import annotations
 
+from typing import Final
+
 from jupyter_mntrain.model._record import Record
 
 FORWARD_AND_BACKWARD = 3
@@ -82,6 +84,10 @@ def throughput(tokens: float, seconds: float) -> float | None:
     return tokens / seconds if seconds > 0 else None
 
 
+FILLED: Final = {"interleaved-zero-bubble": 2 / 3, "zbv": 1.0, "dualpipev": 1.0}
+"""Share of its idle slots that a schedule fills with weight gradients."""
+
+
 def ideal_bubble(
     stages: int, microbatches: int, virtual_stages: int = 1, *, schedule: str | None = None
 ) -> float:
@@ -98,8 +104,7 @@ def ideal_bubble(
         virtual_stages: stages on each rank, v.
         schedule: name in a recipe.
     """
-    filled = {"interleaved-zero-bubble": 2 / 3, "zbv": 1.0, "dualpipev": 1.0}
-    idle = (stages - 1) * (1.0 - filled.get(schedule or "", 0.0))
+    idle = (stages - 1) * (1.0 - FILLED.get(schedule or "", 0.0))
     return idle / (virtual_stages * microbatches + idle)
 
 

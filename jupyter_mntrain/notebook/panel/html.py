@@ -49,28 +49,31 @@ def predicted(prediction: Prediction | None, *, now_s: float) -> str:
     if prediction is None or prediction.ranks < 2:
         return ""
     links = _links(prediction.links, now_s)
-    empty = f"{prediction.empty} of {prediction.slots} slots are empty in each stage"
     return (
-        f'<div class="mnt-predicted"><div>Schedule\'s bubble<br>'
-        f"<b>{formats.percent(prediction.bubble)}</b>{_schedule(prediction)}"
-        f'<div class="mnt-second">{empty}</div></div>'
+        f'<div class="mnt-predicted"><div>Schedule\'s own bubble<br>'
+        f"<b>{formats.percent(prediction.bubble)}</b>{_schedule(prediction)}</div>"
         f"<div>Links, per step and direction{links}</div></div>"
     )
 
 
 def _schedule(prediction: Prediction) -> str:
-    ranks, slots = prediction.ranks, prediction.slots
+    """The slots of each rank, where none is filled; drawn if there are few."""
+    ranks, slots, empty = prediction.ranks, prediction.slots, prediction.empty
+    if empty is None:
+        return '<div class="mnt-second">weight gradients fill empty slots</div>'
+    said = f'<div class="mnt-second">{empty} of {slots} slots are empty in each stage</div>'
     if slots > MOST_SLOTS or ranks > MOST_RANKS:
-        return ""
-    busy = slots - prediction.empty
+        return said
+    busy = slots - empty
     cells = "".join(
         "<i></i>" if rank <= slot < rank + busy else '<i class="o"></i>'
         for rank in range(ranks)
         for slot in range(slots)
     )
-    label = f"{ranks} stages, {slots} slots, {prediction.empty} of them empty"
+    label = f"{ranks} stages, {slots} slots, {empty} of them empty"
     style = f"grid-template-columns:repeat({slots},minmax(2px,8px))"
-    return f'<div class="mnt-slots" role="img" aria-label="{label}" style="{style}">{cells}</div>'
+    strip = f'<div class="mnt-slots" role="img" aria-label="{label}" style="{style}">{cells}</div>'
+    return strip + said
 
 
 def _links(links: tuple[LinkLoad, ...] | None, now_s: float) -> str:

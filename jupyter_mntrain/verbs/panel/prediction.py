@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.memory import WIDTHS
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, parameters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.formulas import ideal_bubble
+from jupyter_mntrain.telemetry.formulas import FILLED, ideal_bubble
 
 
 class LinkLoad(Record, frozen=True):
@@ -37,15 +37,16 @@ class Prediction(Record, frozen=True):
 
     Args:
         ranks: number of ranks of each pipeline.
-        slots: forward and backward slots in each rank's schedule, including empty ones.
-        empty: slots in which a rank must wait even for infinitely fast peers.
-        bubble: ``empty / slots``.
+        slots: slots of a forward and a backward pass in each rank's schedule, including empty ones.
+        empty: slots in which a rank must wait even for infinitely fast peers; ``None`` where the
+            schedule fills parts of them with weight gradients.
+        bubble: the schedule's own; ``empty / slots`` where nothing is filled.
         links: ``None`` if the model's size is not known here.
     """
 
     ranks: int
     slots: int
-    empty: int
+    empty: int | None
     bubble: float
     links: tuple[LinkLoad, ...] | None
 
@@ -55,14 +56,12 @@ def predict(
 ) -> Prediction:
     ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
-    empty = ranks - 1
+    microbatches, schedule = recipe.pipeline.microbatches, recipe.pipeline.schedule
     return Prediction(
         ranks=ranks,
-        slots=per_rank * recipe.pipeline.microbatches + empty,
-        empty=empty,
-        bubble=ideal_bubble(
-            ranks, recipe.pipeline.microbatches, per_rank, schedule=recipe.pipeline.schedule
-        ),
+        slots=per_rank * microbatches + ranks - 1,
+        empty=None if schedule in FILLED else ranks - 1,
+        bubble=ideal_bubble(ranks, microbatches, per_rank, schedule=schedule),
         links=_links(recipe, placements, capacities),
     )
 

@@ -63,7 +63,7 @@ def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     lines: list[RenderableType] = [Text()]
     if form.prediction is not None and form.prediction.ranks > 1:
         lines.append(
-            Text(f"Schedule's bubble {formats.percent(form.prediction.bubble)}", style="dim")
+            Text(f"Schedule's own bubble {formats.percent(form.prediction.bubble)}", style="dim")
         )
     if form.blocked:
         return [*lines, problem_text(form.blocked, before="cannot launch: ")]

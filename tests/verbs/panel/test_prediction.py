@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.notebook.panel.html import predicted
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.pipeline import GIGABIT
 from tests.verbs.panel.opened import choose
@@ -22,6 +24,16 @@ def test_the_bubble_and_the_bytes_on_each_link_are_known_before_the_start(panel:
     # One boundary crosses nodes: 12 sequences of 256 tokens, 64 wide, 4 bytes each.
     assert forward.bytes_per_step == 12 * 256 * 64 * 4
     assert forward.seconds == pytest.approx(forward.bytes_per_step / GIGABIT.bytes_per_s)
+
+
+@pytest.mark.parametrize("schedule", ["zbv", "interleaved-zero-bubble"])
+def test_slots_that_weight_gradients_fill_are_not_called_empty(panel: Panel, schedule: str) -> None:
+    prediction = choose(panel, schedule=schedule, changes="pipeline.stages_per_rank=2").prediction
+    assert prediction is not None
+    assert prediction.empty is None
+    shown = predicted(prediction, now_s=0.0)
+    assert formats.percent(prediction.bubble) in shown
+    assert "mnt-slots" not in shown
 
 
 def test_interleaved_stages_cross_again_and_wrap_around() -> None:

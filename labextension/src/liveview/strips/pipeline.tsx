@@ -81,7 +81,7 @@ function partWords(): Record<Part, { name: string; meaning: string }> {
       meaning: trans.__('The rest of the step')
     },
     schedule_bubble: {
-      name: trans.__('schedule’s bubble'),
+      name: trans.__('schedule’s own bubble'),
       meaning: trans.__('The schedule’s own bubble, at this rank’s pace')
     }
   };
