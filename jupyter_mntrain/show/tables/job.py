@@ -171,6 +171,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(f"loss {formats.loss(summary.loss)}")
         if summary.evaluation_loss is not None:
             facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
+    if summary.not_finite:
+        facts.append(f"⚠ {formats.not_finite(summary)}")
     if summary.remaining_s is not None:
         facts.append(formats.finish(now_s, summary.remaining_s))
     facts += [f"{node} does not answer" for node in silent_nodes(summary)]

@@ -180,6 +180,7 @@ def test_nan_is_carried_shown_in_red_and_counted() -> None:
     assert headline(printed(sample))["loss"] == "NaN"
     line = encoder.encode(next(iter(sample.history.ranks.values())).steps[-1])
     assert sample_decoder.decode(line).loss == "NaN"
+    assert "NaN or infinite loss or gradient in 3 steps" in progress_line(sample.summary, 0.0)
     words = {text.get_text(): text.get_color() for text in drawn(sample).texts}
     assert words["NaN"] == "#d83a3a"
     assert words["NaN or infinite loss or gradient in 3 steps, first in step 58"] == "#d83a3a"
