@@ -139,7 +139,8 @@ class AttemptDirectory:
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:
-            return self.keeper.poll() is None
+            has_ended = self.keeper.poll() is not None
+            return not has_ended
         return (
             self.identity is not None
             and not self.is_of_another_boot()
