@@ -29,6 +29,22 @@ describe('charts', () => {
     expect(keys(stored()).links).toBeUndefined();
   });
 
+  it('label the job with its headline figure, also where that is not known', () => {
+    const label = (tokens_per_s?: number) => {
+      const store = stored({ summary: summary(undefined, { tokens_per_s }) });
+      const [throughput] = charts({
+        store,
+        job: job(),
+        theme: THEME,
+        choice: ALL
+      });
+      const line = throughput.lines.find(one => one.key === 'job')!;
+      return readingAt(throughput, line, align(throughput.lines), null).value;
+    };
+    expect(label(90)).toBe(90);
+    expect(label()).toBeNaN();
+  });
+
   it('show only the picked rank', () => {
     expect(keys(stored(), { rank: 1, node: null }).compute).toEqual(['r1']);
   });

@@ -17,7 +17,7 @@ export function throughputChart(input: IChartInput): IChart {
   const job = tableLine(
     store.job,
     'tokens_per_s',
-    store.summary?.tokens_per_s,
+    store.summary?.tokens_per_s ?? null,
     {
       key: 'job',
       label: trans.__('job'),
