@@ -14,6 +14,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
 from tests.agent.live import LiveAgent, addresses_of, two_agents
+from tests.wording import says
 
 pytestmark = [
     pytest.mark.slow,
@@ -174,4 +175,4 @@ def test_bad_input_is_one_line_in_a_real_kernel(execute):
     for cell in cells[1:]:
         found = error(cell)
         assert len(found.traceback) == 1
-        assert "Fix: " in found.evalue
+        assert says("Fix: ", found.evalue)

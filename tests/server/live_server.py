@@ -16,6 +16,7 @@ import msgspec
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+from tests.scrambling.scrambled_words import SEEN, VARIABLE
 from tests.trusted import install_drivers
 from tests.waiting import PATIENCE_S
 
@@ -51,7 +52,9 @@ class LiveServer:
         command = server_command(self.port)
         ours = ("MNTRAIN", "JUPYTER", "XDG")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-        environment |= {"HOME": str(self.home), "PYTHONPATH": str(ROOT)}
+        environment |= {one: os.environ[one] for one in (VARIABLE, SEEN) if one in os.environ}
+        paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+        environment |= {"HOME": str(self.home), "PYTHONPATH": paths}
         environment |= {"MNTRAIN_CLUSTER": self.cluster, "MNTRAIN_AGENTS": self.agents}
         with (self.home / "server.log").open("wb") as log:
             self.process = subprocess.Popen(

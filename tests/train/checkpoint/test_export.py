@@ -30,6 +30,7 @@ from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
 from jupyter_mntrain.train.model.weights import by_size
 from tests.train.ranks import run_ranks
+from tests.wording import says, wording
 
 VOCABULARY = 300
 
@@ -197,15 +198,15 @@ def test_a_directory_in_use_is_refused_before_the_first_step(text: Path, tmp_pat
     out.mkdir()
     (out / "thesis.txt").write_text("years of work")
     words = ("model.preset=llama-tiny", f"output.directory={out}")
-    with pytest.raises(RecipeError, match="the directory is not empty") as caught:
+    with pytest.raises(RecipeError, match=wording("the directory is not empty")) as caught:
         alone(text, *words)
-    assert "output.replace" in (caught.value.fix or "")
+    assert says("output.replace", caught.value.fix or "")
     assert (out / "thesis.txt").exists()
     alone(text, *words, "output.replace=true")
     assert (out / "config.json").exists()
     assert not (out / "thesis.txt").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(RecipeError, match="cannot write the model"):
+    with pytest.raises(RecipeError, match=wording("cannot write the model")):
         alone(text, "model.preset=llama-tiny", f"output.directory={tmp_path / 'file' / 'out'}")
 
 

@@ -10,6 +10,7 @@ import pytest
 from jupyter_mntrain.train.checkpoint.copying import keepers_of
 from jupyter_mntrain.train.checkpoint.directory import MANIFEST, CheckpointDirectory, shard_name
 from tests.train.checkpoint.saved import Nodes, forget
+from tests.wording import says
 
 
 @pytest.mark.slow
@@ -33,8 +34,9 @@ def test_what_is_left_of_a_checkpoint_is_not_thrown_away(text: Path, tmp_path: P
     nodes.losses("whole", "ab")
     (alone,) = nodes.run("alone", "a")
     assert alone.exit_code == 2
-    assert "checkpoint 9 is incomplete: no node has the shards of rank 1 (saved on b)" in alone.err
-    assert "launch it with all nodes that saved it" in alone.err
+    words = "checkpoint 9 is incomplete: no node has the shards of rank 1 (saved on b)"
+    assert says(words, alone.err)
+    assert says("launch it with all nodes that saved it", alone.err)
     assert sorted(CheckpointDirectory(nodes.disks[0]).manifests()) == [3, 6, 9]
 
 
