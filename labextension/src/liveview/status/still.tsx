@@ -28,7 +28,9 @@ function problem(
   { cluster, watchedCluster }: LiveController
 ): IProblem {
   const problems: Record<typeof stillness, IProblem> = {
-    'no-server': { cause: trans.__('Values are from when the notebook was saved') },
+    'no-server': {
+      cause: trans.__('Values are from when the notebook was saved')
+    },
     missing: {
       cause: trans.__(
         'Not live: jupyter_mntrain is not installed on the Jupyter server'
