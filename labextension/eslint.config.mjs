@@ -65,6 +65,7 @@ export default defineConfig([
       ],
       curly: ['error', 'all'],
       eqeqeq: 'error',
+      'max-lines-per-function': ['error', 60],
       'prefer-arrow-callback': 'error'
     }
   },
