@@ -32,6 +32,7 @@ BRITISH = re.compile(
       | (behavi|col|fav|hon|lab|neighb|flav|harb|rum|vap|hum|endeav|arm)our
       | (cancel|label|travel|signal|channel|model|level|tunnel|total|equal|counsel|fuel)
         (led|ling|ler|lers)\b
+      | diall(er|ed|ing)
       | analys(e[dr]?|ers|ing)\b
       | licence | catalogue | grey | defence | offence | judgement | acknowledgement | artefact
       | whilst | amongst | misspelt | spelt | learnt | burnt | centre | metre | programme\b

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.cluster.admission.trust_relay import RENEW_EVERY_S, Trustee
+from jupyter_mntrain.cluster.admission.trust_relay import RENEW_EVERY_S, TrustRelay
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -121,11 +121,11 @@ def test_certificates_are_renewed_before_they_expire_without_anybody_asking(
 ) -> None:
     join(identity, identity.authorized().invite())
     first = load_certificate(member(identity).certificate)
-    trustee = Trustee(identity)
-    trustee.renew(clock())
+    relay = TrustRelay(identity)
+    relay.renew(clock())
     assert load_certificate(member(identity).certificate) == first, "it is young"
     clock.now_s += LIFE.total_seconds() * 0.6
-    trustee.renew(clock())
+    relay.renew(clock())
     second = load_certificate(member(identity).certificate)
     assert second.public_key() == first.public_key()
     assert second.not_valid_after_utc > first.not_valid_after_utc
@@ -136,7 +136,7 @@ def test_certificates_are_renewed_before_they_expire_without_anybody_asking(
     # Never is it due for so long that it ends before anybody has looked.
     for _ in range(200):
         clock.now_s += RENEW_EVERY_S
-        trustee.renew(clock())
+        relay.renew(clock())
         until = load_certificate(member(identity).certificate).not_valid_after_utc.timestamp()
         assert until - clock() >= LIFE.total_seconds() / 2 - 2 * RENEW_EVERY_S
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.admission.admit import admit
-from jupyter_mntrain.cluster.admission.trust_relay import Trustee
+from jupyter_mntrain.cluster.admission.trust_relay import TrustRelay
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
@@ -46,8 +46,8 @@ class AdmissionDesk:
     """Announced agents of other clusters, by instance. They are never contacted."""
     problem: MntrainError | None = None
     """Why this user's keys exist but cannot be used."""
-    _dialler: Dialler | None = None
-    _trustee: Trustee | None = None
+    _connector: Connector | None = None
+    _trust_relay: TrustRelay | None = None
     _early: list[FoundAgent] = field(default_factory=list)
     """Agents found before the desk opened."""
     _admissions: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -56,12 +56,12 @@ class AdmissionDesk:
     @property
     def identity(self) -> DriverMembership | None:
         """This driver's membership; ``None`` before it has joined."""
-        return self._dialler.identity if self._dialler else None
+        return self._connector.identity if self._connector else None
 
     def look(self) -> None:
         """Open once there is a membership; reload it if another process has changed it."""
-        if self._dialler is not None:
-            self._dialler.identity.credentials.refresh()
+        if self._connector is not None:
+            self._connector.identity.credentials.refresh()
             return
         try:
             identity = DriverMembership.find(self.cluster, clock=self.now)
@@ -71,7 +71,7 @@ class AdmissionDesk:
         self.problem = None
         if identity is None:
             return
-        self._dialler, self._trustee = Dialler(identity), Trustee(identity)
+        self._connector, self._trust_relay = Connector(identity), TrustRelay(identity)
         self.on_open()
         early, self._early = self._early, []
         for found in early:
@@ -79,8 +79,8 @@ class AdmissionDesk:
 
     async def close(self) -> None:
         await end_tasks(self._admissions.values())
-        if self._dialler is not None:
-            await self._dialler.close()
+        if self._connector is not None:
+            await self._connector.close()
 
     def client(
         self, address: str, node_id: NodeId | None = None, node: str | None = None
@@ -90,9 +90,9 @@ class AdmissionDesk:
         Raises:
             TrustError: this user is not a driver of the cluster.
         """
-        if self._dialler is None:
+        if self._connector is None:
             raise self.problem or no_cluster(self.cluster)
-        return AgentClient(self._dialler, address, node_id=node_id, node=node)
+        return AgentClient(self._connector, address, node_id=node_id, node=node)
 
     def take(self, found: FoundAgent) -> None:
         """Sort an announced agent: member, candidate or stranger."""
@@ -138,13 +138,13 @@ class AdmissionDesk:
 
     async def settle(self, nodes: Iterable[NodeView]) -> None:
         """Renew certificates that are due, and exchange revocations with every node."""
-        if self._trustee is None:
+        if self._trust_relay is None:
             return
-        self._trustee.renew(self.now())
+        self._trust_relay.renew(self.now())
         for view in nodes:
             if view.info is not None and view.liveness == "up":
                 client = self.client(view.address, view.info.node_id, view.name)
-                await self._trustee.settle(view.info, client)
+                await self._trust_relay.settle(view.info, client)
 
     async def _admit(self, found: FoundAgent) -> None:
         # It may not listen yet or be too busy; or another process of this user was faster.

@@ -21,7 +21,7 @@ SAME_S = 1.0
 """Times in certificates are whole seconds."""
 
 
-class Trustee:
+class TrustRelay:
     """Relays trust between this driver and the nodes it sees; one per driver process.
 
     Args:

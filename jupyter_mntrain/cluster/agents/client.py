@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.agents.distrust import revoked
 from jupyter_mntrain.cluster.agents.transport import (
     ANSWER_TIMEOUT_S,
@@ -38,7 +38,7 @@ class AgentClient(AgentCalls):
     """Client of one agent.
 
     Args:
-        dialler: shared by all clients of a driver.
+        connector: shared by all clients of a driver.
         address: ``host:port``.
         node_id: the node that must answer there; ``None`` = any node of the cluster.
         node: its name in errors; default: its address.
@@ -46,7 +46,7 @@ class AgentClient(AgentCalls):
 
     def __init__(
         self,
-        dialler: Dialler,
+        connector: Connector,
         address: str,
         *,
         node_id: NodeId | None = None,
@@ -54,7 +54,7 @@ class AgentClient(AgentCalls):
     ) -> None:
         super().__init__(address, node or address)
         self.node_id = node_id
-        self._dialler = dialler
+        self._connector = connector
         self._url = f"https://{address}"
 
     async def node_info(self) -> NodeInfo:
@@ -128,7 +128,7 @@ class AgentClient(AgentCalls):
 
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
-            return await self._dialler.http.request(
+            return await self._connector.http.request(
                 method, self._url + path, extensions=await self._named(), **options
             )
         except TROUBLE as error:
@@ -137,7 +137,7 @@ class AgentClient(AgentCalls):
     async def _lines(self, path: str, params: Mapping[str, int]) -> AsyncGenerator[bytes, None]:
         is_answered = False
         try:
-            async with self._dialler.http.stream(
+            async with self._connector.http.stream(
                 "GET",
                 self._url + path,
                 params=params,
@@ -150,7 +150,7 @@ class AgentClient(AgentCalls):
                 shown = serial_number(response)
                 async for line in split_lines(response.aiter_bytes()):
                     # An open connection continues even if a certificate expires or is replaced.
-                    if shown in self._dialler.identity.credentials.revoked:
+                    if shown in self._connector.identity.credentials.revoked:
                         raise revoked(self.node)
                     yield line
         except TROUBLE as error:
@@ -167,14 +167,14 @@ class AgentClient(AgentCalls):
     async def _named(self) -> dict[str, str]:
         """The TLS name that the certificate must have, at any address."""
         if self.node_id is None:
-            self.node_id = await self._dialler.identify(self.address)
+            self.node_id = await self._connector.identify(self.address)
         return {"sni_hostname": Subject(role="node", name=self.node_id).dns_name}
 
     async def _explained(self, error: Exception) -> NodeError:
         # An agent that refuses our certificate sends an alert, but pending writes may hide it.
         was_cut = isinstance(error, (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError))
         if was_cut or is_about_trust(error):
-            reason = await self._dialler.explain(self.address, self.node_id, self.node)
+            reason = await self._connector.explain(self.address, self.node_id, self.node)
             if reason is not None:
                 return reason
         return transport_error(error, self.address, self.node)

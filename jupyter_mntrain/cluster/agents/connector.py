@@ -14,7 +14,7 @@ from jupyter_mntrain.trust.certificates import subject_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 
-class Dialler:
+class Connector:
     """Opens connections; shared by all clients of a driver."""
 
     def __init__(self, identity: DriverMembership) -> None:

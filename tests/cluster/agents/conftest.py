@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.model.errors import (
     NodeError,
 )
@@ -18,10 +18,10 @@ MakeAgent = Callable[..., Awaitable[FakeAgent]]
 
 
 @pytest.fixture
-async def dialler(anyio_backend: str, own_home: None) -> AsyncIterator[Dialler]:
+async def connector(anyio_backend: str, own_home: None) -> AsyncIterator[Connector]:
     identity = DriverMembership.find("default")
     assert identity is not None
-    made = Dialler(identity)
+    made = Connector(identity)
     yield made
     await made.close()
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.agents.transport import split_lines
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.errors import (
@@ -38,39 +38,39 @@ from tests.wording import says
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_agent_says_who_it_is(dialler: Dialler, agent_here: MakeAgent) -> None:
+async def test_an_agent_says_who_it_is(connector: Connector, agent_here: MakeAgent) -> None:
     agent = await agent_here("node7")
-    info = await AgentClient(dialler, agent.where).node_info()
+    info = await AgentClient(connector, agent.where).node_info()
     assert info == agent.info
 
 
-async def test_an_agent_is_found_by_a_name_too(dialler: Dialler, agent_here: MakeAgent) -> None:
+async def test_an_agent_is_found_by_a_name_too(connector: Connector, agent_here: MakeAgent) -> None:
     agent = await agent_here(address="127.0.0.1")
-    info = await AgentClient(dialler, f"localhost:{agent.port}").node_info()
+    info = await AgentClient(connector, f"localhost:{agent.port}").node_info()
     assert info.name == "node1"
 
 
 @pytest.mark.wording
-async def test_nobody_listens(dialler: Dialler, agent_here: MakeAgent) -> None:
+async def test_nobody_listens(connector: Connector, agent_here: MakeAgent) -> None:
     agent = await agent_here()
     await agent.die()
-    error = await failure(AgentClient(dialler, agent.where, node="node1"))
+    error = await failure(AgentClient(connector, agent.where, node="node1"))
     assert error.kind is Kind.CONNECTION_REFUSED
     assert str(error).startswith(f"node1: connection refused: nothing listens on {agent.where}")
     assert says("mntrain agent run", str(error))
-    nameless = await failure(AgentClient(dialler, agent.where))
+    nameless = await failure(AgentClient(connector, agent.where))
     assert str(nameless).startswith(f"{agent.where}: connection refused: nothing listens there")
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For the first request, too, which asks who answers: before the dialler is made."""
+    """For the first request, too, which asks who answers: before the connector is made."""
     for module in ("client", "transport"):
         for limit in ("ANSWER_TIMEOUT_S", "CONNECT_TIMEOUT_S"):
             monkeypatch.setattr(f"jupyter_mntrain.cluster.agents.{module}.{limit}", 0.2)
 
 
-async def test_a_machine_that_drops_packets(impatient: None, dialler: Dialler) -> None:
+async def test_a_machine_that_drops_packets(impatient: None, connector: Connector) -> None:
     """A full accept queue: SYNs are dropped, as by a firewall."""
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
@@ -81,7 +81,7 @@ async def test_a_machine_that_drops_packets(impatient: None, dialler: Dialler) -
             for one in crowd:
                 one.settimeout(0)
                 one.connect_ex(where)
-            error = await failure(AgentClient(dialler, f"127.0.0.1:{where[1]}"))
+            error = await failure(AgentClient(connector, f"127.0.0.1:{where[1]}"))
         finally:
             for one in crowd:
                 one.close()
@@ -90,22 +90,22 @@ async def test_a_machine_that_drops_packets(impatient: None, dialler: Dialler) -
 
 
 async def test_an_agent_that_takes_the_request_and_says_nothing(
-    impatient: None, dialler: Dialler, agent_here: MakeAgent
+    impatient: None, connector: Connector, agent_here: MakeAgent
 ) -> None:
     agent = await agent_here()
     for node_id in (None, agent.node_id):
         agent.faults["node"].append(Hang())
-        error = await failure(AgentClient(dialler, agent.where, node_id=node_id))
+        error = await failure(AgentClient(connector, agent.where, node_id=node_id))
         assert error.kind is Kind.NO_ANSWER
 
 
 @pytest.mark.parametrize("fault", [LoseReply(), LoseRequest()])
 async def test_a_reply_that_is_lost(
-    dialler: Dialler, no_alerts: None, agent_here: MakeAgent, fault: LoseReply
+    connector: Connector, no_alerts: None, agent_here: MakeAgent, fault: LoseReply
 ) -> None:
     agent = await agent_here()
     agent.faults["node"].append(fault)
-    assert (await failure(AgentClient(dialler, agent.where))).kind is Kind.BROKEN_OFF
+    assert (await failure(AgentClient(connector, agent.where))).kind is Kind.BROKEN_OFF
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,9 @@ async def test_a_reply_that_is_lost(
         b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nOops",
     ],
 )
-async def test_somebody_else_listens_there(dialler: Dialler, speech: bytes, tmp_path: Path) -> None:
+async def test_somebody_else_listens_there(
+    connector: Connector, speech: bytes, tmp_path: Path
+) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Whoever only looks at the certificate says nothing.
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -131,12 +133,12 @@ async def test_somebody_else_listens_there(dialler: Dialler, speech: bytes, tmp_
     server = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=shown.server)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        error = await failure(AgentClient(dialler, f"127.0.0.1:{port}"))
+        error = await failure(AgentClient(connector, f"127.0.0.1:{port}"))
     assert error.kind is Kind.NOT_AN_AGENT
 
 
-async def test_a_name_nobody_has(dialler: Dialler) -> None:
-    error = await failure(AgentClient(dialler, "no-such-machine.invalid:8765"))
+async def test_a_name_nobody_has(connector: Connector) -> None:
+    error = await failure(AgentClient(connector, "no-such-machine.invalid:8765"))
     assert error.kind is Kind.UNREACHABLE
     assert "no-such-machine.invalid" in str(error)
 
@@ -147,10 +149,10 @@ async def test_an_environment_with_a_proxy_changes_nothing(
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     identity = DriverMembership.find("default")
     assert identity is not None
-    dialler = Dialler(identity)
+    connector = Connector(identity)
     agent = await agent_here()
-    assert (await AgentClient(dialler, agent.where).node_info()).name == "node1"
-    await dialler.close()
+    assert (await AgentClient(connector, agent.where).node_info()).name == "node1"
+    await connector.close()
 
 
 @pytest.mark.parametrize(
@@ -164,22 +166,22 @@ async def test_an_environment_with_a_proxy_changes_nothing(
     ],
 )
 async def test_a_refusal_is_the_agents_own_problem(
-    dialler: Dialler, agent_here: MakeAgent, fault: Refuse, kind: type[MntrainError]
+    connector: Connector, agent_here: MakeAgent, fault: Refuse, kind: type[MntrainError]
 ) -> None:
     agent = await agent_here()
     fault.cause = "GPU 0 is promised"
     agent.faults["job"].append(fault)
     with pytest.raises(kind) as caught:
-        await AgentClient(dialler, agent.where, node="node1").job(JOB)
+        await AgentClient(connector, agent.where, node="node1").job(JOB)
     problem = caught.value.problem
     assert (problem.node, problem.cause) == ("node1", "GPU 0 is promised")
     assert problem.fix == "come back tomorrow"
     assert caught.value.kind is fault.kind
 
 
-async def test_the_typed_routes(dialler: Dialler, agent_here: MakeAgent) -> None:
+async def test_the_typed_routes(connector: Connector, agent_here: MakeAgent) -> None:
     agent = await agent_here()
-    client = AgentClient(dialler, agent.where)
+    client = AgentClient(connector, agent.where)
     request = api.LeaseRequest(job_id=JOB, attempt=1, ranks=1, hold_port=0)
     grant = await client.lease(request)
     assert (grant.address, agent.leases) == (agent.address, {(JOB, 1): request})
@@ -201,10 +203,10 @@ async def test_the_typed_routes(dialler: Dialler, agent_here: MakeAgent) -> None
 
 
 async def test_a_stream_begins_with_hello_and_ends_with_the_connection(
-    dialler: Dialler, agent_here: MakeAgent
+    connector: Connector, agent_here: MakeAgent
 ) -> None:
     agent = await agent_here()
-    messages = AgentClient(dialler, agent.where).stream()
+    messages = AgentClient(connector, agent.where).stream()
     assert await anext(messages) == api.Hello(node=agent.info, jobs=())
     agent.say(api.Goodbye(reason="maintenance"))
     assert await anext(messages) == api.Goodbye(reason="maintenance")
@@ -213,16 +215,18 @@ async def test_a_stream_begins_with_hello_and_ends_with_the_connection(
         await anext(messages)
 
 
-async def test_a_journal_from_where_it_was_left(dialler: Dialler, agent_here: MakeAgent) -> None:
+async def test_a_journal_from_where_it_was_left(
+    connector: Connector, agent_here: MakeAgent
+) -> None:
     agent = await agent_here()
     job_id = JobId("j-0000000f")
     agent.steps(job_id, 0, range(1, 6))
-    lines = AgentClient(dialler, agent.where).journal(job_id, since=3, follow=False)
+    lines = AgentClient(connector, agent.where).journal(job_id, since=3, follow=False)
     assert [line.seq async for line in lines] == [4, 5]
 
 
 async def test_a_newer_agents_journal_is_read_but_for_what_is_new_in_it(
-    dialler: Dialler, agent_here: MakeAgent
+    connector: Connector, agent_here: MakeAgent
 ) -> None:
     class Dream(msgspec.Struct, tag_field="kind", tag="from_the_future"):
         depth: int = 3
@@ -232,7 +236,7 @@ async def test_a_newer_agents_journal_is_read_but_for_what_is_new_in_it(
     agent.steps(job_id, 0, range(1, 3))
     journal = agent.journals[job_id]
     journal.insert(1, JournalLine(seq=9, attempt=1, body=Dream()))  # type: ignore[arg-type]
-    lines = AgentClient(dialler, agent.where).journal(job_id, since=0, follow=False)
+    lines = AgentClient(connector, agent.where).journal(job_id, since=0, follow=False)
     assert [line.seq async for line in lines] == [1, 2]
 
 
@@ -248,7 +252,7 @@ async def test_lines_are_split_at_newlines_only_wherever_chunks_end() -> None:
         assert lines == ['{"a":"x\u2028y\x85"}'.encode(), b"{}"]
 
 
-async def test_somebody_who_speaks_no_tls_is_no_agent(dialler: Dialler) -> None:
+async def test_somebody_who_speaks_no_tls_is_no_agent(connector: Connector) -> None:
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 smtp.example ESMTP\r\n\r\n")
         await writer.drain()
@@ -257,5 +261,5 @@ async def test_somebody_who_speaks_no_tls_is_no_agent(dialler: Dialler) -> None:
     server = await asyncio.start_server(speak, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        error = await failure(AgentClient(dialler, f"127.0.0.1:{port}"))
+        error = await failure(AgentClient(connector, f"127.0.0.1:{port}"))
     assert error.kind is Kind.NOT_AN_AGENT

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.model.errors import (
     NodeError,
 )
@@ -36,10 +36,10 @@ pytestmark = pytest.mark.anyio
     ],
 )
 async def test_an_agent_of_another_cluster(
-    dialler: Dialler, agent_here: MakeAgent, cluster: str, kind: Kind, words: str
+    connector: Connector, agent_here: MakeAgent, cluster: str, kind: Kind, words: str
 ) -> None:
     agent = await agent_here(authority=Authority.make(cluster))
-    error = await failure(AgentClient(dialler, agent.where))
+    error = await failure(AgentClient(connector, agent.where))
     assert error.kind is kind
     assert says(words, str(error))
 
@@ -52,7 +52,7 @@ async def test_an_agent_of_another_cluster(
     ],
 )
 async def test_an_agent_whose_certificate_is_not_of_today(
-    dialler: Dialler,
+    connector: Connector,
     agent_here: MakeAgent,
     issued: timedelta,
     lifetime: timedelta,
@@ -61,32 +61,34 @@ async def test_an_agent_whose_certificate_is_not_of_today(
 ) -> None:
     agent = await agent_here(issued=datetime.now(UTC) + issued, lifetime=lifetime)
     for node_id in (None, NodeId(agent.node_id)):
-        error = await failure(AgentClient(dialler, agent.where, node_id=node_id))
+        error = await failure(AgentClient(connector, agent.where, node_id=node_id))
         assert error.kind is kind
         assert says(words, str(error))
 
 
 async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
-    dialler: Dialler, agent_here: MakeAgent
+    connector: Connector, agent_here: MakeAgent
 ) -> None:
     agent = await agent_here(beat_every_s=0.05)
-    client = AgentClient(dialler, agent.where)
+    client = AgentClient(connector, agent.where)
     with pytest.raises(NodeError) as caught:
-        await revoke_while_listening(dialler, client, agent)
+        await revoke_while_listening(connector, client, agent)
     assert caught.value.kind is Kind.REVOKED
-    error = await failure(AgentClient(dialler, agent.where))
+    error = await failure(AgentClient(connector, agent.where))
     assert error.kind is Kind.REVOKED
 
 
-async def revoke_while_listening(dialler: Dialler, client: AgentClient, agent: FakeAgent) -> None:
+async def revoke_while_listening(
+    connector: Connector, client: AgentClient, agent: FakeAgent
+) -> None:
     async for _ in client.stream():
-        take_revocation(dialler, agent.serial)
+        take_revocation(connector, agent.serial)
 
 
-def take_revocation(dialler: Dialler, serial: int) -> None:
+def take_revocation(connector: Connector, serial: int) -> None:
     later = datetime.now(UTC) + timedelta(seconds=2)
     revocations = trusted.authority().revocations([serial], 2, later)
-    dialler.identity.credentials.take_revocations(pem_of(revocations))
+    connector.identity.credentials.take_revocations(pem_of(revocations))
 
 
 @pytest.mark.parametrize(
@@ -112,18 +114,18 @@ async def test_a_driver_whose_certificate_is_not_of_today(
     agent = await agent_here()
     now = datetime.now(UTC) + issued
     trusted.make_credentials(tmp_path, trusted.DRIVER, now=now, lifetime=lifetime)
-    dialler = Dialler(DriverMembership(tmp_path))
-    error = await failure(AgentClient(dialler, agent.where))
-    await dialler.close()
+    connector = Connector(DriverMembership(tmp_path))
+    error = await failure(AgentClient(connector, agent.where))
+    await connector.close()
     assert error.kind is kind
     assert says(words, str(error))
 
 
 async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
-    dialler: Dialler, agent_here: MakeAgent
+    connector: Connector, agent_here: MakeAgent
 ) -> None:
     agent = await agent_here("node7")
-    error = await failure(AgentClient(dialler, agent.where, node_id=NodeId("id-of-node1")))
+    error = await failure(AgentClient(connector, agent.where, node_id=NodeId("id-of-node1")))
     assert error.kind is Kind.WRONG_NODE
 
 
@@ -133,9 +135,9 @@ async def test_whoever_answers_in_the_place_of_the_node_that_is_meant(
     [(99, r"protocol 99, newer than our .*here"), (1, r"1, older.*there")],
 )
 async def test_an_agent_of_another_protocol(
-    dialler: Dialler, agent_here: MakeAgent, protocol: int, told: str
+    connector: Connector, agent_here: MakeAgent, protocol: int, told: str
 ) -> None:
     agent = await agent_here(protocol=protocol)
-    error = await failure(AgentClient(dialler, agent.where))
+    error = await failure(AgentClient(connector, agent.where))
     assert error.kind is Kind.OTHER_PROTOCOL
     assert re.search(told, str(error))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.agents.connector import Dialler
+from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view import agent_watch as watch_module
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch
@@ -29,9 +29,9 @@ MakeAgent = Callable[..., Awaitable[FakeAgent]]
 class Watched:
     """A running watch and what it said."""
 
-    def __init__(self, clock: FakeClock, dialler: Dialler) -> None:
+    def __init__(self, clock: FakeClock, connector: Connector) -> None:
         self.clock = clock
-        self.dialler = dialler
+        self.connector = connector
         self.messages: list[StreamMessage] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -39,7 +39,7 @@ class Watched:
         watch = AgentWatch(
             addresses,
             "typed",
-            client=lambda address, node_id: AgentClient(self.dialler, address, node_id=node_id),
+            client=lambda address, node_id: AgentClient(self.connector, address, node_id=node_id),
             clock=self.clock,
             on_message=lambda _, message: self.messages.append(message),
             on_change=lambda: None,
@@ -61,13 +61,13 @@ class Watched:
 async def watched(anyio_backend: str, clock: FakeClock, own_home: None) -> AsyncIterator[Watched]:
     identity = DriverMembership.find("default")
     assert identity is not None
-    dialler = Dialler(identity)
-    made = Watched(clock, dialler)
+    connector = Connector(identity)
+    made = Watched(clock, connector)
     yield made
     for task in made.tasks:
         task.cancel()
     await asyncio.gather(*made.tasks, return_exceptions=True)
-    await dialler.close()
+    await connector.close()
 
 
 @pytest.fixture(autouse=True)
