@@ -920,7 +920,7 @@ export interface LinkSummary {
   missing?: string | null;
 }
 /**
- * What the model went on with after so many steps, when it was given ``prompt``.
+ * The model's continuation of ``prompt`` after ``step`` steps.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "WrittenText".
