@@ -40,8 +40,8 @@ class BeatSampler:
             if name in previous
         }
         self._sample_links(moved, interval_s)
-        if self._node.hub.has_listeners:
-            self._node.hub.publish(self._beat(moved, counters, interval_s))
+        if not self._node.listeners.is_empty:
+            self._node.listeners.publish(self._beat(moved, counters, interval_s))
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
         told = {}

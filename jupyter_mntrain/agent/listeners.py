@@ -23,8 +23,8 @@ class Listeners:
         self._listening = 0
 
     @property
-    def has_listeners(self) -> bool:
-        return bool(self._queues)
+    def is_empty(self) -> bool:
+        return not self._queues
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Queue[StreamMessage | None]]:

@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
-from jupyter_mntrain.agent.gang.watch_tasks import Watches
+from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
@@ -31,7 +31,7 @@ from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
-from jupyter_mntrain.agent.membership.addresses import Reach
+from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
@@ -190,11 +190,11 @@ def _hint(addresses: Sequence[str]) -> None:
 async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
     node = _node(options)
     credentials = node.trust.credentials
-    watches = Watches(node, partial(PeerClient, credentials.client))
+    watch_tasks = WatchTasks(node, partial(PeerClient, credentials.client))
     node.jobs.load()
     for job in node.jobs.all():
-        watches.watch(job)
-    server = agent_server(application(node, watches), credentials.server)
+        watch_tasks.watch(job)
+    server = agent_server(application(node, watch_tasks), credentials.server)
     server.add_sockets(sockets)
     _greet(node)
 
@@ -208,15 +208,15 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
 
     for task in tasks:
         task.cancel()
-    watches.close()
+    watch_tasks.close()
     server.stop()
-    node.hub.publish(Goodbye(reason="the agent was stopped"))
-    await asyncio.gather(node.hub.close(), announcer.close())
+    node.listeners.publish(Goodbye(reason="the agent was stopped"))
+    await asyncio.gather(node.listeners.close(), announcer.close())
     node.jobs.close()
 
 
 def _node(options: Options) -> LocalNode:
-    hub, leases = Listeners(), LeaseBook(clock=time.monotonic)
+    listeners, leases = Listeners(), LeaseBook(clock=time.monotonic)
     credentials = Credentials(options.state)
     node_id = _own_id(options, credentials)
     links = LinkBook(options.state / "links.json", options.capacities)
@@ -226,7 +226,7 @@ def _node(options: Options) -> LocalNode:
         node_id=node_id,
         name=told.name,
         cluster=_joined(options).cluster,
-        reach=told,
+        address_settings=told,
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,
@@ -238,10 +238,10 @@ def _node(options: Options) -> LocalNode:
             node=told.name,
             python=told.python,
             leases=leases,
-            hub=hub,
+            listeners=listeners,
             gpus=inventory.gpus,
         ),
-        hub=hub,
+        listeners=listeners,
         audit=Audit(options.state / "audit.log"),
     )
 
@@ -256,15 +256,15 @@ def _own_id(options: Options, credentials: Credentials) -> NodeId:
     return node_id
 
 
-def _bind(reach: Reach) -> list[socket.socket]:
+def _bind(settings: AddressSettings) -> list[socket.socket]:
     sockets: list[socket.socket] = []
-    for address in reach.bound:
+    for address in settings.bound:
         try:
-            sockets += bind_sockets(reach.port, address)
+            sockets += bind_sockets(settings.port, address)
         except OSError as error:
-            owner = port_owner(reach.port, address)
+            owner = port_owner(settings.port, address)
             raise MntrainError(
-                f"cannot listen on {address}:{reach.port}: {error.strerror}"
+                f"cannot listen on {address}:{settings.port}: {error.strerror}"
                 + (f": used by {owner}" if owner else ""),
                 fix="choose another --port, or a --listen address of this machine",
             ) from error
@@ -273,11 +273,11 @@ def _bind(reach: Reach) -> list[socket.socket]:
 
 def _greet(node: LocalNode) -> None:
     interfaces = read_interfaces()
-    where = ", ".join(node.reach.addresses(interfaces))
+    where = ", ".join(node.address_settings.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
-    if node.reach.listen and node.reach.is_local(interfaces):
+    if node.address_settings.listen and node.address_settings.is_local(interfaces):
         log.info("listening on loopback only, as configured: no other machine can reach this node")
-    elif node.reach.is_local(interfaces):
+    elif node.address_settings.is_local(interfaces):
         cause = "no network interface is up: no other machine can reach this node"
         fix = "connect it, or give its address with --address"
         log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
@@ -314,8 +314,8 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
             if previous is not None and current != previous:
                 node.changed()
             previous = current
-            addresses = node.reach.addresses(inventory.interfaces)
-            sources = node.reach.announced_from(inventory.interfaces)
+            addresses = node.address_settings.addresses(inventory.interfaces)
+            sources = node.address_settings.announced_from(inventory.interfaces)
             await announcer.announce(record, addresses, sources)
         except Exception:  # no network error may end the agent; it is logged
             log.exception("reading the interfaces failed")

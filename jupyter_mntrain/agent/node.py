@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
-from jupyter_mntrain.agent.membership.addresses import LOOPBACK, Reach, real_addresses
+from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
@@ -47,14 +47,14 @@ class LocalNode:
     node_id: NodeId
     name: str
     cluster: str
-    reach: Reach
+    address_settings: AddressSettings
     python: str
     trust: TrustKeeper
     inventory: InventoryReader
     links: LinkBook
     leases: LeaseBook
     jobs: JobBook
-    hub: Listeners
+    listeners: Listeners
     audit: Audit
     streams: Streams = field(default_factory=Streams)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -70,7 +70,7 @@ class LocalNode:
             name=self.name,
             cluster=self.cluster,
             protocol=PROTOCOL,
-            addresses=self.reach.addresses(inventory.interfaces),
+            addresses=self.address_settings.addresses(inventory.interfaces),
             inventory=inventory,
             leases=self._lease_infos(),
             started_s=self.started_s,
@@ -147,8 +147,8 @@ class LocalNode:
     def changed(self) -> None:
         """Send this node's inventory to listeners; it is not read if there are none."""
         self._told = self._lease_keys()
-        if self.hub.has_listeners:
-            self.hub.publish(NodeChanged(node=self.info()))
+        if not self.listeners.is_empty:
+            self.listeners.publish(NodeChanged(node=self.info()))
 
     def tell_leases(self) -> None:
         """Notify listeners if leases were granted, expired or released."""
@@ -228,7 +228,7 @@ class LocalNode:
             raise self._no_interface(f"interface {name} has no IPv4 address", fix)
         if found.kind == "loopback":
             # Several agents may share this machine, each on a loopback address of its own.
-            own = [address for address in self.reach.listen if is_loopback(address)]
+            own = [address for address in self.address_settings.listen if is_loopback(address)]
             return own[0] if own else LOOPBACK
         return found.addresses[0].partition("/")[0]
 
@@ -237,5 +237,5 @@ class LocalNode:
 
     def _own_address(self, interfaces: tuple[Interface, ...]) -> str:
         """An address that can be bound here: an advertised one may be a gateway's."""
-        own = self.reach.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
+        own = self.address_settings.listen or tuple(real_addresses(interfaces)) or (LOOPBACK,)
         return own[0]

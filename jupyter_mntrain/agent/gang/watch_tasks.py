@@ -15,7 +15,7 @@ from jupyter_mntrain.model.lifecycle.restarts import may_succeed
 log = logging.getLogger("mntrain.agent")
 
 
-class Watches:
+class WatchTasks:
     """Runs one task per attempt, even if asked twice."""
 
     def __init__(self, node: LocalNode, peers: Peers) -> None:

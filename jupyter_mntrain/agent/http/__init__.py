@@ -9,7 +9,7 @@ from tornado.routing import URLSpec
 from tornado.web import Application
 
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
-from jupyter_mntrain.agent.gang.watch_tasks import Watches
+from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
@@ -68,9 +68,9 @@ class AgentApplication(Application):
         return super().find_handler(request, **kwargs)
 
 
-def application(node: LocalNode, watches: Watches) -> Application:
+def application(node: LocalNode, watch_tasks: WatchTasks) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
-    own: dict[str, Any] = {"node": node, "watches": watches}
+    own: dict[str, Any] = {"node": node, "watch_tasks": watch_tasks}
     return AgentApplication(
         [URLSpec(path, handler, own) for path, handler in ROUTES],
         default_handler_class=NotFound,

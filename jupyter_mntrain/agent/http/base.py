@@ -12,7 +12,7 @@ from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
-from jupyter_mntrain.agent.gang.watch_tasks import Watches
+from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model import tunables
@@ -43,9 +43,9 @@ class AgentHandler(JsonHandler):
     has_hung_up = False
     caller: Subject
 
-    def initialize(self, node: LocalNode, watches: Watches) -> None:
+    def initialize(self, node: LocalNode, watch_tasks: WatchTasks) -> None:
         self.node = node
-        self.watches = watches
+        self.watch_tasks = watch_tasks
 
     def prepare(self) -> None:
         shown = self.request.get_ssl_certificate(binary_form=True)

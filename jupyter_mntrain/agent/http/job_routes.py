@@ -74,7 +74,7 @@ class QueueHandler(_SharedJob):
             raise refusal(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
         with self.audited("queue", job_id):
             job = self.node.jobs.deposit(request)
-        self.watches.watch(job)
+        self.watch_tasks.watch(job)
         self.answer(job.record)
 
 
@@ -88,7 +88,7 @@ class AttemptsHandler(RestartHandler):
             raise refusal(400, Kind.BAD_REQUEST, "the path and the body name different attempts")
         with self.audited("start", job_id):
             job = self.node.jobs.start(request)
-        self.watches.watch(job)
+        self.watch_tasks.watch(job)
         self.node.tell_leases()
         self.answer(job.record)
 

@@ -20,7 +20,7 @@ class NodeStreamHandler(AgentHandler):
     async def get(self) -> None:
         with (
             self.streaming(),
-            self.node.hub.listen() as messages,
+            self.node.listeners.listen() as messages,
             suppress(StreamClosedError),
         ):
             self.set_header("Content-Type", "application/x-ndjson")

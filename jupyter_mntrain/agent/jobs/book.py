@@ -49,7 +49,7 @@ class JobBook:
     node: str
     python: str
     leases: LeaseBook
-    hub: Listeners
+    listeners: Listeners
     gpus: GpuReader
     _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
 
@@ -183,7 +183,7 @@ class JobBook:
         record = job.record
         if not job.is_active and self.leases.release(record.job_id, record.attempt.number):
             log.info("job %s %s", record.job_id, record.part.state)
-        self.hub.publish(JobChanged(record=record))
+        self.listeners.publish(JobChanged(record=record))
 
     def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
         job_id, number = request.job_id, request.attempt.number

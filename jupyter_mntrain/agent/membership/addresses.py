@@ -13,7 +13,7 @@ EVERYWHERE = "0.0.0.0"  # noqa: S104 - every request shows a certificate of the 
 LOOPBACK = "127.0.0.1"
 
 
-class Reach(Record, frozen=True):
+class AddressSettings(Record, frozen=True):
     """The addresses that the user gave; the interfaces supply the rest.
 
     Args:

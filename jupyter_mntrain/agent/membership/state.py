@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from jupyter_mntrain.agent.membership.addresses import Reach
+from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.files import write_atomically
@@ -21,7 +21,7 @@ _FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs")
 """Files moved aside when a node leaves: the next cluster's drivers must not read its jobs."""
 
 
-class Settings(Reach, frozen=True, kw_only=True):
+class Settings(AddressSettings, frozen=True, kw_only=True):
     """Settings of an agent.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 from zeroconf import IPVersion, ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
 
-from jupyter_mntrain.agent.membership.addresses import Reach
+from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT
 from jupyter_mntrain.model.api import SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.ids import new_node_id
@@ -36,7 +36,7 @@ def test_it_announces_on_every_real_network_that_is_up():
     everywhere = ("10.0.0.1", "10.1.0.1", "10.2.0.1", "10.3.0.1")
 
     def sources(*listen: str) -> tuple[str, ...]:
-        return Reach(listen=listen, advertised=(), port=1).announced_from(interfaces)
+        return AddressSettings(listen=listen, advertised=(), port=1).announced_from(interfaces)
 
     assert sources() == everywhere
     assert sources("10.0.0.1") == everywhere
