@@ -13,7 +13,7 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.server.cluster_opening import Opening
+from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import events, job_routes, node_routes
 
 PREFIX = "mntrain/v1"
@@ -64,7 +64,7 @@ class MntrainApp(ExtensionApp):
             tunables.check()
         except SpecError as error:
             self.log.error("%s Until then the defaults apply.", error)
-        self._opening = Opening(lambda: Cluster(self.cluster, addresses=self.agents))
+        self._opening = ClusterOpening(lambda: Cluster(self.cluster, addresses=self.agents))
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}
         self.handlers.extend((base + route, handler, options) for route, handler in ROUTES)

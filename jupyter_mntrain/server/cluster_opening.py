@@ -20,7 +20,7 @@ MOST_THREADS = tunables.count("server.threads")
 T = TypeVar("T")
 
 
-class Opening:
+class ClusterOpening:
     """Opens the cluster once, for all handlers.
 
     Args:
@@ -33,8 +33,8 @@ class Opening:
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
-    async def hub(self) -> PageUpdates:
-        """The hub; the first call opens the cluster.
+    async def updates(self) -> PageUpdates:
+        """The cluster's updates; the first call opens the cluster.
 
         Raises:
             SpecError: the cluster's name or addresses are wrong. The next call tries again.
@@ -52,9 +52,9 @@ class Opening:
         """Stop watching. Jobs keep running."""
         opened, self._opened = self._opened, None
         if opened is not None and not (opened.done() and opened.exception()):
-            hub = await opened
-            await hub.close()
-            await asyncio.get_running_loop().run_in_executor(self.pool, hub.cluster.close)
+            updates = await opened
+            await updates.close()
+            await asyncio.get_running_loop().run_in_executor(self.pool, updates.cluster.close)
         self.pool.shutdown(wait=False)
 
     async def _open(self) -> PageUpdates:

@@ -1,4 +1,4 @@
-"""Page handlers: give authenticated requests access to the cluster's watcher."""
+"""Page handlers: give authenticated requests access to the cluster's page updates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.model.errors import (
 )
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.server.cluster_opening import Opening
+from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.updates import PageUpdates
 
 T = TypeVar("T")
@@ -35,8 +35,8 @@ def allowed(method: Method) -> Method:
     return authenticated(authorized(method))
 
 
-class HubHandler(JsonHandler, JupyterHandler):
-    """Has access to the cluster's watcher."""
+class ClusterHandler(JsonHandler, JupyterHandler):
+    """Has access to the cluster's page updates."""
 
     statuses = {
         JobNotFoundError: 404,
@@ -50,15 +50,15 @@ class HubHandler(JsonHandler, JupyterHandler):
 
     auth_resource = RESOURCE
 
-    def initialize(self, opening: Opening) -> None:
+    def initialize(self, opening: ClusterOpening) -> None:
         self._opening = opening
 
-    async def hub(self) -> PageUpdates:
-        """The watcher; the first call opens the cluster."""
-        return await self._opening.hub()
+    async def updates(self) -> PageUpdates:
+        """The cluster's updates; the first call opens the cluster."""
+        return await self._opening.updates()
 
 
-class MntrainHandler(HubHandler, APIHandler):
+class MntrainHandler(ClusterHandler, APIHandler):
     """Runs blocking calls outside the event loop."""
 
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

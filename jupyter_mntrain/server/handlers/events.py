@@ -17,7 +17,7 @@ from jupyter_mntrain.model.errors import MntrainError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, is_job_id
-from jupyter_mntrain.server.handlers.base import HubHandler
+from jupyter_mntrain.server.handlers.base import ClusterHandler
 from jupyter_mntrain.server.messages import (
     PageMessage,
     Refused,
@@ -36,7 +36,7 @@ MOST_MESSAGE_BYTES = 4096
 MOST_WATCHED = tunables.count("server.jobs_watched")
 
 
-class Events(WebSocketMixin, WebSocketHandler, HubHandler):
+class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
     """One page."""
 
     @ws_authenticated
@@ -55,7 +55,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         self._is_sending = False
         self._watched: dict[JobId, Callable[[], None]] = {}
         try:
-            self._hub = await self.hub()
+            self._updates = await self.updates()
         except MntrainError as error:
             problem, _ = self.problem_of(error, 400)
             await self.write_message(encode(Refused(problem=problem)))
@@ -63,9 +63,9 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             return
         if self.ws_connection is None or self.ws_connection.is_closing():
             return  # the page closed while the cluster was opening
-        for message in self._hub.greeting(self.get_query_argument("stream", ""), self._since()):
+        for message in self._updates.greeting(self.get_query_argument("stream", ""), self._since()):
             self._queue(message)
-        self._hub.listen(self._queue)
+        self._updates.listen(self._queue)
 
     def on_message(self, message: str | bytes) -> None:
         try:
@@ -77,9 +77,9 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
             self._queue(encode(Refused(problem=problem)))
 
     def on_close(self) -> None:
-        hub: PageUpdates | None = getattr(self, "_hub", None)
-        if hub is not None:
-            hub.forget(self._queue)
+        updates: PageUpdates | None = getattr(self, "_updates", None)
+        if updates is not None:
+            updates.forget(self._queue)
             for job_id in list(self._watched):
                 self._unwatch(job_id)
         super().on_close()
@@ -97,14 +97,14 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
 
     def _watch(self, job_id: JobId, stream: str, since: int) -> None:
         self._unwatch(job_id)
-        if not is_job_id(job_id) or self._hub.job(job_id) is None:
+        if not is_job_id(job_id) or self._updates.job(job_id) is None:
             self._refuse(job_id, job_not_found(job_id).problem)
         elif len(self._watched) >= MOST_WATCHED:
             cause, fix = f"this page already watches {MOST_WATCHED} jobs", "close a live view"
             self._refuse(job_id, Problem(kind=Kind.TOO_MANY, cause=cause, fix=fix))
         else:
             try:
-                unwatch = self._hub.watch(job_id, self._send_series, stream, since)
+                unwatch = self._updates.watch(job_id, self._send_series, stream, since)
             except MntrainError as error:  # its nodes have just deleted it
                 self._refuse(job_id, error.problem)
             else:
@@ -139,7 +139,7 @@ class Events(WebSocketMixin, WebSocketHandler, HubHandler):
         self._is_resyncing = True
         self._waiting.clear()
         self._waiting_bytes = 0
-        for message in self._hub.greeting("", 0):
+        for message in self._updates.greeting("", 0):
             self._put(message)
         for job_id in list(self._watched):
             self._watch(job_id, "", 0)

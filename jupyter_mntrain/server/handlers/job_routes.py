@@ -29,40 +29,40 @@ class OneJobResource(MntrainHandler):
     """A route of one job."""
 
     async def entry(self, text: str) -> tuple[PageUpdates, JobEntry]:
-        hub, job_id = await self.hub(), self.job_id(text)
-        entry = hub.job(job_id)
+        updates, job_id = await self.updates(), self.job_id(text)
+        entry = updates.job(job_id)
         if entry is None:
             # A server that has just started has not heard from all nodes yet.
-            await self.work(hub.cluster.job, job_id)
-            hub.look_now()
-            entry = hub.job(job_id)
+            await self.work(updates.cluster.job, job_id)
+            updates.look_now()
+            entry = updates.job(job_id)
         if entry is None:
             raise job_not_found(job_id)
-        return hub, entry
+        return updates, entry
 
     async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:
-        hub, entry = await self.entry(text)
-        await self.work(how, hub.cluster.known_job(entry.job_id))
-        hub.look_now()
-        self.answer(hub.job(entry.job_id) or entry, 202)
+        updates, entry = await self.entry(text)
+        await self.work(how, updates.cluster.known_job(entry.job_id))
+        updates.look_now()
+        self.answer(updates.job(entry.job_id) or entry, 202)
 
 
 class JobsResource(MntrainHandler):
     @allowed
     async def get(self) -> None:
-        self.answer((await self.hub()).jobs)
+        self.answer((await self.updates()).jobs)
 
     @allowed
     async def post(self) -> None:
-        hub, body = await self.hub(), self.body_as(LaunchJob)
-        spec = self._spec(hub, body)
-        job = await self.work(hub.cluster.launch, spec, submitted_by=self.person)
-        hub.look_now()
-        entry = hub.job(JobId(job.id))
+        updates, body = await self.updates(), self.body_as(LaunchJob)
+        spec = self._spec(updates, body)
+        job = await self.work(updates.cluster.launch, spec, submitted_by=self.person)
+        updates.look_now()
+        entry = updates.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
         self.answer(entry, 201)
 
-    def _spec(self, hub: PageUpdates, body: LaunchJob) -> JobSpec:
+    def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
         match body:
             case LaunchJob(job_id=None, spec=str(text)):
                 try:
@@ -72,7 +72,7 @@ class JobsResource(MntrainHandler):
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
             case LaunchJob(job_id=str(job_id), spec=None):
-                return hub.cluster.known_job(self.job_id(job_id)).view().spec
+                return updates.cluster.known_job(self.job_id(job_id)).view().spec
             case _:
                 raise refusal(
                     400, Kind.BAD_REQUEST, "say what to launch", "give either job_id or spec"
@@ -88,10 +88,10 @@ class JobResource(OneJobResource):
 class MetricsResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
-        hub, entry = await self.entry(job_id)
+        updates, entry = await self.entry(job_id)
         since = self.number("since", 0, 0, 2**53)
         points = self.number("points", 0, 1, MOST_POINTS)
-        feed = hub.feed(entry.job_id)
+        feed = updates.feed(entry.job_id)
         stream = self.get_query_argument("stream", "")
         self.answer(feed.series(stream, since, points or None))
 
@@ -99,12 +99,12 @@ class MetricsResource(OneJobResource):
 class LogsResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
-        hub, entry = await self.entry(job_id)
+        updates, entry = await self.entry(job_id)
         tail = self.number("tail", DEFAULT_TAIL, 1, MOST_TAIL)
         rank = self.number("rank", -1, 0, 1_000_000)
         node = self.get_query_argument("node", "") or None
         search = self.get_query_argument("search", "")
-        job = hub.cluster.known_job(entry.job_id)
+        job = updates.cluster.known_job(entry.job_id)
         read = SEARCHED if search else tail + 1
         lines = await self.work(job.logs, rank=None if rank < 0 else rank, node=node, tail=read)
         found = [line for line in lines if search in line.text]
@@ -114,8 +114,8 @@ class LogsResource(OneJobResource):
 class SpecResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
-        hub, entry = await self.entry(job_id)
-        view = hub.cluster.known_job(entry.job_id).view()
+        updates, entry = await self.entry(job_id)
+        view = updates.cluster.known_job(entry.job_id).view()
         when = view.attempt.submitted_s
         text = write_spec(view.spec, job_id=entry.job_id, submitted_s=when)
         name, left_out = f"{entry.job_id}.toml", secret_names(view.spec)

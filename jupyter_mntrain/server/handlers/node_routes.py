@@ -24,33 +24,33 @@ class NowhereResource(MntrainHandler):
 class StatusResource(MntrainHandler):
     @allowed
     async def get(self) -> None:
-        self.answer((await self.hub()).status)
+        self.answer((await self.updates()).status)
 
 
 class NodesResource(MntrainHandler):
     @allowed
     async def get(self) -> None:
-        self.answer((await self.hub()).nodes)
+        self.answer((await self.updates()).nodes)
 
     @allowed
     async def post(self) -> None:
-        hub, body = await self.hub(), self.body_as(AddNode)
-        view = await self.work(hub.cluster.discovery.add, body.address)
-        hub.look_now()
-        added = next((entry for entry in hub.nodes if entry.view.address == view.address), None)
-        added = added or next(entry for entry in hub.nodes if entry.name == view.name)
+        updates, body = await self.updates(), self.body_as(AddNode)
+        view = await self.work(updates.cluster.discovery.add, body.address)
+        updates.look_now()
+        added = next((entry for entry in updates.nodes if entry.view.address == view.address), None)
+        added = added or next(entry for entry in updates.nodes if entry.name == view.name)
         self.answer(added, 201)
 
 
 class NodeResource(MntrainHandler):
     @allowed
     async def delete(self, key: str) -> None:
-        hub = await self.hub()
-        entry = next((one for one in hub.nodes if one.key == key), None)
+        updates = await self.updates()
+        entry = next((one for one in updates.nodes if one.key == key), None)
         if entry is None:
             raise refusal(404, Kind.NO_SUCH_NODE, f"no node {key!r} is known", "see GET nodes")
-        await self.work(hub.cluster.discovery.forget, entry.view.address)
-        hub.look_now()
+        await self.work(updates.cluster.discovery.forget, entry.view.address)
+        updates.look_now()
         self.set_status(204)
         self.finish()
 
@@ -58,15 +58,15 @@ class NodeResource(MntrainHandler):
 class InvitationsResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
-        hub, body = await self.hub(), self.body_as(Invite)
+        updates, body = await self.updates(), self.body_as(Invite)
         if not math.isfinite(body.expires_in_s):
             raise refusal(
                 400, Kind.BAD_REQUEST, "expires_in_s is not a valid duration", "give seconds"
             )
         text = await self.work(
-            hub.cluster.membership.invite, uses=body.uses, expires_in_s=body.expires_in_s
+            updates.cluster.membership.invite, uses=body.uses, expires_in_s=body.expires_in_s
         )
-        hub.look_now()
+        updates.look_now()
         expires_s = read_token(text).expires_s
         command = f"mntrain agent join {text}"
         self.answer(Invitation(command=command, uses=body.uses, expires_s=expires_s), 201)
@@ -75,8 +75,8 @@ class InvitationsResource(MntrainHandler):
 class MeasureResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
-        hub, body = await self.hub(), self.body_as(MeasureLinks)
-        cluster = hub.cluster
+        updates, body = await self.updates(), self.body_as(MeasureLinks)
+        cluster = updates.cluster
 
         def measure() -> object:
             chosen = cluster.participants([f"{name}:1" for name in body.nodes])

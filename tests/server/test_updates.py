@@ -16,8 +16,8 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.server import updates as hub_module
-from jupyter_mntrain.server.cluster_opening import Opening
+from jupyter_mntrain.server import updates as updates_module
+from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import events
 from jupyter_mntrain.server.series_feed import JobFeed
 from jupyter_mntrain.server.updates import PageUpdates
@@ -38,11 +38,11 @@ def agents() -> Iterator[Elsewhere]:
 
 
 @pytest.fixture
-async def new_opening(anyio_backend: str) -> AsyncIterator[Callable[..., Opening]]:
-    made: list[Opening] = []
+async def new_opening(anyio_backend: str) -> AsyncIterator[Callable[..., ClusterOpening]]:
+    made: list[ClusterOpening] = []
 
-    def new(connect: Callable[[], Cluster]) -> Opening:
-        made.append(Opening(connect))
+    def new(connect: Callable[[], Cluster]) -> ClusterOpening:
+        made.append(ClusterOpening(connect))
         return made[-1]
 
     yield new
@@ -65,9 +65,9 @@ def threads() -> set[threading.Thread]:
 async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: Elsewhere) -> None:
     both, connect = two_nodes(agents)
     before = threads()
-    opening = Opening(connect)
+    opening = ClusterOpening(connect)
     assert threads() == before
-    one, two = await asyncio.gather(opening.hub(), opening.hub())
+    one, two = await asyncio.gather(opening.updates(), opening.updates())
     assert one is two
     await until(lambda: all(agent._listeners for agent in both))
     await opening.close()
@@ -76,7 +76,7 @@ async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: 
 
 
 async def test_an_opening_that_failed_is_tried_again(
-    agents: Elsewhere, new_opening: Callable[..., Opening]
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening]
 ) -> None:
     _, connect = two_nodes(agents)
     outcomes: list[Callable[[], Cluster]] = [wrong_name, connect]
@@ -86,12 +86,12 @@ async def test_an_opening_that_failed_is_tried_again(
 
     opening = new_opening(next_outcome)
     with pytest.raises(SpecError):
-        await opening.hub()
-    assert isinstance(await opening.hub(), PageUpdates)
+        await opening.updates()
+    assert isinstance(await opening.updates(), PageUpdates)
 
 
 async def test_requests_of_one_kind_keep_no_other_kind_waiting(
-    agents: Elsewhere, new_opening: Callable[..., Opening]
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening]
 ) -> None:
     opening = new_opening(two_nodes(agents)[1])
     answered = threading.Event()
@@ -121,12 +121,12 @@ def changes_of(cluster: Cluster) -> Callable[[], int]:
 
 
 async def test_nothing_is_derived_while_no_page_is_open(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 10)
-    await asyncio.sleep(2 * hub_module.ROUND_S)  # a round that had begun ends
+    updates = await new_opening(connect).updates()
+    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
+    await asyncio.sleep(2 * updates_module.ROUND_S)  # a round that had begun ends
     looked: list[JobFeed] = []
     look = JobFeed.look
 
@@ -135,49 +135,53 @@ async def test_nothing_is_derived_while_no_page_is_open(
         look(feed, now_s)
 
     monkeypatch.setattr(JobFeed, "look", counted)
-    before, changes = hub._seq, changes_of(hub.cluster)
+    before, changes = updates._seq, changes_of(updates.cluster)
     for number, agent in enumerate(both):
         agents.do(agent.steps, JOB, number, range(11, 21))
     await until(lambda: changes() >= 20)
-    assert (hub._seq, looked) == (before, [])
+    assert (updates._seq, looked) == (before, [])
     # Whoever asks is told the present state.
-    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 20)
-    hub.listen(ignore)
+    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 20)
+    updates.listen(ignore)
     seen = len(looked)
-    await until(lambda: len(looked) > seen + 1 and hub._seq > before + 4)
-    hub.forget(ignore)
+    await until(lambda: len(looked) > seen + 1 and updates._seq > before + 4)
+    updates.forget(ignore)
 
 
 async def test_rows_that_nobody_asks_for_are_taken_now_and_then(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub_module, "UNSEEN_ROUND_S", 0.05)
+    monkeypatch.setattr(updates_module, "UNSEEN_ROUND_S", 0.05)
     _, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    await until(lambda: JOB in hub._feeds and hub._feeds[JOB].numbers)
+    updates = await new_opening(connect).updates()
+    await until(lambda: JOB in updates._feeds and updates._feeds[JOB].numbers)
 
 
 async def test_a_page_away_for_too_long_gets_everything(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub_module, "MOST_KEPT", 3)
-    hub = await new_opening(two_nodes(agents)[1]).hub()
-    hub.listen(ignore)
-    await until(lambda: hub._seq >= 6)
-    kinds = [msgspec.json.decode(m)["kind"] for m in hub.greeting(hub.stream, hub._seq - 3)]
+    monkeypatch.setattr(updates_module, "MOST_KEPT", 3)
+    updates = await new_opening(two_nodes(agents)[1]).updates()
+    updates.listen(ignore)
+    await until(lambda: updates._seq >= 6)
+    kinds = [
+        msgspec.json.decode(m)["kind"] for m in updates.greeting(updates.stream, updates._seq - 3)
+    ]
     assert kinds[0] == "resumed"
     assert len(kinds) == 4
-    old = [msgspec.json.decode(m)["kind"] for m in hub.greeting(hub.stream, hub._seq - 4)]
+    old = [
+        msgspec.json.decode(m)["kind"] for m in updates.greeting(updates.stream, updates._seq - 4)
+    ]
     assert old == ["snapshot"]
 
 
 async def test_a_feed_sends_each_watcher_what_it_has_not_had(
-    agents: Elsewhere, new_opening: Callable[..., Opening]
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening]
 ) -> None:
     both, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    await until(lambda: hub.job(JOB))
-    feed = JobFeed(hub.cluster.known_job(JOB), "stream")
+    updates = await new_opening(connect).updates()
+    await until(lambda: updates.job(JOB))
+    feed = JobFeed(updates.cluster.known_job(JOB), "stream")
     early: list[JobSeries] = []
     late: list[JobSeries] = []
     feed.look()
@@ -211,52 +215,52 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
 
 @pytest.mark.slow
 async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_stood(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub_module, "RELEASED_AFTER_S", 0.0)
+    monkeypatch.setattr(updates_module, "RELEASED_AFTER_S", 0.0)
     both, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    hub.listen(ignore)
-    await until(lambda: hub.job(JOB))
+    updates = await new_opening(connect).updates()
+    updates.listen(ignore)
+    await until(lambda: updates.job(JOB))
     rows: list[JobSeries] = []
-    unwatch = hub.watch(JOB, rows.append, "", 0)
+    unwatch = updates.watch(JOB, rows.append, "", 0)
     for agent in both:
         agents.do(agent.finish, JOB)
-    await until(lambda: hub._feeds[JOB].is_over)
-    await asyncio.sleep(2 * hub_module.ROUND_S)
-    assert JOB in hub._feeds, "a page still watches it"
+    await until(lambda: updates._feeds[JOB].is_over)
+    await asyncio.sleep(2 * updates_module.ROUND_S)
+    assert JOB in updates._feeds, "a page still watches it"
     unwatch()
-    await until(lambda: JOB not in hub._feeds)
-    assert hub.cluster._driver._followers == {}
-    entry = hub.job(JOB)
+    await until(lambda: JOB not in updates._feeds)
+    assert updates.cluster._driver._followers == {}
+    entry = updates.job(JOB)
     assert entry is not None
     assert (entry.state, entry.numbers.step) == ("succeeded", 10)
     assert [rank.step for part in entry.parts for rank in part.ranks] == [10, 10]
     # Watched again, all of it comes anew, under numbers of its own.
     before = rows[-1].stream
     rows.clear()
-    hub.watch(JOB, rows.append, before, 10_000)
+    updates.watch(JOB, rows.append, before, 10_000)
     await until(lambda: sum(len(series.job.step) for series in rows) == 10)
     assert before not in {series.stream for series in rows if series.job.step}
 
 
 @pytest.mark.slow
 async def test_a_job_that_ended_before_anybody_looked_shows_where_it_stood(
-    agents: Elsewhere, new_opening: Callable[..., Opening]
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening]
 ) -> None:
     both, connect = two_nodes(agents)
     for agent in both:
         agents.do(agent.finish, JOB)
-    hub = await new_opening(connect).hub()
-    await until(lambda: (entry := hub.job(JOB)) and entry.numbers.step == 10)
+    updates = await new_opening(connect).updates()
+    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
 
 
 class Deaf(events.Events):
     """A page that never reads: what is written to it stays where it is."""
 
-    def __init__(self, hub: Any) -> None:
+    def __init__(self, updates: Any) -> None:
         # Without a request: nothing of Tornado's is used but ``write_message``.
-        self._hub = hub
+        self._updates = updates
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._is_resyncing = False
@@ -272,69 +276,69 @@ class Deaf(events.Events):
 
 @pytest.mark.slow
 async def test_a_page_that_does_not_read_gets_everything_anew(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "MOST_WAITING", 5)
-    hub = await new_opening(two_nodes(agents)[1]).hub()
-    await until(lambda: hub.job(JOB))
-    page = Deaf(hub)
+    updates = await new_opening(two_nodes(agents)[1]).updates()
+    await until(lambda: updates.job(JOB))
+    page = Deaf(updates)
     page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
-    hub.listen(page._queue)
-    begin = hub._seq
-    await until(lambda: hub._seq > begin + 30)
+    updates.listen(page._queue)
+    begin = updates._seq
+    await until(lambda: updates._seq > begin + 30)
     assert len(page._waiting) <= 5
     page.reads.set()
     await until(lambda: any(m["kind"] == "snapshot" for m in page.written))
-    await until(lambda: page.written[-1].get("seq", 0) > hub._seq - 2)
+    await until(lambda: page.written[-1].get("seq", 0) > updates._seq - 2)
     at = max(n for n, m in enumerate(page.written) if m["kind"] == "snapshot")
     numbers = [m["seq"] for m in page.written[at:] if m["kind"] != "series"]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert any(m["kind"] == "series" for m in page.written[at:]), "what it watches is sent again"
-    hub.forget(page._queue)
+    updates.forget(page._queue)
 
 
 @pytest.mark.slow
 async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_nobody(
-    agents: Elsewhere, new_opening: Callable[..., Opening], monkeypatch: pytest.MonkeyPatch
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "MOST_WAITING", 5)
     both, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    await until(lambda: hub.job(JOB))
-    page = Deaf(hub)
+    updates = await new_opening(connect).updates()
+    await until(lambda: updates.job(JOB))
+    page = Deaf(updates)
     page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
-    hub.listen(page._queue)
+    updates.listen(page._queue)
     for agent in both:
         agents.do(agent.die)
         agents.do(agent.jobs.clear)
         agents.do(agent.start)
-    await until(lambda: hub.job(JOB) is None)
-    begin = hub._seq
-    await until(lambda: hub._seq > begin + 10)
-    assert not hub._task.done()
+    await until(lambda: updates.job(JOB) is None)
+    begin = updates._seq
+    await until(lambda: updates._seq > begin + 10)
+    assert not updates._task.done()
     page.reads.set()
     await until(lambda: page.written and page.written[-1]["kind"] == "beat")
     assert {m["problem"]["kind"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
-    hub.forget(page._queue)
+    updates.forget(page._queue)
 
 
 async def test_who_asks_for_everything_while_being_told_is_not_behind(
-    agents: Elsewhere, new_opening: Callable[..., Opening]
+    agents: Elsewhere, new_opening: Callable[..., ClusterOpening]
 ) -> None:
     both, connect = two_nodes(agents)
-    hub = await new_opening(connect).hub()
-    await until(lambda: hub.job(JOB))
+    updates = await new_opening(connect).updates()
+    await until(lambda: updates.job(JOB))
     heard: list[tuple[bool, str]] = []
 
     def tell(message: bytes) -> None:
         told = msgspec.json.decode(message)
-        snapshot = msgspec.json.decode(hub.greeting("", 0)[0])
+        snapshot = msgspec.json.decode(updates.greeting("", 0)[0])
         if told["kind"] == "job":
             heard.append((told["job"] in snapshot["jobs"], told["job"]["state"]))
 
-    hub.listen(tell)
+    updates.listen(tell)
     for agent in both:
         agents.do(agent.finish, JOB)
     await until(lambda: heard and heard[-1][1] == "succeeded")
     assert all(is_in for is_in, _ in heard)
-    hub.forget(tell)
+    updates.forget(tell)
