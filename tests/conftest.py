@@ -24,7 +24,18 @@ from tests.trusted import install_drivers
 
 TESTS = Path(__file__).parent
 
-WITHOUT_CLUSTERS = {"launch", "metrics", "model", "plan", "recipe", "show", "telemetry", "workload"}
+WITHOUT_CLUSTERS = {
+    "command_line",
+    "http",
+    "launch",
+    "metrics",
+    "model",
+    "plan",
+    "recipe",
+    "show",
+    "telemetry",
+    "workload",
+}
 """Rooms whose tests are no drivers: making each of them one would take longer than they do."""
 
 _missed: dict[str, str] = {}
