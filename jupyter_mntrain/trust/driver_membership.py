@@ -31,9 +31,9 @@ from jupyter_mntrain.trust.certificates import (
     request,
 )
 from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
-from jupyter_mntrain.trust.kept_file import KeptFile
 from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 from jupyter_mntrain.trust.registrar import Clock, Registrar
+from jupyter_mntrain.trust.shared_file import SharedFile
 
 AUTHORITY_KEY = "authority.key"
 
@@ -160,11 +160,11 @@ def room_for(cluster: str) -> Path:
     return target
 
 
-def _register_file(directory: Path) -> KeptFile[Register]:
-    return KeptFile(directory / "register.json", Register, what="the cluster's register")
+def _register_file(directory: Path) -> SharedFile[Register]:
+    return SharedFile(directory / "register.json", Register, what="the cluster's register")
 
 
-def _make(directory: Path, file: KeptFile[Register], cluster: str, now_s: float) -> None:
+def _make(directory: Path, file: SharedFile[Register], cluster: str, now_s: float) -> None:
     now = datetime.fromtimestamp(now_s, UTC)
     authority = Authority.make(cluster, now)
     key, subject = new_key(), Subject(role="driver", name=own_driver_name())

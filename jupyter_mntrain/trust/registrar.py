@@ -26,8 +26,8 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.token import Token, new_token
-from jupyter_mntrain.trust.kept_file import KeptFile
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
+from jupyter_mntrain.trust.shared_file import SharedFile
 
 INVITE_LIFE_S = 3600.0
 MOST_USES = tunables.count("trust.invitation_uses")
@@ -50,7 +50,7 @@ class Registrar:
 
     authority: Authority
     credentials: Credentials
-    file: KeptFile[Register]
+    file: SharedFile[Register]
     clock: Clock
     lifetime: timedelta
     _expiries: tuple[int, Mapping[str, float]] | None = None

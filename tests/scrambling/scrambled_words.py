@@ -55,7 +55,7 @@ MAKERS = frozenset(
 )
 """Functions that take sentences by position, besides errors."""
 
-NAMERS = frozenset({"KeptFile", "Goodbye"})
+NAMERS = frozenset({"SharedFile", "Goodbye"})
 """Functions that take words of sentences by keyword."""
 
 PROBLEM = f"{PACKAGE}.model.failure.problem"

@@ -10,7 +10,7 @@ import platformdirs
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.trust.kept_file import KeptFile
+from jupyter_mntrain.trust.shared_file import SharedFile
 
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
 
@@ -48,7 +48,7 @@ class PeerBook:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or platformdirs.user_config_path("mntrain") / "peers.json"
-        self._file = KeptFile(self.path, _Peers, what="the remembered nodes")
+        self._file = SharedFile(self.path, _Peers, what="the remembered nodes")
 
     def addresses(self, cluster: str) -> tuple[str, ...]:
         """Remembered addresses, in the order they were added.

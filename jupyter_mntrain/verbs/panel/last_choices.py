@@ -7,7 +7,7 @@ from pathlib import Path
 import platformdirs
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.trust.kept_file import KeptFile
+from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
 MOST_RECIPES = 100
@@ -30,7 +30,7 @@ class Memory:
 
     def __init__(self, path: Path | None = None) -> None:
         path = path or platformdirs.user_state_path("mntrain") / "panel.json"
-        self._file = KeptFile(path, dict[str, Remembered], what="the panel's last choices")
+        self._file = SharedFile(path, dict[str, Remembered], what="the panel's last choices")
 
     def all(self) -> dict[str, Remembered]:
         """All stored choices by :attr:`Target.key`, the newest first.

@@ -1,4 +1,4 @@
-"""Kept file: a small JSON file that several processes read and change."""
+"""Shared file: a small JSON file that several processes read and change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRIVATE = 0o600
 T = TypeVar("T")
 
 
-class KeptFile(Generic[T]):
+class SharedFile(Generic[T]):
     """One record in one JSON file, mode 0600.
 
     It is changed under a file lock and replaced atomically.
