@@ -63,7 +63,7 @@ def test_a_finding_at_a_row_does_not_name_the_node_again(rows: tuple[FormRow, Fo
 def test_without_such_a_row_it_is_told_with_the_settings(rows: tuple[FormRow, FormRow]) -> None:
     findings = Findings(rows)
     findings.put("gone", SLOW)
-    findings.add(NodeError("does not answer", node="lost"))
+    findings.add(NodeError("went away", node="lost"))
     findings.add(SpecError("bad port"), to_settings=True)
     assert [one.problem.node for one in findings.settings if one.problem] == ["b", "lost", None]
     assert findings.rows(rows) == rows
@@ -72,14 +72,14 @@ def test_without_such_a_row_it_is_told_with_the_settings(rows: tuple[FormRow, Fo
 def test_the_first_error_stays_the_one_that_blocks(rows: tuple[FormRow, FormRow]) -> None:
     findings = Findings(rows)
     findings.put("b", SLOW)
-    findings.add(NodeError("does not answer", kind=Kind.SILENT, node="b"))
+    findings.add(NodeError("went away", kind=Kind.SILENT, node="b"))
     findings.add(SpecError("bad", kind=Kind.BAD_SPEC))
     assert findings.first_error is not None
     assert (findings.first_error.kind, findings.first_error.node) == (Kind.SILENT, "b")
 
 
 def test_an_error_that_its_row_came_with_blocks_too(rows: tuple[FormRow, FormRow]) -> None:
-    silent = Check(level="error", problem=Problem(kind=Kind.SILENT, cause="does not answer"))
+    silent = Check(level="error", problem=Problem(kind=Kind.SILENT, cause="went away"))
     findings = Findings([msgspec.structs.replace(rows[0], checks=(silent,)), rows[1]])
     assert findings.first_error is not None
     assert (findings.first_error.kind, findings.first_error.node) == (Kind.SILENT, "a")
