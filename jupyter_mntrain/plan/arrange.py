@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import check_gpus
 from jupyter_mntrain.plan.placement import place
+from jupyter_mntrain.plan.spec_check import listed_again
 
 
 def find_participants(
@@ -27,11 +27,7 @@ def find_participants(
         value, count = Counter(what).most_common(1)[0]
         if count > 1:
             node = next(n for n in chosen if value in (n.node_id, n.name))
-            raise SpecError(
-                f"is listed {count} times as a participant",
-                fix="name it once; if two machines share a name: mntrain agent run --name",
-                node=node.name,
-            )
+            raise listed_again(node.name, count)
     return chosen
 
 

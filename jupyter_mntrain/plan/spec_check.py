@@ -73,11 +73,7 @@ def check_spec(spec: JobSpec) -> None:
         _check_participant(participant)
     node, times = Counter(p.node for p in spec.participants).most_common(1)[0]
     if times > 1:
-        raise SpecError(
-            f"is listed {times} times as a participant",
-            fix="name it once with all its processes",
-            node=node,
-        )
+        raise listed_again(node, times)
     if spec.port is not None and not 0 < spec.port <= LAST_PORT:
         raise SpecError(
             f"port {spec.port} is out of range", fix=f"choose a port from 1 to {LAST_PORT}"
@@ -102,6 +98,16 @@ def check_spec(spec: JobSpec) -> None:
             f"link_capacity must be positive, not {capacity} bytes per second",
             fix="use a positive number",
         )
+
+
+def listed_again(node: str, times: int) -> SpecError:
+    """The error for a node that is more than one participant."""
+    return SpecError(
+        f"is listed {times} times as a participant",
+        fix="name it once with all its processes; if two machines share a name: "
+        "mntrain agent run --name",
+        node=node,
+    )
 
 
 def _check_entry(spec: JobSpec) -> None:

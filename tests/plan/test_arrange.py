@@ -92,6 +92,14 @@ def test_one_node_under_two_names_takes_part_twice() -> None:
         find_participants([Participant(node="a"), Participant(node="id-of-a")], nodes)
 
 
+def test_a_node_that_takes_part_twice_is_told_one_fix_before_and_after_it_is_found() -> None:
+    with pytest.raises(SpecError) as by_name:
+        check_spec(spec(participants=(Participant(node="a"),) * 2))
+    with pytest.raises(SpecError) as by_id:
+        find_participants([Participant(node="a"), Participant(node="id-of-a")], [node("a")])
+    assert by_name.value.problem == by_id.value.problem
+
+
 def test_two_nodes_of_one_name_cannot_be_in_one_job() -> None:
     """Logs, plots and links go by name."""
     twins = [node("a", node_id="1" * 32), node("a", node_id="2" * 32)]
