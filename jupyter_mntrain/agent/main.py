@@ -91,19 +91,20 @@ def perform(options: Options) -> Done:
     Raises:
         MntrainError: it failed.
     """
+    state = options.state
     if options.action in ("install-service", "remove-service"):
         is_removed = options.action == "remove-service"
-        lines = service.remove() if is_removed else service.install(_joined(options), options.state)
+        lines = service.remove() if is_removed else service.install(membership.joined(state), state)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
-    with locked_state(options.state):
+    with locked_state(state):
         if options.action == "leave":
-            cluster = membership.leave(options.state)
+            cluster = membership.leave(state)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
-            _joined(options)
+            membership.joined(state)
         _set_up_log()
         asyncio.run(_serve(options))
-        found = membership.find(options.state)
+        found = membership.find(state)
         data = {"node": options.settings.name, "cluster": found.cluster if found else ""}
         done = "ran as a node" if options.stays else "joined as a node"
         return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data)
@@ -114,21 +115,6 @@ def _set_up_log() -> None:
     # Failed connections of unknown clients are not an error of this program.
     for name in ("tornado.access", "tornado.general"):
         logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def _joined(options: Options) -> membership.Membership:
-    """The stored membership.
-
-    Raises:
-        TrustError: this node has not joined a cluster.
-    """
-    found = membership.find(options.state)
-    if found is None:
-        raise TrustError(
-            "this node is not a member of a cluster yet",
-            fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
-        )
-    return found
 
 
 async def _serve(options: Options) -> None:
@@ -225,7 +211,7 @@ def _node(options: Options) -> LocalNode:
     return LocalNode(
         node_id=node_id,
         name=told.name,
-        cluster=_joined(options).cluster,
+        cluster=membership.joined(options.state).cluster,
         address_settings=told,
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),

@@ -13,7 +13,7 @@ import jupyter_mntrain
 import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.builtin import built_in
@@ -188,8 +188,8 @@ def test_the_command_becomes_the_agent(tmp_path):
     again = subprocess.run(
         [*command, "--state-dir", str(state)], capture_output=True, text=True, check=False
     )
-    assert (again.returncode, again.stdout) == (MntrainError.exit_code, "")
-    assert json.loads(again.stderr)["kind"] == Kind.ERROR
+    assert (again.returncode, again.stdout) == (TrustError.exit_code, "")
+    assert json.loads(again.stderr)["kind"] == Kind.NOT_TRUSTED
     command.remove("--json")
     told = subprocess.run(
         [*command, "--state-dir", str(state)], capture_output=True, text=True, check=False

@@ -12,7 +12,7 @@ import platformdirs
 
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 
@@ -89,6 +89,21 @@ def find(state: Path) -> Membership | None:
         ) from error
 
 
+def joined(state: Path) -> Membership:
+    """The stored membership of a node that is a member.
+
+    Raises:
+        TrustError: this node has not joined a cluster.
+    """
+    membership = find(state)
+    if membership is None:
+        raise TrustError(
+            "this node is not a member of a cluster yet",
+            fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
+        )
+    return membership
+
+
 def keep(state: Path, cluster: str, settings: Settings) -> Membership:
     membership = Membership(
         cluster=cluster, hostname=socket.gethostname(), joined_s=time.time(), settings=settings
@@ -102,11 +117,9 @@ def leave(state: Path) -> str:
     """Leave the cluster; files of its jobs are moved aside. Returns the cluster's name.
 
     Raises:
-        MntrainError: this node is not a member of a cluster.
+        TrustError: this node has not joined a cluster.
     """
-    membership = find(state)
-    if membership is None:
-        raise MntrainError("this node is not a member of a cluster")
+    membership = joined(state)
     aside = state / "left" / f"{membership.cluster}-{int(time.time())}"
     aside.mkdir(parents=True, mode=0o700)
     for name in _FORGOTTEN:

@@ -116,7 +116,7 @@ def test_what_cannot_start_says_why_in_one_line(agent, tmp_path, capsys):
         ("start",): "'start'",
         ("run", "--state-dir", str(stranger), *free): "this node is not a member of a cluster yet",
         ("run", "--state-dir", str(agent.state)): f"another agent (pid {agent.process.pid} on ",
-        ("leave", "--state-dir", str(stranger)): "this node is not a member of a cluster",
+        ("leave", "--state-dir", str(stranger)): "this node is not a member of a cluster yet",
     }
     for options, words in cases.items():
         assert run(options) != 0
