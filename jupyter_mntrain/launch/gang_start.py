@@ -33,7 +33,7 @@ RENEW_AFTER_S = LEASE_EXPIRY_S / 3
 
 ROLLBACK_S = tunables.seconds("launch.rollback_timeout_s")
 
-ROLLBACK_POLL_S = 0.1
+ROLLBACK_POLL_S = tunables.seconds("launch.rollback_interval_s")
 
 
 class GangMember(Protocol):

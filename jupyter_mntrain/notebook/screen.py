@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.display import Bundle, text_bundle
 from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
     from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 
-LOOK_EVERY_S = 0.2
-"""Waits are this short, so that a kernel interrupt takes effect at once."""
+LOOK_EVERY_S = tunables.seconds("notebook.look_interval_s")
 
 
 class PlacedOutput:

@@ -17,8 +17,7 @@ MOST_INTERVAL_S = tunables.seconds("notebook.picture_longest_interval_s")
 
 DUTY = tunables.ratio("notebook.picture_duty")
 
-LOOK_EVERY_S = 0.5
-"""How soon an urgent view is noticed."""
+LOOK_EVERY_S = tunables.seconds("notebook.urgent_interval_s")
 
 CLOSE_S = tunables.seconds("notebook.close_timeout_s")
 

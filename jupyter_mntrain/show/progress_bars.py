@@ -16,10 +16,9 @@ from jupyter_mntrain.model import tunables
 
 PATIENCE_S = tunables.seconds("terminal.bar_after_s")
 
-REDRAW_EVERY_S: Final = 0.2
+REDRAW_EVERY_S: Final = tunables.seconds("terminal.bar_redraw_interval_s")
 
-CLOSE_S: Final = 2.0
-"""Wait for the last redraw; a blocked page must not delay the work."""
+CLOSE_S: Final = tunables.seconds("terminal.bar_close_timeout_s")
 
 
 class Bar(Protocol):

@@ -29,7 +29,7 @@ from jupyter_mntrain.trust.joining.token import Token, new_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
 from jupyter_mntrain.trust.shared_file import SharedFile
 
-INVITE_LIFE_S = 3600.0
+INVITE_LIFE_S = tunables.seconds("trust.invitation_life_s")
 MOST_USES = tunables.count("trust.invitation_uses")
 
 Clock = Callable[[], float]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = tunables.seconds("verbs.samples_interval_s")
 RANK = bounded_int(0, 1_000_000)
 
 

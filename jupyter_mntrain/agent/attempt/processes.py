@@ -19,8 +19,7 @@ from pathlib import Path
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 
-SCAN_INTERVAL_S = 0.05
-"""Between looks while processes are ending: short, because a person waits for it."""
+SCAN_INTERVAL_S = tunables.seconds("keeper.look_interval_s")
 
 KILL_PATIENCE_S = tunables.seconds("keeper.kill_patience_s")
 

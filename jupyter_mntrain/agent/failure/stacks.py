@@ -18,7 +18,7 @@ from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
 
 ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
 
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = tunables.seconds("watchdog.stacks_look_interval_s")
 
 MOST_TEXT = 8_000
 """Most characters of stacks that are stored per rank."""

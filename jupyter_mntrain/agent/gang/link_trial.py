@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.job import LinkTry, Placement, Trouble
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 
 TRIED_BYTES = tunables.size("failure.link_trial_bytes")
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = tunables.seconds("failure.link_trial_look_interval_s")
 
 
 async def try_links(job: LocalJob, peers: Peers) -> tuple[LinkTry, ...]:

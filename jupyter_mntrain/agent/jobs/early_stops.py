@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 
-REMEMBERED_S = 60.0
-"""Longer than any request takes to arrive: drivers give up after seconds."""
+REMEMBERED_S = tunables.seconds("agent.early_stop_remembered_s")
 
 
 @dataclass

@@ -20,12 +20,13 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement
 from jupyter_mntrain.telemetry import formulas
 
-TICKET_LIFE_S = 10.0
+TICKET_LIFE_S = tunables.seconds("links.ticket_life_s")
 IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
 WARM_UP_S = tunables.seconds("links.warm_up_s")
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
-MIN_SECONDS, MAX_SECONDS = 0.2, 10.0
+MIN_SECONDS = tunables.seconds("links.shortest_measure_s")
+MAX_SECONDS = tunables.seconds("links.longest_measure_s")
 SIOCOUTQ = 0x5411
 """Bytes accepted by the kernel but not yet acknowledged, ``linux/sockios.h``."""
 
@@ -34,7 +35,7 @@ HasJob = Callable[[], bool]
 
 
 def open_sink(address: str, node: str, has_job: HasJob) -> ProbeTicket:
-    """Listen for one sender, which must send the token. Closes after it, or after 10 s.
+    """Listen for one sender, which must send the token. Closes after it, or if none comes in time.
 
     The sender's last answer is one byte: which of :data:`CONDITIONS` held here.
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 
 ADD_S = tunables.seconds("cluster.add_timeout_s")
-ADMITTED_RETRY_S = 0.1
+ADMITTED_RETRY_S = tunables.seconds("cluster.admitted_retry_s")
 
 
 class ClusterDiscovery:

@@ -30,8 +30,7 @@ from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
 
-TICK_S = 0.25
-"""Between judgments: a quarter of a beat."""
+TICK_S = tunables.seconds("liveness.judge_interval_s")
 
 CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
 

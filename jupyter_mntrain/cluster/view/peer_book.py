@@ -14,8 +14,7 @@ from jupyter_mntrain.trust.shared_file import SharedFile
 
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
 
-SEEN_AGAIN_S = 3600.0
-"""How often a node that keeps answering is written to the file."""
+SEEN_AGAIN_S = tunables.seconds("cluster.peer_seen_interval_s")
 
 
 class SeenNode(Record, frozen=True):

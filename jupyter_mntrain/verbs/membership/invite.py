@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.trust.certificates import Role
     from jupyter_mntrain.trust.joining.token import Token
 
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = tunables.seconds("verbs.joined_interval_s")
 
 
 class InviteVerb(Verb):
@@ -30,7 +31,7 @@ class InviteVerb(Verb):
     where: ClassVar[str] = "Run this on the machine that will be a node:"
 
     def add_arguments(self, parser: Parser) -> None:
-        from jupyter_mntrain.trust.registrar import MOST_USES
+        from jupyter_mntrain.trust.registrar import INVITE_LIFE_S, MOST_USES
 
         parser.option(
             "--uses",
@@ -42,9 +43,9 @@ class InviteVerb(Verb):
         parser.option(
             "--expires",
             type=typed(parse_duration),
-            default=3600.0,
+            default=INVITE_LIFE_S,
             metavar="TIME",
-            help="validity, like 30m, 2h or 7d; default: 1h",
+            help=f"validity, like 30m, 2h or 7d; default: {INVITE_LIFE_S / 3600:g}h",
         )
         parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 

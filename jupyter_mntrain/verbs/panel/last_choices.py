@@ -6,12 +6,12 @@ from pathlib import Path
 
 import platformdirs
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
-MOST_RECIPES = 100
-"""The recipe launched longest ago is dropped first."""
+MOST_RECIPES = tunables.count("verbs.recipes")
 
 
 class Remembered(Record, frozen=True):

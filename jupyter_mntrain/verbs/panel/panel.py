@@ -16,6 +16,7 @@ import msgspec
 from rich.console import RenderableType
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant
@@ -34,9 +35,7 @@ from jupyter_mntrain.workload.workload import Workload
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
 
-PORT_TRUSTED_S = 5.0
-"""Validity of the head's answer that a port is free."""
-
+PORT_TRUSTED_S = tunables.seconds("verbs.port_trusted_s")
 
 _Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
 """A question about a port, the head's answer, and its time."""

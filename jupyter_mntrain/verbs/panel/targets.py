@@ -8,15 +8,16 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path
 
-MOST_RECIPES = 100
-LARGEST_RECIPE_BYTES = 1 << 16
+LARGEST_RECIPE_BYTES = tunables.size("verbs.recipe_bytes")
 _SECTIONS = {field.name for field in msgspec.structs.fields(Recipe)}
 
 
