@@ -68,7 +68,7 @@ def test_in_a_v_the_first_and_the_last_stage_are_neighbors() -> None:
         (["schedule=looped-bfs", "stages_per_rank=1"], 2, "needs 2 or more", "use 2"),
         (["schedule=dualpipev", "microbatches=3"], 2, "fewer than the 4 pipeline", "use 4"),
         (["schedule=1f1b", "microbatches=1"], 2, "fewer than the 2", "use 2"),
-        (["in_flight=[1, 2]"], 2, "fewer than the next stage", "fall"),
+        (["in_flight=[1, 2]"], 2, "fewer than the next stage", "never increase"),
         (["in_flight=[3]"], 2, "1 numbers for 2 pipeline stages", "give 2"),
         (["schedule=gpipe", "in_flight=[2, 1]"], 2, "a fixed order", "eager-1f1b"),
         (["schedule=zb"], 2, "is not allowed", '"zbv"'),
