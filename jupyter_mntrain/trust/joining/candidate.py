@@ -6,6 +6,7 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.authority import self_signed
 from jupyter_mntrain.trust.certificates import (
@@ -28,8 +29,7 @@ from jupyter_mntrain.trust.joining.messages import (
 from jupyter_mntrain.trust.joining.proof import NONCE_BYTES, Conversation, new_nonce
 from jupyter_mntrain.trust.joining.token import Token
 
-MOST_GREETINGS = 32
-"""Conversations at once: several processes of one driver may connect at the same time."""
+MOST_GREETINGS = tunables.count("trust.greetings")
 
 
 class Candidate:

@@ -36,7 +36,6 @@ from jupyter_mntrain.trust.joining.messages import (
 )
 
 MOST_BODY_BYTES = 64 << 10
-MOST_GREETINGS = tunables.count("trust.greetings")
 
 IDLE_S = tunables.seconds("trust.greeting_timeout_s")
 HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
