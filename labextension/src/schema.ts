@@ -1139,3 +1139,11 @@ export interface JobBundle {
   saved_s: number;
   version?: number;
 }
+/** From this many ranks on, a band and the slowest rank are drawn instead of a line per rank. */
+export const MANY_RANKS = 9;
+/** Newest texts of the model that a notebook stores. */
+export const MOST_TEXTS = 50;
+/** A time axis shorter than this shows seconds. */
+export const SHORT_RUN_S = 600;
+/** Links that use less than this share of their capacity are drawn on a larger scale: on a full one they would be a flat line. */
+export const ZOOM_BELOW = 0.1;

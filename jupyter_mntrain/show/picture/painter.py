@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from jupyter_mntrain.metrics.summary import WrittenText
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.show.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.show.picture.chart import Chart, Curve
 from jupyter_mntrain.show.picture.header import Header
@@ -40,8 +41,7 @@ from jupyter_mntrain.show.picture.theme import (
 SECONDS_PER_DAY = 86_400.0
 """matplotlib's dates are days since the epoch."""
 
-SHORT_RUN_S = 600.0
-"""Below, the clock on the axis needs seconds."""
+SHORT_RUN_S = tunables.seconds("picture.short_run_s")
 
 TITLE_PX = 26
 GAP_PX = 8

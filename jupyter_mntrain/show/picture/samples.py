@@ -6,17 +6,14 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.metrics.summary import WrittenText
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.combinations import MOST_PROMPTS
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme
 
-MOST_PROMPTS = 8
 MOST_LINES = 3
 MOST_CHARACTERS = 1000
 """More than fits in the lines: measuring the rest would only take time."""
-
-RECENT_TEXTS = 50
-"""The newest text of each prompt is searched among these."""
 
 TITLE_PX = 26
 LINE_PX = 17
@@ -34,7 +31,7 @@ class NewestText(Record, frozen=True):
 def newest_texts(texts: Sequence[WrittenText]) -> list[WrittenText]:
     """The last text of each prompt, oldest first."""
     last: dict[str, WrittenText] = {}
-    for one in texts[-RECENT_TEXTS:]:
+    for one in texts:
         last.pop(one.prompt, None)
         last[one.prompt] = one
     return list(last.values())[-MOST_PROMPTS:]

@@ -1,4 +1,5 @@
-import { MOST_TEXTS, SeriesStore } from '../series/store';
+import { MOST_TEXTS } from '../schema';
+import { SeriesStore } from '../series/store';
 import { rank, series, written } from './samples';
 
 describe('the rows of a job', () => {

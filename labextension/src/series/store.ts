@@ -1,19 +1,17 @@
 /** Series store: a job's rows, as the Jupyter server sends them. */
 
-import type {
-  EvaluationColumns,
-  JobColumns,
-  JobSeries,
-  JobSummary,
-  LinkSummary,
-  RankSummary,
-  WrittenText
+import {
+  type EvaluationColumns,
+  type JobColumns,
+  type JobSeries,
+  type JobSummary,
+  type LinkSummary,
+  MOST_TEXTS,
+  type RankSummary,
+  type WrittenText
 } from '../schema';
 import type { ISeriesSink } from '../tokens';
 import { Table } from './table';
-
-/** Number of texts kept, the newest. */
-export const MOST_TEXTS = 50;
 
 export const RANK_COLUMNS = [
   'time_s',

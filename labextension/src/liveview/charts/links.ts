@@ -1,7 +1,7 @@
 /** Link chart: each direction against its measured capacity. */
 
 import * as formats from '../../formats';
-import type { LinkSummary } from '../../schema';
+import { type LinkSummary, ZOOM_BELOW } from '../../schema';
 import { type ILinkRows } from '../../series/store';
 import {
   absentNote,
@@ -11,9 +11,6 @@ import {
   shareDigits
 } from './chart';
 import { trans } from '../../trans';
-
-/** Below this utilization the axis is zoomed: on a full scale the line would be flat. */
-const ZOOM_BELOW = 0.1;
 
 interface ISide {
   name: string;

@@ -3,6 +3,7 @@
 import uPlot from 'uplot';
 
 import { clock } from '../../formats';
+import { SHORT_RUN_S } from '../../schema';
 import type { IChart, ILine } from './chart';
 import { drawBreaks, drawLevels, drawOutside } from './marks';
 import { logTicks, type Scale, valueRange } from './scale';
@@ -30,9 +31,6 @@ const LEFT = 52;
 
 /** Canvas to the right of the chart, for half of the last time label, its date included. */
 export const OVERHANG = 64;
-
-/** On a shorter axis, times show seconds. */
-const SHORT_RUN_S = 600;
 
 /** Distances between times on the axis. */
 const INCREMENTS = [

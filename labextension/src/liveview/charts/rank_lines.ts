@@ -1,13 +1,11 @@
 /** Rank lines: a line per rank, or for many ranks a band and one rank. */
 
+import { MANY_RANKS } from '../../schema';
 import { band } from '../../series/band';
 import type { IRankRows, SeriesStore } from '../../series/store';
 import { hasValues, type IChartInput, type IChoice, type ILine } from './chart';
 import { DASHES } from './theme';
 import { trans } from '../../trans';
-
-/** From this many ranks on: a band and one picked rank instead of a line per rank. */
-export const MANY_RANKS = 9;
 
 /** Figures of a rank that can be drawn. */
 export type RankFigure = 'pace_tokens_per_s' | 'mfu' | 'compute';

@@ -4,8 +4,8 @@ import * as React from 'react';
 
 import { Select } from '../../controls';
 import * as formats from '../../formats';
-import type { RankSummary } from '../../schema';
-import { MANY_RANKS, pickedRank, slowestRank } from '../charts/rank_lines';
+import { MANY_RANKS, type RankSummary } from '../../schema';
+import { pickedRank, slowestRank } from '../charts/rank_lines';
 import type { IStripProps } from './pipeline';
 import { trans } from '../../trans';
 

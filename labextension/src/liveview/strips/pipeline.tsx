@@ -4,9 +4,10 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
+import { MANY_RANKS } from '../../schema';
 import type { IRankRows, SeriesStore } from '../../series/store';
 import type { IChoice } from '../charts/chart';
-import { MANY_RANKS, slowestRank } from '../charts/rank_lines';
+import { slowestRank } from '../charts/rank_lines';
 import { DASHES, type ITheme } from '../charts/theme';
 import { trans } from '../../trans';
 
