@@ -1,4 +1,4 @@
-"""Live view: draws one job in up to two outputs of a notebook."""
+"""Live view: draws one job in the newest outputs of a notebook."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
 SAVED_STREAM = "saved"
 """Stream id of rows saved in a notebook; no server uses it."""
 
-ALL_POINTS = 1500
-LEAST_POINTS = 30
-MOST_POINTS = 500
-"""Rows per rank in a saved notebook: about 150 kB for 8 ranks."""
+ALL_POINTS = tunables.count("notebook.saved_points")
 
-MOST_OUTPUTS = 2
-"""Per job: the cell that launched it and the one that attached to it."""
+LEAST_POINTS = tunables.count("notebook.saved_least_points")
+MOST_POINTS = tunables.count("notebook.saved_most_points")
+
+MOST_OUTPUTS = tunables.count("notebook.outputs")
 
 
 class LiveOutput(Protocol):

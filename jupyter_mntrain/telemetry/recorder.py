@@ -40,8 +40,7 @@ MESSAGE_LIMIT = tunables.count("telemetry.message_characters")
 
 TEXT_LIMIT = tunables.count("telemetry.text_characters")
 
-WHAT_LIMIT = 200
-"""Most characters of a progress report's name, which is shown on one line."""
+WHAT_LIMIT = tunables.count("telemetry.progress_characters")
 
 
 class Recorder:

@@ -15,8 +15,7 @@ log = logging.getLogger("mntrain.agent")
 
 LARGEST_BYTES = tunables.size("limits.audit_log_bytes")
 
-WORD_LIMIT = 200
-"""Most characters of a name that the caller gives."""
+WORD_LIMIT = tunables.count("limits.audit_word_characters")
 
 
 class Audit:

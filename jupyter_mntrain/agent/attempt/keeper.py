@@ -42,7 +42,7 @@ LINGER_S = tunables.seconds("keeper.linger_s")
 TRIM_EVERY_S = tunables.seconds("keeper.trim_interval_s")
 
 FULL_DISK_PATIENCE_S = tunables.seconds("keeper.full_disk_patience_s")
-FULL_BYTES = 64 << 10
+FULL_BYTES = tunables.size("keeper.full_disk_bytes")
 SPARED_BYTES = tunables.size("keeper.full_disk_log_bytes")
 
 NOT_STARTED = 127

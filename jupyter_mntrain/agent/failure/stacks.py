@@ -20,8 +20,7 @@ ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
 
 LOOK_EVERY_S = tunables.seconds("watchdog.stacks_look_interval_s")
 
-MOST_TEXT = 8_000
-"""Most characters of stacks that are stored per rank."""
+MOST_TEXT = tunables.count("watchdog.stack_characters")
 
 MOST_READ = 10 * MOST_TEXT
 """Most bytes read from the end of an answer, where the main thread is."""

@@ -22,8 +22,7 @@ from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.agent")
 
-DRAINED_BYTES = 64 << 20
-"""Most of an oversized body that is read and discarded: else its sender never sees the answer."""
+DRAINED_BYTES = tunables.size("limits.drained_bytes")
 
 SLOW_READER_S = tunables.seconds("limits.slow_reader_s")
 

@@ -9,7 +9,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 
-FIRST_WINDOW_BYTES = 64 * 1024
+FIRST_WINDOW_BYTES = tunables.size("cluster.log_first_read_bytes")
 LAST_WINDOW_BYTES = tunables.size("cluster.log_last_read_bytes")
 
 ReadLog = Callable[[int, int], Awaitable[tuple[bytes, int]]]

@@ -32,7 +32,7 @@ MOST_WAITING = tunables.count("server.messages_waiting")
 
 MOST_WAITING_BYTES = tunables.size("server.messages_waiting_bytes")
 
-MOST_MESSAGE_BYTES = 4096
+MOST_MESSAGE_BYTES = tunables.size("server.page_message_bytes")
 MOST_WATCHED = tunables.count("server.jobs_watched")
 
 

@@ -18,9 +18,10 @@ from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 from jupyter_mntrain.server.updates import PageUpdates
 
-MOST_POINTS = 100_000
-DEFAULT_TAIL, MOST_TAIL = 500, 5_000
-"""Lines of a log."""
+MOST_POINTS = tunables.count("server.points")
+
+DEFAULT_TAIL = 500
+MOST_TAIL = tunables.count("server.log_lines")
 
 SEARCHED = tunables.count("server.log_lines_searched")
 

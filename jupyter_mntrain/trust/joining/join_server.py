@@ -35,7 +35,7 @@ from jupyter_mntrain.trust.joining.messages import (
     Sealed,
 )
 
-MOST_BODY_BYTES = 64 << 10
+MOST_BODY_BYTES = tunables.size("trust.message_bytes")
 
 IDLE_S = tunables.seconds("trust.greeting_timeout_s")
 HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
