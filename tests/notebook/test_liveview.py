@@ -13,6 +13,7 @@ from jupyter_mntrain.notebook.updater import INTERVAL_S
 from tests.standin.cluster import StandInJob
 from tests.standin.screen import StillClock
 from tests.standin.training import SCENES, Sample
+from tests.wording import says
 
 
 class Page:
@@ -54,7 +55,7 @@ def test_every_frame_has_numbers_a_picture_and_words(running):
     assert not view.frame()
     assert set(page.last) == {JOB_MIME, "image/png", "text/plain"}
     assert "running" in page.last["text/plain"]
-    assert "Live in JupyterLab" in page.last["text/plain"]
+    assert says("Live in JupyterLab", page.last["text/plain"])
     assert "\x1b" not in page.last["text/plain"]
 
 
@@ -118,15 +119,15 @@ def test_a_problem_is_said_once_and_then_forgotten(running):
     job = running
     view, page, clock = make(job)
     view.frame()
-    whole, job.history = job.history, raising(NodeError("does not answer", node="wopr"))
+    whole, job.history = job.history, raising(NodeError("is on fire", node="wopr"))
     for _ in range(3):
         assert not view.frame()
-    told = [frame for frame in page.frames if "wopr: does not answer" in frame["text/plain"]]
+    told = [frame for frame in page.frames if "wopr: is on fire" in frame["text/plain"]]
     assert len(told) == 1
     job.history = whole
     clock.sleep(9)
     view.frame()
-    assert "does not answer" not in page.last["text/plain"]
+    assert "is on fire" not in page.last["text/plain"]
     assert "image/png" in page.last
 
 

@@ -49,6 +49,8 @@ MAKERS = frozenset(
         "_refuse",
         "bad_command",
         "_no_interface",
+        "StoredJob",
+        "unwritable",
         "use_nearest",
         "leave_behind",
     }
