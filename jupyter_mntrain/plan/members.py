@@ -197,7 +197,7 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     if busy:
         raise SpecError(
             f"{numbered('GPU', busy)} {_be(busy)} not idle ({_why_busy(node, taken)})",
-            fix=f"choose {numbered('GPU', sorted(idle))}"
+            fix=f"choose from {numbered('GPU', sorted(idle))}"
             if idle
             else "wait, or stop the job that runs there",
             node=node.name,

@@ -170,7 +170,7 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
     [
         ("a:gpu0,9", "a: has GPUs 0, 1, 2, not GPU 9"),
         ("a:gpu1,1", "a: GPU 1 is named twice. Fix: name each once."),
-        ("a:gpu0,1", "a: GPU 0 is not idle (GPU 0 busy with pid 41). Fix: choose GPUs 1, 2."),
+        ("a:gpu0,1", "a: GPU 0 is not idle (GPU 0 busy with pid 41). Fix: choose from GPUs 1, 2."),
         (
             "b:gpu0",
             "b: has no GPU, but GPU 0 is requested. Fix: ask for one process without a GPU: b:1.",

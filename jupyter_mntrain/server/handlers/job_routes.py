@@ -21,7 +21,8 @@ from jupyter_mntrain.server.updates import PageUpdates
 MOST_POINTS = tunables.count("server.points")
 
 DEFAULT_TAIL = 500
-MOST_TAIL = tunables.count("server.log_lines")
+MOST_TAIL = 5_000
+"""The most lines that the page offers."""
 
 SEARCHED = tunables.count("server.log_lines_searched")
 

@@ -42,8 +42,8 @@ class RevokeVerb(Verb):
         text.append(f"{formats.plural(told, 'node')} {'knows' if told == 1 else 'know'} about it.")
         if silent:
             text.append(
-                f" Not informed yet: {', '.join(silent)}; they learn of it when a driver reaches "
-                "them.",
+                f" Not informed yet: {', '.join(silent)}; each learns of it when a driver "
+                "reaches it.",
                 "yellow",
             )
         return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})

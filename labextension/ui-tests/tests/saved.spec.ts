@@ -87,7 +87,7 @@ test('a notebook from elsewhere shows its last picture, runs nothing, and says w
     bundle.job.name = '<img src=x onerror="window.wasRun = true">';
   });
   await expect(unknown).toContainText(
-    'As of when the notebook was saved: no reachable node knows this job'
+    'Values are from when the notebook was saved: no reachable node knows this job'
   );
   const isTrusted = await page.evaluate(() =>
     [...(window as any).jupyterapp.shell.currentWidget.model.cells].some(
