@@ -76,13 +76,13 @@ HANGS = [
         "receive",
         ("receive", "receive"),
         "all ranks wait for each other: each waits to receive",
-        "have one of two ranks send while the other one receives",
+        "have one of the two ranks send while the other receives",
     ),
     Hang(
         "send",
         ("send", "send"),
         "all ranks wait for each other: each waits to send",
-        "have one of two ranks receive while the other one sends",
+        "have one of the two ranks receive while the other sends",
     ),
     Hang(
         "wait",
