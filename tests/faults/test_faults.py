@@ -285,7 +285,7 @@ STARTS = [
         one_way_firewall,
         "one-way-link",
         r"let node2 connect to node1",
-        100,
+        60,
         "hangs in init_process_group or at the first send",
         node="node1",
     ),
@@ -294,7 +294,7 @@ STARTS = [
         wrong_mtu,
         "mtu-too-large",
         r"mtu 1500",
-        100,
+        60,
         "connects, then hangs at the first megabyte",
         node=None,  # either: both have it
     ),
