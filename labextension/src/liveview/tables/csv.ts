@@ -7,7 +7,7 @@ import {
 } from '../../series/store';
 import type { Table } from '../../series/table';
 
-const COLUMNS = [...RANK_COLUMNS, 'loss'] as const;
+const COLUMNS = [...new Set([...RANK_COLUMNS, ...JOB_COLUMNS])];
 
 /** Recent figures first, then a row per step of the job and of each rank. */
 export function csv(store: SeriesStore): string {
