@@ -80,10 +80,12 @@ def rate(value: float | None) -> str:
 
 
 def short_count(value: float | None) -> str:
-    """For charts: 1,857, but 63.4 k from ten thousand on."""
+    """For charts: 0, 1,857, 10 k; 63.4 k from ten thousand on."""
     if value is None:
         return ABSENT
-    return rate(value) if abs(value) < 1e4 else f"{fixed(value / 1e3, 1)}{SPACE}k"
+    if abs(value) < 1e4:
+        return rate(value).removesuffix(".0")
+    return f"{fixed(value / 1e3, 1).removesuffix('.0')}{SPACE}k"
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -18,6 +18,8 @@ GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
         (formats.count(1857.4), "1,857"),
         (formats.count(None), "n/a"),
         (formats.short_count(63366), "63.4 k"),
+        (formats.short_count(10_000), "10 k"),
+        (formats.short_count(0), "0"),
         (formats.percent(0.4093), "40.9 %"),
         (formats.percent(0.0), "0.0 %"),
         (formats.percent(0.0004), "< 0.1 %"),
