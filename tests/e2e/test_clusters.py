@@ -219,8 +219,8 @@ def test_an_agent_without_any_network_says_that_nobody_can_reach_it(lab: Lab, mn
     agent = start(host, [mntrain, "agent", "run", "--state-dir", str(copy), "--port", "8791"], log)
     try:
         until(lambda: "listens on 127.0.0.1:8791" in log.read_text(), f"{log} to listen")
-        until(lambda: "no network interface is up" in log.read_text(), f"{log} to warn")
-        assert "--address" in log.read_text()
+        until(lambda: says("no network interface is up", log.read_text()), f"{log} to warn")
+        assert says("--address", log.read_text())
     finally:
         agent.terminate()
         agent.wait(20)
