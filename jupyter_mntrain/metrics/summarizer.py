@@ -17,7 +17,7 @@ from jupyter_mntrain.metrics.summary import (
     WrittenText,
 )
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.quantities import numbered
+from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.number import carried
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
@@ -212,7 +212,7 @@ def _silent(ranks: tuple[RankSummary, ...]) -> str:
     others = [one.rank for one in without if one.state != "unknown"]
     said = [f"{node} does not answer" for node in nodes]
     if others:
-        verb = "reports" if len(others) == 1 else "report"
+        verb = agreeing(others, "reports", "report")
         said.append(f"{numbered('rank', others)} {verb} nothing")
     return "; ".join(said)
 

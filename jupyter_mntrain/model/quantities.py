@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 _DURATION_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -46,4 +46,9 @@ def size_text(size_bytes: int) -> str:
 
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """GPU 0; GPUs 0, 1."""
-    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+    return f"{noun}{agreeing(numbers, '', 's')} {', '.join(map(str, numbers))}"
+
+
+def agreeing(things: Sized, one: str, many: str) -> str:
+    """The form of a word that agrees with the number of things."""
+    return one if len(things) == 1 else many

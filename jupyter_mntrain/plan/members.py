@@ -12,7 +12,7 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.quantities import numbered
+from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
@@ -196,7 +196,8 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     busy = [index for index in wanted if index not in idle]
     if busy:
         raise SpecError(
-            f"{numbered('GPU', busy)} {_be(busy)} not idle ({_why_busy(node, taken)})",
+            f"{numbered('GPU', busy)} {agreeing(busy, 'is', 'are')} not idle "
+            f"({_why_busy(node, taken)})",
             fix=f"choose from {numbered('GPU', sorted(idle))}"
             if idle
             else "wait, or stop the job that runs there",
@@ -212,7 +213,8 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
     missing = [index for index in wanted if index not in indices]
     if missing and not indices:
         raise SpecError(
-            f"has no GPU, but {numbered('GPU', missing)} {_be(missing)} requested",
+            f"has no GPU, but {numbered('GPU', missing)} {agreeing(missing, 'is', 'are')} "
+            "requested",
             fix=f"ask for one process without a GPU: {node.name}:1",
             node=node.name,
         )
@@ -222,10 +224,6 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
             fix="choose from the GPUs it has",
             node=node.name,
         )
-
-
-def _be(numbers: Sequence[int]) -> str:
-    return "is" if len(numbers) == 1 else "are"
 
 
 def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.quantities import numbered
+from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.node import LeaseInfo
 
 MAX_EXPIRY_S = tunables.seconds("launch.lease_longest_s")
@@ -128,9 +128,9 @@ class LeaseBook:
         for lease in self._leases.values():
             taken = set(request.gpus) & set(lease.gpus)
             if taken and lease is not self._leases.get((request.job_id, request.attempt)):
-                be = "is" if len(taken) == 1 else "are"
                 raise RefusedError(
-                    f"{numbered('GPU', sorted(taken))} {be} leased to job {lease.job_id}",
+                    f"{numbered('GPU', sorted(taken))} {agreeing(taken, 'is', 'are')} "
+                    f"leased to job {lease.job_id}",
                     kind=Kind.GPU_TAKEN,
                     fix=f"wait for it, stop it with 'stop {lease.job_id}', or choose other GPUs",
                     node=node,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import headline, step_words
@@ -94,7 +95,7 @@ def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
             yield formats.finish(now_s, summary.remaining_s)
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
-        yield f"{', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+        yield f"{', '.join(silent)} {agreeing(silent, 'does', 'do')} not answer"
     reasons = sorted({part.stop_reason for part in view.parts if part.stop_reason})
     if reasons and view.state in ("stopping", "canceled"):
         yield "; ".join(reasons)

@@ -11,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
+from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
@@ -75,7 +76,7 @@ def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: boo
 def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
-        do = "does" if len(silent) == 1 else "do"
+        do = agreeing(silent, "does", "do")
         return f"; {', '.join(silent)} {do} not answer, so the job may still run there"
     if view.state not in TERMINAL:
         return f"; still running after {formats.duration(timeout_s)}"
