@@ -42,7 +42,7 @@ class LosingProxy:
             subject = Subject(role="node", name=agent.info().node_id)
             self._context = trusted.make_credentials(Path(path), subject).server
         self._listener = socket.create_server((agent.address, 0))
-        self._open: set[socket.socket] = set()
+        self._open: set[ssl.SSLSocket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -73,8 +73,6 @@ class LosingProxy:
                 self._talk(driver, agent)
             finally:
                 self._open -= {driver, agent}
-                _hang_up(agent)
-                _hang_up(driver)
 
     def _talk(self, driver: ssl.SSLSocket, agent: ssl.SSLSocket) -> None:
         loses_reply = threading.Event()
@@ -82,18 +80,24 @@ class LosingProxy:
             target=self._pass_on_answers, args=(agent, driver, loses_reply), daemon=True
         )
         answers.start()
-        for head, body in _requests(driver):
-            route = next((name for name, one in ROUTES.items() if one.match(head.decode())), "")
-            self.asked[route] += 1
-            lost = self.lose[route].pop(0) if self.lose.get(route) else None
-            if lost == "request":
-                return
-            if lost == "reply":
-                loses_reply.set()
-            agent.sendall(head + body)
-            if lost == "reply":
-                answers.join()
-                return
+        try:
+            for head, body in _requests(driver):
+                route = next((name for name, one in ROUTES.items() if one.match(head.decode())), "")
+                self.asked[route] += 1
+                lost = self.lose[route].pop(0) if self.lose.get(route) else None
+                if lost == "request":
+                    return
+                if lost == "reply":
+                    loses_reply.set()
+                agent.sendall(head + body)
+                if lost == "reply":
+                    answers.join()
+                    return
+        finally:
+            # Before the sockets are closed: OpenSSL reads by number, and the next connection of
+            # this process gets the same one.
+            _hang_up(agent)
+            answers.join()
 
     def _pass_on_answers(
         self, agent: ssl.SSLSocket, driver: ssl.SSLSocket, loses_reply: threading.Event
@@ -124,9 +128,12 @@ def _requests(driver: ssl.SSLSocket) -> Iterator[tuple[bytes, bytes]]:
         read = read[length:]
 
 
-def _hang_up(one: socket.socket) -> None:
+def _hang_up(one: ssl.SSLSocket) -> None:
+    """End a connection that another thread may be using: its own ``shutdown`` would first drop
+    TLS, and that thread would go on in plain text.
+    """
     with suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        socket.socket.shutdown(one, socket.SHUT_RDWR)
 
 
 @contextmanager
