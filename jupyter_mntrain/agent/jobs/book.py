@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
@@ -22,7 +24,12 @@ from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest
-from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    RefusedError,
+    SpecError,
+)
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import first_start
@@ -93,7 +100,8 @@ class JobBook:
 
         Raises:
             RefusedError: the lease expired, was released or is for other GPUs; the job was
-                stopped before this request arrived; or another attempt is running.
+                stopped before this request arrived; another attempt is running; or the part
+                cannot be started, and nothing of it is left.
             SpecError: the request itself is invalid.
         """
         job_id, number = request.job_id, request.attempt.number
@@ -113,7 +121,8 @@ class JobBook:
         self._refuse_unleased(request, placement, lease)
         self.leases.start(job_id, number)
         try:
-            return self._spawn(request, placement, known)
+            with self._refusing("cannot start its part", Kind.NOT_STARTED):
+                return self._spawn(request, placement, known)
         except BaseException:
             self.leases.release(job_id, number)
             raise
@@ -122,7 +131,7 @@ class JobBook:
         """Store a queued job until its head can start it. Idempotent.
 
         Raises:
-            RefusedError: the job was stopped before this request arrived.
+            RefusedError: the job was stopped before this request arrived, or cannot be stored.
             SpecError: the request itself is invalid.
         """
         known = self._jobs.get(request.job_id)
@@ -135,9 +144,10 @@ class JobBook:
             plan = first_start(record.attempt.submitted_s)
             record = msgspec.structs.replace(record, restart=plan)
         directory = self.directory / request.job_id
-        directory.mkdir(parents=True, exist_ok=True)
         job = LocalJob(directory, record, self.gpus)
-        job.file.write()
+        with self._refusing("cannot store the job", Kind.NOT_STARTED):
+            directory.mkdir(exist_ok=True)
+            job.file.write()
         self._jobs[request.job_id] = job
         self._tell(job)
         log.info("job %s queued by %s", request.job_id, request.submitted_by)
@@ -170,7 +180,10 @@ class JobBook:
         for job in list(self._jobs.values()):
             if job.is_settled and not job.file.has_news:
                 continue
-            job.poll(now)
+            try:
+                job.poll(now)
+            except Exception as error:  # noqa: BLE001 - ends this part only; logged with an id
+                self.fail(job, error, "cannot follow its part")
             if job.file.take_news(now):
                 self._tell(job)
 
@@ -178,6 +191,28 @@ class JobBook:
         """Close the files. Attempts continue under their keepers."""
         for job in self._jobs.values():
             job.close()
+
+    def fail(self, job: LocalJob, error: Exception, doing: str) -> None:
+        """End a part after an unexpected error of this agent.
+
+        Args:
+            doing: what failed, for people.
+        """
+        try:
+            job.fail(unexpected(error, doing, node=self.node))
+        except Exception:  # the other jobs must go on; it is logged
+            log.exception("job %s cannot be ended", job.record.job_id)
+
+    @contextmanager
+    def _refusing(self, doing: str, kind: Kind) -> Iterator[None]:
+        """Turn unexpected errors into refusals, whose id the log has."""
+        try:
+            yield
+        except MntrainError:
+            raise
+        except Exception as error:
+            problem = unexpected(error, doing, node=self.node, kind=kind)
+            raise RefusedError.of(msgspec.structs.replace(problem, node=self.node)) from error
 
     def _tell(self, job: LocalJob) -> None:
         record = job.record

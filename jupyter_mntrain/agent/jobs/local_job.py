@@ -18,6 +18,7 @@ from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
+from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
@@ -30,6 +31,7 @@ from jupyter_mntrain.model.lifecycle.state import (
     RankStepped,
     RankUp,
     SavedEvent,
+    StateLost,
     StopAsked,
     apply,
 )
@@ -82,6 +84,8 @@ class LocalJob:
         self._end = AttemptEnd(self.attempt, gpus)
         self._trouble = ""
         self._next_scan_s = 0.0
+        self._is_broken = False
+        self._stopping = Stopping(self.attempt, self._end)
         self._watchdog = Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
@@ -136,16 +140,26 @@ class LocalJob:
         if not self.is_active:
             return
         self.change(StopAsked(reason=reason))
-        if self.record.is_queued:
-            self.change(Exited(time_s=self.now_s(), exit_code=None))
-        else:
-            self.attempt.stop(grace_s)
+        self._stop(grace_s)
 
     def abort(self, problem: Problem) -> None:
         """End this part as failed."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem))
-            self.attempt.stop(STOP_GRACE_S)
+            self._stop(STOP_GRACE_S)
+
+    def fail(self, problem: Problem) -> None:
+        """End this part as failed at once, and read no more of its files."""
+        if self._is_broken:  # its end cannot be followed either
+            self.change(Exited(time_s=self.now_s(), exit_code=None))
+        elif self.is_active:
+            self._is_broken = True
+            self.change(StopAsked(reason=str(problem), problem=problem))
+            self._stop(0.0)
+
+    def note_state(self, problem: Problem | None) -> None:
+        """Note that the node cannot store this record, or with ``None`` that it can."""
+        self.change(StateLost(problem=problem))
 
     def save_checkpoint(self, request: SaveRequest) -> None:
         """Ask the ranks to save a checkpoint. Idempotent.
@@ -189,9 +203,12 @@ class LocalJob:
         is_over = self._end.has_begun
         with self._on_full_disk():
             self.file.write_changes()
-            self._read_metrics(now_s)
-            while is_over and self._tail.has_more():
+            if not self._is_broken:
                 self._read_metrics(now_s)
+            while is_over and not self._is_broken and self._tail.has_more():
+                self._read_metrics(now_s)
+        if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
+            self.change(waits)
         if is_over:
             for event in self._end.look(self.record.part, now_s):
                 self.change(event)
@@ -201,6 +218,12 @@ class LocalJob:
                 self.change(RankUp(rank=rank, pid=pid))
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
             self.change(stall)
+
+    def _stop(self, grace_s: float) -> None:
+        if self.record.is_queued:
+            self.change(Exited(time_s=self.now_s(), exit_code=None))
+        else:
+            self._stopping.ask(grace_s)
 
     def ask_ranks(self) -> list[StackRequest]:
         """Ask every live rank for its stacks."""

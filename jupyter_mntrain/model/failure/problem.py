@@ -19,6 +19,7 @@ class Problem(Record, frozen=True):
         rank: the rank concerned.
         detail: the evidence: a traceback, or the last lines of a log.
         time_s: Unix time at which it happened, if known.
+        id: of an unexpected error: the agent's log has its traceback under it.
     """
 
     kind: Kind
@@ -28,6 +29,7 @@ class Problem(Record, frozen=True):
     rank: Rank | None = None
     detail: str = ""
     time_s: float | None = None
+    id: str = ""
 
     @property
     def is_symptom(self) -> bool:

@@ -95,6 +95,18 @@ class Resumed(Record, frozen=True, tag=True):
     """A rank made progress again after a stall."""
 
 
+class EndAwaited(Record, frozen=True, tag=True):
+    """The part is stopping, and these processes have not ended yet."""
+
+    processes: tuple[Leftover, ...]
+
+
+class StateLost(Record, frozen=True, tag=True):
+    """The node cannot store the record; with ``None`` it can again."""
+
+    problem: Problem | None
+
+
 class Exited(Record, frozen=True, tag=True):
     """The keeper has ended; ``leftovers`` names processes of the part that did not."""
 
@@ -116,6 +128,8 @@ PartEvent = (
     | Stalled
     | LinksTried
     | Resumed
+    | EndAwaited
+    | StateLost
     | Exited
 )
 
@@ -144,8 +158,8 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
             return _stop(part, event)
-        case EndWished(reason=reason):
-            return _changed(part, stop_reason=part.stop_reason or reason)
+        case EndWished() | EndAwaited() | StateLost():
+            return _note(part, event)
         case Stalled() | LinksTried() | Resumed():
             return _changed(part, stall=_stall_after(part, event))
         case Exited():
@@ -167,6 +181,17 @@ def _apply_to_rank(
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, problem=problem)
+
+
+def _note(part: PartStatus, event: EndWished | EndAwaited | StateLost) -> PartStatus:
+    """Store what does not change the state."""
+    match event:
+        case EndWished(reason=reason):
+            return _changed(part, stop_reason=part.stop_reason or reason)
+        case EndAwaited(processes=processes):
+            return _changed(part, waits_for=processes) if part.state == "stopping" else part
+        case StateLost(problem=problem):
+            return _changed(part, state_problem=problem)
 
 
 def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Stall | None:
@@ -252,4 +277,6 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         # Only failures have a problem: errors that ranks print while being stopped are noise.
         problem=problem if state == "failed" else None,
         leftovers=event.leftovers,
+        waits_for=(),
+        state_problem=None,
     )

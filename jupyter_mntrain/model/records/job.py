@@ -142,11 +142,17 @@ class RankStatus(Record, frozen=True):
 
 
 class Leftover(Record, frozen=True):
-    """A process of the job that could not be killed."""
+    """A process of the job that has not ended, or could not be killed.
+
+    Args:
+        status: its state as the kernel names it, like ``D (disk sleep)``.
+        waits_in: function of the kernel that an uninterruptible one waits in, if known.
+    """
 
     pid: int
     command: str
     status: str
+    waits_in: str = ""
 
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
@@ -218,6 +224,11 @@ class PartStatus(Record, frozen=True):
     problem: Problem | None = None
     """Why it failed; its node is set only if it is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()
+    """Its processes that could not be killed."""
+    waits_for: tuple[Leftover, ...] = ()
+    """While it is stopping: its processes that have not ended yet."""
+    state_problem: Problem | None = None
+    """While it runs: why its node cannot store its record."""
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
