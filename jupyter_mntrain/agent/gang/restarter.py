@@ -28,6 +28,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
     next_restart,
     without,
 )
+from jupyter_mntrain.model.lifecycle.rollup import has_lost_record
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 
 log = logging.getLogger("mntrain.agent")
@@ -65,7 +66,10 @@ class Restarter:
         log.info("job %s: attempt %d is next", job.record.job_id, plan.number)
         # The clock may have changed with a reboot.
         await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
-        silent_since_s: dict[NodeId, float] = {}
+        # A node that has lost its record refuses the next attempt: it is left out at once.
+        silent_since_s = {
+            part.node_id: -LEAVE_OUT_AFTER_S for part in parts if has_lost_record(part)
+        }
         while job.record.restart is not None:
             if await self._is_taken_over(job):
                 job.give_up()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tornado.iostream import StreamClosedError
 
+from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
@@ -64,7 +65,12 @@ class QueueHandler(_SharedJob):
     """``PUT``: a driver queues a job here."""
 
     def get(self, job_id: str) -> None:
-        self.answer(self.node.jobs.get(self.shared(job_id)).record)
+        """Tells a node as little of others' jobs as of those that do not exist."""
+        try:
+            known = self.shared(job_id)
+        except NotAllowedError:
+            raise self.node.jobs.not_found(JobId(job_id)) from None
+        self.answer(self.node.jobs.get(known).record)
 
     def put(self, job_id: str) -> None:
         if self.caller.role != "driver":

@@ -89,11 +89,12 @@ class JobBook:
         try:
             return self._jobs[job_id]
         except KeyError:
-            raise JobNotFoundError(
-                f"job {job_id} is not known here",
-                fix="see 'jobs' for the known ones",
-                node=self.node,
-            ) from None
+            raise self.not_found(job_id) from None
+
+    def not_found(self, job_id: JobId) -> JobNotFoundError:
+        return JobNotFoundError(
+            f"job {job_id} is not known here", fix="see 'jobs' for the known ones", node=self.node
+        )
 
     def start(self, request: StartRequest) -> LocalJob:
         """Start this node's part. Idempotent: a repeated request changes nothing.

@@ -5,14 +5,14 @@ A job is done only when *every* part is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobRecord,
@@ -27,19 +27,23 @@ WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
 
 
-def roll_up(records: Iterable[JobRecord]) -> JobView:
+def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> JobView:
     """Merge the records of one job. Participants that did not answer become ``unknown`` parts.
 
     Args:
         records: at least one; parts of older attempts are ignored.
+        absent: participants that answer and have lost their record of the job. Their parts have
+            failed, or ended as all others did: an ended job keeps its state.
     """
     known = list(records)
     newest = max(known, key=lambda record: record.attempt.number)
     current = [r for r in known if r.attempt.number == newest.attempt.number]
     by_node = {record.part.node_id: record.part for record in current}
+    ended = job_state(part.state for part in by_node.values())
     parts = tuple(
-        by_node.get(placement.node_id) or unknown_part(placement)
-        for placement in newest.attempt.placements
+        by_node.get(place.node_id)
+        or (lost_part(place, ended) if place.node_id in absent else unknown_part(place))
+        for place in newest.attempt.placements
     )
     state = job_state(part.state for part in parts)
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
@@ -135,11 +139,43 @@ def _lost(parts: Sequence[PartStatus], symptom: Problem) -> Problem | None:
     )
 
 
+def lost_part(placement: Placement, others: JobState, time_s: float | None = None) -> PartStatus:
+    """Make the part of a participant that answers and has no record of the job.
+
+    Args:
+        others: what the known parts amount to.
+        time_s: when that was noticed.
+    """
+    problem = Problem(
+        kind=Kind.NO_RECORD,
+        cause="has no record of the job: its state directory was replaced or emptied",
+        fix="launch it again; end processes of the job that are left there",
+        time_s=time_s,
+    )
+    is_over = others in TERMINAL
+    return _part_in(
+        placement, others if is_over else "failed", problem=None if is_over else problem
+    )
+
+
+def has_lost_record(part: PartStatus) -> bool:
+    """Whether this part's own node has no record of the job."""
+    problem = part.problem
+    return problem is not None and problem.kind is Kind.NO_RECORD and problem.node is None
+
+
 def unknown_part(placement: Placement) -> PartStatus:
     """Make the part of a participant that does not answer: all of it is ``unknown``."""
+    return _part_in(placement, "unknown")
+
+
+def _part_in(
+    placement: Placement, state: JobState, *, problem: Problem | None = None
+) -> PartStatus:
     return PartStatus(
         node_id=placement.node_id,
         node=placement.node,
-        state="unknown",
-        ranks=tuple(RankStatus(rank=Rank(r), state="unknown") for r in placement.ranks),
+        state=state,
+        ranks=tuple(RankStatus(rank=Rank(r), state=state) for r in placement.ranks),
+        problem=problem,
     )
