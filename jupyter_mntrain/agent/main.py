@@ -33,6 +33,7 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
@@ -187,6 +188,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     tasks = [
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
+        asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.check_state)),
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
@@ -219,7 +221,7 @@ def _node(options: Options) -> LocalNode:
         links=links,
         leases=leases,
         jobs=JobBook(
-            directory=options.state / "jobs",
+            directory=options.state / JOBS,
             node_id=node_id,
             node=told.name,
             python=told.python,
@@ -229,6 +231,7 @@ def _node(options: Options) -> LocalNode:
         ),
         listeners=listeners,
         audit=Audit(options.state / "audit.log"),
+        state=StateDirectory(options.state, node_id),
     )
 
 

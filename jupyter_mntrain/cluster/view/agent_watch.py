@@ -216,7 +216,7 @@ class AgentWatch:
 
     def _problem(self) -> Problem | None:
         if self._liveness == "up":
-            return None
+            return self.info.problem if self.info is not None else None
         if self._goodbye is not None:
             return Problem(
                 kind=Kind.AGENT_STOPPED,

@@ -16,6 +16,7 @@ from jupyter_mntrain.agent.attempt.processes import marked
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from tests.agent.jobs.books import (
     end_all,
@@ -25,6 +26,7 @@ from tests.agent.jobs.books import (
     read_only,
     start,
 )
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -99,3 +101,29 @@ def test_a_job_that_cannot_be_followed_ends_and_the_others_go_on(
     os.kill(good.attempt.keeper.pid, signal.SIGTERM)
     polled(book, lambda: not good.is_active, "the good one's end")
     assert not book.leases.all()
+
+
+def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) -> None:
+    lost = Problem(kind=Kind.NO_STATE, cause="it is on a file system that is read-only")
+    book = make_book(tmp_path / "state", "exec sleep 600")
+    job, back = start(book), start(book)
+    try:
+        until(lambda: all(marked(one.attempt.path) for one in (job, back)), "the programs")
+        with read_only(book.directory):
+            for one in (job, back):
+                one.note_state(lost)
+            assert job.record.part.state_problem == lost
+            (rank,) = marked(job.attempt.path)
+            os.kill(rank, signal.SIGKILL)
+            polled(book, lambda: not job.is_active, "its end")
+            part = job.record.part
+            assert (part.state, part.state_problem) == ("failed", None)
+            assert part.problem is not None
+            assert part.problem.kind is Kind.NO_STATE
+            assert lost.cause in part.problem.cause
+        back.note_state(None)
+        polled(book, lambda: job.is_settled, "its record on disk")
+        assert back.is_active
+        assert back.record.part.state_problem is None
+    finally:
+        end_all(book)
