@@ -49,6 +49,7 @@ from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.clocks import clock_problem
 from jupyter_mntrain.trust.joining.join_server import seek_admission
 from jupyter_mntrain.trust.joining.token import Token
 
@@ -149,6 +150,8 @@ async def _join(
         directory=options.state,
         hint=lambda: _hint(addresses),
     )
+    if (problem := clock_problem(admission, time.time())) is not None:
+        log.warning("%s", problem)
     candidate.keep(options.state, admission)
     membership.keep(options.state, admission.cluster, options.settings)
     log.info("node %s has joined cluster %s", name, admission.cluster)

@@ -13,6 +13,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
     Role,
@@ -87,9 +88,12 @@ class Registrar:
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
         """Find an invitation that has not expired by its token's id."""
-        now_s = self.clock()
-        found = next((i for i in self.invites() if i.token.id == token_id), None)
-        return found if found and now_s < found.token.expires_s else None
+        found = self.any_invitation(token_id)
+        return found if found and self.clock() < found.token.expires_s else None
+
+    def any_invitation(self, token_id: str) -> IssuedInvitation | None:
+        """Find an invitation by its token's id, even if it has expired."""
+        return next((i for i in self.invites() if i.token.id == token_id), None)
 
     def admit(self, invite: IssuedInvitation, application: Application) -> Admission:
         """Sign the certificate of an applicant that has proved to hold the token, or refuse.
@@ -102,7 +106,9 @@ class Registrar:
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
-                return Admission(cluster=self.credentials.cluster_name, **refusal)
+                return Admission(
+                    cluster=self.credentials.cluster_name, time_s=self.clock(), **refusal
+                )
             certificate = pem_of(
                 self.authority.issue(
                     application.request, subject, now=self._now(), lifetime=self.lifetime
@@ -131,6 +137,7 @@ class Registrar:
             certificate=certificate,
             authority=pem_of(self.authority.certificate),
             revocations=self.credentials.revocations_pem(),
+            time_s=self.clock(),
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
@@ -223,11 +230,12 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
+        fix = "ask for a new one: mntrain invite, or mntrain driver invite"
+        if self.clock() >= invite.token.expires_s:
+            since = duration_text(self.clock() - invite.token.expires_s)
+            return {"refusal": f"the invitation has expired, {since} ago", "fix": fix}
         if not invite.admits(subject, self.clock()):
-            return {
-                "refusal": "the invitation has expired, was used up, or is for another role",
-                "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
-            }
+            return {"refusal": "the invitation was used up, or is for another role", "fix": fix}
         other = register.member(subject)
         if subject.role == "driver" and other is not None and subject.uri not in invite.taken:
             return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -45,6 +47,7 @@ class JoinAsDriver(Verb):
         from jupyter_mntrain.trust.certificates import Subject, is_member_name
         from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
         from jupyter_mntrain.trust.joining.candidate import Candidate
+        from jupyter_mntrain.trust.joining.clocks import clock_problem
 
         token = _token(args.token, context)
         name = args.name or own_driver_name()
@@ -64,6 +67,8 @@ class JoinAsDriver(Verb):
             admission = thread.run(_seek(candidate, args.port, context))
         finally:
             thread.close()
+        if (problem := clock_problem(admission, time.time())) is not None:
+            context.screen.say(problem_text(problem, mark="⚠", style="yellow"))
         cluster = args.cluster or admission.cluster
         candidate.keep(room_for(cluster), admission)
         text = Text.assemble(
