@@ -100,6 +100,10 @@ class AgentCalls(ABC):
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
 
+    async def kill_rank(self, job_id: JobId, rank: int, request: api.KillRequest) -> JobRecord:
+        path = Route.KILL_RANK.format(job_id=job_id, rank=rank)
+        return await self._ask("POST", path, JobRecord, request)
+
     async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
         return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, request)
 

@@ -47,6 +47,8 @@ export type Kind =
   | "no-multicast"
   | "no-permission"
   | "no-progress"
+  | "no-record"
+  | "no-state"
   | "no-such-job"
   | "no-such-node"
   | "no-such-route"
@@ -195,6 +197,7 @@ export interface ServerStatus {
  *         rank: the rank concerned.
  *         detail: the evidence: a traceback, or the last lines of a log.
  *         time_s: Unix time at which it happened, if known.
+ *         id: of an unexpected error: the agent's log has its traceback under it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Problem".
@@ -207,6 +210,7 @@ export interface Problem {
   rank?: number | null;
   detail?: string;
   time_s?: number | null;
+  id?: string;
 }
 /**
  * One node.
@@ -272,6 +276,7 @@ export interface NodeInfo {
   instance?: string;
   python?: string;
   jobs_directory?: string;
+  problem?: Problem | null;
 }
 /**
  * Hardware and software of a node; at most one heartbeat old.
@@ -506,6 +511,8 @@ export interface PartStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   leftovers?: Leftover[];
+  waits_for?: Leftover[];
+  state_problem?: Problem | null;
   started_s?: number | null;
   ended_s?: number | null;
   stop_reason?: string | null;
@@ -517,7 +524,7 @@ export interface PartStatus {
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
- *     which the rank reported that it had finished.
+ *     which the rank reported that it had finished. ``kill_reason`` is set if somebody had it killed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -530,9 +537,14 @@ export interface RankStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   done_s?: number | null;
+  kill_reason?: string;
 }
 /**
- * A process of the job that could not be killed.
+ * A process of the job that has not ended, or could not be killed.
+ *
+ *     Args:
+ *         status: its state as the kernel names it, like ``D (disk sleep)``.
+ *         waits_in: function of the kernel that an uninterruptible one waits in, if known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Leftover".
@@ -541,6 +553,7 @@ export interface Leftover {
   pid: number;
   command: string;
   status: string;
+  waits_in?: string;
 }
 /**
  * Stall: no rank of a part has made progress for too long.
@@ -840,6 +853,7 @@ export interface JobSummary {
  * One rank.
  *
  *     Args:
+ *         pid: of its process on its node, while that lives.
  *         step: last optimizer step finished, from 1.
  *         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
  *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
@@ -880,6 +894,7 @@ export interface RankSummary {
   };
   is_ready?: boolean;
   progress?: RankProgress | null;
+  pid?: number | null;
 }
 /**
  * A figure of many ranks.

@@ -24,6 +24,7 @@ from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.lifecycle.rollup import (
+    START_PATIENCE_S,
     has_lost_record,
     lost_part,
     own,
@@ -40,8 +41,6 @@ WATCH_INTERVAL_S = tunables.seconds("failure.watch_interval_s")
 SYMPTOM_PATIENCE_S = tunables.seconds("failure.symptom_patience_s")
 
 LINKS_PATIENCE_S = tunables.seconds("failure.links_patience_s")
-
-START_PATIENCE_S = tunables.seconds("launch.start_patience_s")
 
 GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 

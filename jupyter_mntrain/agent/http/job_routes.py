@@ -19,13 +19,14 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
+    KillRequest,
     SaveRequest,
     StartRequest,
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, Rank
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
 
@@ -163,6 +164,15 @@ class JobSaveHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("save", job_id):
             job.save_checkpoint(request)
+        self.answer(job.record)
+
+
+class RankKillHandler(AgentHandler):
+    def post(self, job_id: str, rank: str) -> None:
+        request = self.body_as(KillRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited(f"kill rank {int(rank)}", job_id):
+            job.kill_rank(Rank(int(rank)), request)
         self.answer(job.record)
 
 

@@ -148,7 +148,11 @@ class JobBook:
         job = LocalJob(directory, record, self.gpus)
         with self._refusing("cannot store the job", Kind.NOT_STARTED):
             directory.mkdir(exist_ok=True)
-            job.file.write()
+            try:
+                job.file.write()
+            except BaseException:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
         self._jobs[request.job_id] = job
         self._tell(job)
         log.info("job %s queued by %s", request.job_id, request.submitted_by)

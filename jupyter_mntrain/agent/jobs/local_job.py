@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
-from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.attempt.processes import metrics_of, signal_all, start_time
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
@@ -20,14 +21,16 @@ from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
+from jupyter_mntrain.model.api import STOP_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import (
     EndWished,
     Exited,
     PartEvent,
     RankDone,
+    RankKilled,
     RankStepped,
     RankUp,
     SavedEvent,
@@ -176,6 +179,28 @@ class LocalJob:
         if request.is_last:
             self.change(EndWished(reason=request.reason or "stopped after saving"))
             self.give_up()
+
+    def kill_rank(self, rank: Rank, request: KillRequest) -> None:
+        """Kill one rank's process. Idempotent.
+
+        Raises:
+            RefusedError: the attempt has ended, another one is running, or no process of this rank
+                lives here.
+        """
+        is_ours = self.is_active and request.attempt == self.record.attempt.number
+        if is_ours and any(one.rank == rank and one.kill_reason for one in self.record.part.ranks):
+            return
+        pid = dict(self.attempt.living_ranks()).get(rank) if is_ours else None
+        started = start_time(pid) if pid is not None else None
+        if pid is None or started is None:
+            raise RefusedError(
+                f"rank {rank} of job {self.record.job_id} is not running here",
+                fix=f"see where its ranks run: mntrain status {self.record.job_id}",
+                node=self.record.part.node,
+            )
+        self.change(RankUp(rank=rank, pid=pid))
+        self.change(RankKilled(rank=rank, reason=request.reason))
+        signal_all({pid: started}, signal.SIGKILL)
 
     def plan(self, restart: Restart | None) -> None:
         """Record that another attempt will follow; ``None`` = not known yet."""

@@ -18,7 +18,7 @@ log = logging.getLogger("mntrain.agent")
 
 PATIENCE_S = tunables.seconds("agent.stop_patience_s")
 
-LOOK_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
+LOOK_INTERVAL_S = tunables.seconds("agent.stop_look_interval_s")
 
 RUNNING = "running"
 

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.lifecycle.rollup import roll_up, unknown_part
+from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S, roll_up, unknown_part
 from jupyter_mntrain.model.lifecycle.state import UNDER_WAY
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
-
-START_PATIENCE_S = tunables.seconds("launch.start_patience_s")
 
 _Whereabouts = tuple[str, frozenset[str]]
 """Name and addresses of a node."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -22,6 +23,8 @@ from jupyter_mntrain.model.records.job import (
     Placement,
     RankStatus,
 )
+
+START_PATIENCE_S = tunables.seconds("launch.start_patience_s")
 
 WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
@@ -39,7 +42,7 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
     newest = max(known, key=lambda record: record.attempt.number)
     current = [r for r in known if r.attempt.number == newest.attempt.number]
     by_node = {record.part.node_id: record.part for record in current}
-    ended = job_state(part.state for part in by_node.values())
+    ended = job_state(part.state for part in by_node.values() if part.state != "unknown")
     parts = tuple(
         by_node.get(place.node_id)
         or (lost_part(place, ended) if place.node_id in absent else unknown_part(place))
@@ -47,7 +50,8 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
     )
     state = job_state(part.state for part in parts)
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
-    if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
+    is_led = newest.attempt.head.node_id not in absent or newest.spec.min_nodes is not None
+    if state == "failed" and newest.spec.max_restarts and is_led and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
     return JobView(
         job_id=newest.job_id,

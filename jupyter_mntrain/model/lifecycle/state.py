@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -47,6 +48,13 @@ class RankDone(Record, frozen=True, tag=True):
 
     rank: Rank
     time_s: float
+
+
+class RankKilled(Record, frozen=True, tag=True):
+    """A person had this rank killed; its end is still to come."""
+
+    rank: Rank
+    reason: str
 
 
 class SavedEvent(Record, frozen=True, tag=True):
@@ -123,6 +131,7 @@ PartEvent = (
     | SavedEvent
     | RankDown
     | RankDone
+    | RankKilled
     | StopAsked
     | EndWished
     | Stalled
@@ -152,7 +161,7 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             # Once, even if the event arrives after those of the ranks.
             started_s = time_s if part.started_s is None else part.started_s
             return _advance(_changed(part, started_s=started_s), "starting")
-        case RankUp() | RankStepped() | RankDown() | RankDone():
+        case RankUp() | RankStepped() | RankDown() | RankDone() | RankKilled():
             return _apply_to_rank(part, event)
         case SavedEvent(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
@@ -167,11 +176,13 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
 
 
 def _apply_to_rank(
-    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone
+    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone | RankKilled
 ) -> PartStatus:
     match event:
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
+        case RankKilled(rank=rank, reason=reason):
+            return _set_rank(part, rank, kill_reason=reason)
         case RankUp(rank=rank, pid=pid, saves=saves):
             part = _changed(part, saves=part.saves or saves)
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
@@ -180,7 +191,8 @@ def _apply_to_rank(
         case RankDown(rank=rank, exit_code=code, problem=problem):
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
-            return _set_rank(part, rank, state=ended, exit_code=code, problem=problem)
+            known = _as_wished(part, problem)
+            return _set_rank(part, rank, state=ended, exit_code=code, problem=known)
 
 
 def _note(part: PartStatus, event: EndWished | EndAwaited | StateLost) -> PartStatus:
@@ -252,8 +264,19 @@ def _running_when_all_are(part: PartStatus) -> PartStatus:
     return part
 
 
+def _as_wished(part: PartStatus, problem: Problem | None) -> Problem | None:
+    """The problem; of a rank that a person had killed, with that as its cause."""
+    if problem is None or problem.kind not in (Kind.KILLED, Kind.OUT_OF_MEMORY):
+        return problem
+    reason = next((one.kill_reason for one in part.ranks if one.rank == problem.rank), "")
+    if not reason:
+        return problem
+    fix = "launch it again, or use --restarts to do that automatically"
+    return msgspec.structs.replace(problem, kind=Kind.KILLED, cause=reason, fix=fix)
+
+
 def _end(part: PartStatus, event: Exited) -> PartStatus:
-    problem = event.problem
+    problem = _as_wished(part, event.problem)
     if part.state == "stopping":
         problem = part.problem
         state: JobState = "canceled" if problem is None else "failed"

@@ -129,7 +129,7 @@ class RankStatus(Record, frozen=True):
     """State of a rank, as its node knows it.
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
-    which the rank reported that it had finished.
+    which the rank reported that it had finished. ``kill_reason`` is set if somebody had it killed.
     """
 
     rank: Rank
@@ -139,6 +139,17 @@ class RankStatus(Record, frozen=True):
     exit_code: int | None = None
     problem: Problem | None = None
     done_s: float | None = None
+    kill_reason: str = ""
+
+
+_KERNEL_STATES = {
+    "D": "uninterruptible",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+}
+
+NAMED_PROCESSES = 3
+"""Most that a sentence names: more would hide what it says."""
 
 
 class Leftover(Record, frozen=True):
@@ -153,6 +164,13 @@ class Leftover(Record, frozen=True):
     command: str
     status: str
     waits_in: str = ""
+
+    def __str__(self) -> str:
+        """Like ``pid 123 python (uninterruptible, nfs_wait)``."""
+        name = self.command.partition(" ")[0].rpartition("/")[2]
+        state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
+        facts = ", ".join(fact for fact in (state, self.waits_in) if fact)
+        return " ".join(word for word in (f"pid {self.pid}", name, f"({facts})") if word)
 
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
@@ -237,6 +255,18 @@ class PartStatus(Record, frozen=True):
     """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
     """Step of this attempt's newest complete checkpoint."""
+
+    @property
+    def awaited(self) -> str:
+        """What keeps it from ending: ``node2: stopping, waiting for pid 123 python (…)``; empty if
+        nothing is known to.
+        """
+        if not self.waits_for:
+            return ""
+        named = ", ".join(map(str, self.waits_for[:NAMED_PROCESSES]))
+        more = len(self.waits_for) - NAMED_PROCESSES
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{self.node}: stopping, waiting for {named}{rest}"
 
 
 class Restart(Record, frozen=True):

@@ -108,6 +108,7 @@ def pairs() -> list[tuple[str, str]]:
     for pattern, _ in ROUTES:
         path = re.sub(r"\(\?P<job_id>[^)]*\)", "JOB", pattern)
         path = re.sub(r"\(\?P<attempt>(\[[^\]]*\]|[^)])*\)", "1", path)
+        path = re.sub(r"\(\?P<rank>(\[[^\]]*\]|[^)])*\)", "0", path)
         path = re.sub(r"\(\?P<port>(\[[^\]]*\]|[^)])*\)", "29500", path)
         assert "(" not in path, path
         found += [(verb, path) for verb in VERBS]

@@ -9,11 +9,15 @@ import subprocess
 import sys
 
 import httpx
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.access.limits import MOST_CONNECTIONS_EACH, MOST_STREAMS_EACH
 from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.trust.credentials import TRUSTED
 from tests.agent.live import free_port
 from tests.trusted import driver_context, join
 from tests.waiting import until
@@ -97,6 +101,24 @@ def test_every_error_is_a_problem(agent, method, path, status, code):
     answer = agent.send(method, path, {"nonsense": 1}) if method != "GET" else agent.get(path)
     assert answer.status_code == status
     assert answer.json()["kind"] == code
+
+
+def test_an_unexpected_error_has_an_id_that_the_log_has_beside_its_traceback(agent):
+    trusted, away = agent.state / TRUSTED, agent.state / "away"
+    trusted.rename(away)
+    try:
+        answer = agent.get("/v1/trust")
+    finally:
+        away.rename(trusted)
+    assert answer.status_code == 500
+    problem = msgspec.json.decode(answer.content, type=Problem)
+    assert problem.kind is Kind.BROKEN
+    assert problem.id
+    assert f"see the agent's log on node1 for {problem.id}" in problem.fix
+    logged = agent.log().partition(problem.id)[2]
+    assert "Traceback" in logged
+    assert "FileNotFoundError" in logged
+    assert agent.get("/v1/trust").status_code == 200
 
 
 def run_agent(*options: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import (
+    EndAwaited,
     EndWished,
     Exited,
     Launched,
@@ -18,11 +19,13 @@ from jupyter_mntrain.model.lifecycle.state import (
     PartEvent,
     RankDone,
     RankDown,
+    RankKilled,
     RankStepped,
     RankUp,
     Resumed,
     SavedEvent,
     Stalled,
+    StateLost,
     StopAsked,
     apply,
     new_part,
@@ -30,6 +33,7 @@ from jupyter_mntrain.model.lifecycle.state import (
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobState,
+    Leftover,
     PartStatus,
     RankStatus,
     Stall,
@@ -48,6 +52,11 @@ STATES: tuple[JobState, ...] = (
 FORWARD = {"unknown": 0, "pending": 0, "starting": 1, "running": 2, "stopping": 3}
 PROBLEM = Problem(kind=Kind.EXCEPTION, cause="it broke", time_s=5.0)
 OOM = Problem(kind=Kind.GPU_OUT_OF_MEMORY, cause="out of memory")
+KILLED = Problem(kind=Kind.KILLED, cause="killed by SIGKILL", fix="see dmesg", rank=Rank(1))
+HELD = Leftover(
+    pid=12, command="/usr/bin/python x.py", status="D (disk sleep)", waits_in="nfs_wait"
+)
+STALLED = Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=()))
 EVENTS: tuple[PartEvent, ...] = (
     Launched(time_s=1.0),
     RankUp(rank=Rank(0), pid=11),
@@ -68,9 +77,13 @@ EVENTS: tuple[PartEvent, ...] = (
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, problem=PROBLEM),
     Exited(time_s=9.0, exit_code=None),
-    Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
+    STALLED,
     LinksTried(links=()),
     Resumed(),
+    RankKilled(rank=Rank(1), reason="killed by user"),
+    EndAwaited(processes=(HELD,)),
+    StateLost(problem=PROBLEM),
+    StateLost(problem=None),
 )
 
 
@@ -138,7 +151,7 @@ def test_a_launch_told_late_still_says_when_it_was() -> None:
 
 
 def test_a_stall_is_kept_until_something_gets_on_and_never_begins_while_stopping() -> None:
-    stalled = EVENTS[-3]
+    stalled = STALLED
     part = after(Launched(time_s=1.0), RankUp(rank=Rank(0), pid=11), stalled)
     assert part.stall is not None
     assert apply(part, Resumed()).stall is None
@@ -161,6 +174,29 @@ def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> 
     assert (ended.state, ended.problem, ended.stop_reason) == ("canceled", None, "by user")
     late = apply(by_user, StopAsked(reason="it stalled", problem=PROBLEM))
     assert late == by_user, "whom a person ended has not failed"
+
+
+def test_a_rank_that_a_person_had_killed_says_so_and_not_what_the_kernel_says() -> None:
+    begun = after(Launched(time_s=1.0), RankKilled(rank=Rank(1), reason="killed by user"))
+    part = apply(begun, RankDown(rank=Rank(1), exit_code=-9, problem=KILLED))
+    ended = apply(part, Exited(time_s=9.0, exit_code=1, problem=KILLED))
+    for problem in (rank(ended, 1).problem, ended.problem):
+        assert problem is not None
+        assert (problem.kind, problem.cause, problem.rank) == (Kind.KILLED, "killed by user", 1)
+        assert problem.fix != KILLED.fix
+    other = apply(begun, Exited(time_s=9.0, exit_code=1, problem=PROBLEM))
+    assert other.problem == PROBLEM, "it failed for a cause of its own"
+
+
+def test_what_a_stop_waits_for_is_said_until_its_end() -> None:
+    assert after(EndAwaited(processes=(HELD,))).waits_for == (), "only while it stops"
+    part = after(StopAsked(reason="by user"), EndAwaited(processes=(HELD,)))
+    said = "node1: stopping, waiting for pid 12 python (uninterruptible, nfs_wait)"
+    assert part.awaited == said
+    many = apply(part, EndAwaited(processes=(HELD,) * 5))
+    assert many.awaited.endswith(" and 2 more")
+    ended = apply(part, Exited(time_s=9.0, exit_code=None))
+    assert (ended.state, ended.awaited) == ("canceled", "")
 
 
 def test_the_newest_checkpoint_counts() -> None:
