@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import CRASH_FILE, EXIT_FILE, MOST_MESSAGE
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import (
+    CRASH_FILE,
+    EXIT_FILE,
+    EXITS_FILE,
+    MOST_MESSAGE,
+)
 
 
 class Raised(Record, frozen=True):
@@ -61,9 +68,31 @@ def read_exit_record(metrics: Path, rank: Rank) -> ExitRecord | None:
         return None
 
 
-def had_hooks(metrics: Path, rank: Rank) -> bool:
-    """Whether the rank's Python installed its hooks: then what it did not record did not happen."""
-    return (metrics / CRASH_FILE.format(rank)).exists()
+class ProcessExit(Record, frozen=True):
+    """How a process ended, as torchrun learned it; ``status`` as from :func:`os.waitpid`."""
+
+    pid: int
+    status: int
+    monotonic_s: float
+
+    @property
+    def exit_code(self) -> int:
+        """Negative for a signal."""
+        return os.waitstatus_to_exitcode(self.status)
+
+
+def read_exits(metrics: Path) -> dict[int, ProcessExit]:
+    """Read how torchrun's children ended, by pid."""
+    try:
+        lines = (metrics / EXITS_FILE).read_bytes().splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # cut off by a full disk
+            one = msgspec.json.decode(line, type=ProcessExit)
+            found[one.pid] = one
+    return found
 
 
 def read_crash(metrics: Path, rank: Rank) -> str:

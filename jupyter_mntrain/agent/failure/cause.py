@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.printed import (
     last_error,
@@ -18,12 +19,18 @@ from jupyter_mntrain.agent.failure.printed import (
     output_of,
     tail,
 )
-from jupyter_mntrain.agent.failure.rank_end import RankEnding, of_message, of_signal
-from jupyter_mntrain.agent.failure.torchrun_log import rank_failures
+from jupyter_mntrain.agent.failure.rank_end import RankEnding, of_message, of_signal, unix_s
+from jupyter_mntrain.agent.failure.torchrun_log import CLOSING, Failure, rank_failures
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import RankDown
+from jupyter_mntrain.telemetry.exit_record import (
+    ExitRecord,
+    ProcessExit,
+    read_exit_record,
+    read_exits,
+)
 
 
 def rank_ends(
@@ -43,14 +50,13 @@ def rank_ends(
         gone_s: when the agent first missed a rank's process.
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
     """
-    log = tail(directory / "log")
-    failures = {failure.local_rank: failure for failure in rank_failures(log)}
+    log, metrics = tail(directory / "log"), metrics_of(directory)
+    records = [read_exit_record(metrics, rank) for rank in ranks]
+    failures = _failures(log, records, read_exits(metrics))
     downs = []
-    for local, rank in enumerate(ranks):
-        failure = failures.get(local)
-        end = RankEnding(
-            directory, rank, local, failure, output_of(rank, log), has_run_out=has_run_out
-        )
+    for local, (rank, record) in enumerate(zip(ranks, records, strict=True)):
+        failure, lines = failures.get(local), output_of(rank, log)
+        end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
         if failure is None:
             if (ended_s := end.ended_normally_s) is not None:
                 downs.append(RankDown(rank=rank, exit_code=0, time_s=ended_s))
@@ -66,6 +72,37 @@ def rank_ends(
         )
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
     return downs
+
+
+def _failures(
+    log: str, records: Sequence[ExitRecord | None], exits: Mapping[int, ProcessExit]
+) -> dict[int, Failure]:
+    """Failures by local rank: as torchrun saw its processes end, or as its log has it."""
+    logged = {failure.local_rank: failure for failure in rank_failures(log)}
+    seen = {
+        local: exits[record.pid]
+        for local, record in enumerate(records)
+        if record is not None and record.pid in exits
+    }
+    failed = {local: one for local, one in seen.items() if one.exit_code != 0}
+    first_s = min((one.monotonic_s for one in failed.values()), default=0.0)
+    found = {
+        local: Failure(
+            local_rank=local,
+            exit_code=one.exit_code,
+            # torchrun ends the others once it has seen that one has failed.
+            was_ended=one.exit_code in CLOSING and one.monotonic_s > first_s,
+            time_s=unix_s(one.monotonic_s),
+        )
+        for local, one in failed.items()
+        if local not in logged
+    }
+    precise = {
+        local: msgspec.structs.replace(failure, time_s=unix_s(seen[local].monotonic_s))
+        for local, failure in logged.items()
+        if local in seen
+    }
+    return logged | precise | found
 
 
 def explain(

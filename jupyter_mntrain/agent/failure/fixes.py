@@ -19,8 +19,8 @@ FIXES: dict[Kind, str] = {
     "its disk with dmesg",
     Kind.DISK_ERROR: "check dmesg and the disk, or the file server, of that node",
     Kind.FILE_TOO_LARGE: "raise the limit on that node (ulimit -f), or write smaller files",
-    Kind.TOO_MANY_FILES: "raise the limit on that node (ulimit -n; LimitNOFILE= for a service), "
-    "or use fewer data loader workers",
+    Kind.TOO_MANY_FILES: "raise the limit on that node (ulimit -n; LimitNOFILE= in a service), or "
+    "use fewer data loader workers",
     Kind.SHARED_MEMORY: "make /dev/shm larger on that node (docker run --shm-size=8g), or use "
     "fewer data loader workers",
     Kind.WORKER_DIED: "see dmesg on that node: it probably ran out of memory or of /dev/shm; use "
@@ -32,8 +32,8 @@ FIXES: dict[Kind, str] = {
     "the line of the script",
     Kind.NO_ROUTE: "check that the ranks' interfaces share a subnet, and the routes of that node "
     "(ip route)",
-    Kind.NO_DOWNLOAD: "check the name, and that node's access to the internet; or download it once, "
-    "and give its path",
+    Kind.NO_DOWNLOAD: "check the name, and that node's access to the internet; or download it "
+    "once, and give its path",
     Kind.NO_MODULE: "install {what} on that node; if it is a file of yours, send it with --file",
     Kind.NO_FILE: "put it on every node at the same path, or send a small file with --file",
     Kind.NO_PERMISSION: "give the agent's user permission to read and write it",

@@ -28,13 +28,7 @@ from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
-from jupyter_mntrain.telemetry.exit_record import (
-    ExitRecord,
-    Raised,
-    had_hooks,
-    read_crash,
-    read_exit_record,
-)
+from jupyter_mntrain.telemetry.exit_record import ExitRecord, Raised, read_crash
 from jupyter_mntrain.telemetry.problem_file import handed_over
 
 
@@ -43,6 +37,7 @@ class RankEnding:
 
     Args:
         directory: the attempt's.
+        record: what its hooks wrote; ``None`` if it had none.
         failure: what torchrun says of it; ``None`` if nothing.
         lines: what it printed.
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
@@ -53,6 +48,7 @@ class RankEnding:
         directory: Path,
         rank: Rank,
         local_rank: int,
+        record: ExitRecord | None,
         failure: Failure | None,
         lines: Sequence[str],
         *,
@@ -65,7 +61,7 @@ class RankEnding:
         self._failure = failure
         self._lines = lines
         self._has_run_out = has_run_out
-        self._record = read_exit_record(self._metrics, rank)
+        self._record = record
 
     @property
     def ended_normally_s(self) -> float | None:
@@ -74,7 +70,7 @@ class RankEnding:
         is_normal = record is not None and record.is_over and record.escaped is None
         if record is None or not is_normal or self._failure is not None:
             return None
-        return _unix_s(record.monotonic_s)
+        return unix_s(record.monotonic_s)
 
     def problem(self) -> Problem | None:
         """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
@@ -116,14 +112,14 @@ class RankEnding:
                 detail=detail,
             )
         said = last_spoken(self._lines)
-        if not had_hooks(self._metrics, self._rank) and (error := last_error(self._lines)):
+        if self._record is None and (error := last_error(self._lines)):
             return _foreign(error, detail)
         # Such programs say in their last line why they reject their input; so does Python itself.
         known = kind_of(said) if code in (1, USER_ERROR) else None
         if said and (code == USER_ERROR or (known and known[0] not in SYMPTOMS)):
             return _foreign(said, detail, Kind.EXIT_CODE)
         cause = f"ended with exit code {code} and without an exception"
-        if _left_no_end(self._record) and had_hooks(self._metrics, self._rank):
+        if self._record is not None and not self._record.is_over:
             cause = f"ended itself at once (os._exit) with exit code {code}"
         if said:
             cause += f"; its last line: {said}"
@@ -145,7 +141,7 @@ def of_exception(raised: Raised) -> Problem:
         cause=placed(next(iter(raised.line.splitlines()), raised.kind), places),
         fix=fix,
         detail=last_lines(raised.traceback.splitlines()),
-        time_s=_unix_s(raised.monotonic_s),
+        time_s=unix_s(raised.monotonic_s),
     )
 
 
@@ -219,10 +215,6 @@ def _error_file(path: Path) -> Problem | None:
     return msgspec.structs.replace(problem, time_s=time_s)
 
 
-def _left_no_end(record: ExitRecord | None) -> bool:
-    return record is None or not record.is_over
-
-
-def _unix_s(monotonic_s: float) -> float:
+def unix_s(monotonic_s: float) -> float:
     """Unix time, by this machine's clock, of a moment of its monotonic clock."""
     return time.time() - time.monotonic() + monotonic_s

@@ -26,3 +26,9 @@ class Verdict(Record, frozen=True):
     speaks_against: tuple[str, ...] = ()
     others: tuple[Problem, ...] = ()
     is_waiting: bool = False
+
+    @property
+    def reasons(self) -> str:
+        """How sure it is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
+        told = f"{self.sureness.capitalize()}: {'; '.join(self.speaks_for)}"
+        return f"{told}; but {'; '.join(self.speaks_against)}" if self.speaks_against else told

@@ -1,10 +1,12 @@
-"""Rank hooks: a rank writes down how it ends, and its stacks when its agent asks.
+"""Rank hooks: a rank writes down how it ends, and its stacks when its agent asks; torchrun, how
+its ranks' processes ended.
 
 Standard library only, for any Python of at least 3.8: the rank's need not be the agent's. Files are
 in ``$MNTRAIN_METRICS_DIR``, by rank.
 
 * ``exit-R.json``: the exception that escaped, and that Python ended by itself. Without it, the rank
   was ended from outside, crashed, or called ``os._exit``.
+* ``exits.ndjson``: exit codes of torchrun's children, by pid.
 * ``crash-R.txt``: stacks at a crash (SIGSEGV, SIGABRT …), from :mod:`faulthandler`.
 * ``stacks-R.txt``: stacks on :data:`STACK_SIGNAL`, even while the main thread waits in C++.
 """
@@ -31,6 +33,7 @@ STACK_SIGNAL = int(getattr(signal, "SIGRTMIN", 34)) + 10
 SIGUSR1 and SIGUSR2."""
 
 EXIT_FILE = "exit-{}.json"
+EXITS_FILE = "exits.ndjson"
 CRASH_FILE = "crash-{}.txt"
 STACK_FILE = "stacks-{}.txt"
 
@@ -41,15 +44,46 @@ MOST_CAUSES = 5
 
 
 def install(environment: MutableMapping[str, str]) -> None:
-    """Install the hooks if this process is a rank."""
+    """Install the hooks if this process is a rank, or torchrun."""
     directory, rank = environment.get(DIRECTORY_VARIABLE, ""), environment.get("RANK", "")
-    is_rank = directory and rank and "LOCAL_RANK" in environment
-    if not is_rank or OWNER_VARIABLE in environment:
+    if not directory or OWNER_VARIABLE in environment:
+        return
+    if not (rank and "LOCAL_RANK" in environment):
+        _note_exits(os.path.join(directory, EXITS_FILE))
         return
     environment[OWNER_VARIABLE] = str(os.getpid())
+    _ExitRecord(os.path.join(directory, EXIT_FILE.format(rank))).install()
     faulthandler.enable(file=_opened(directory, CRASH_FILE.format(rank)), all_threads=True)
     answer_with_stacks(directory, rank)
-    _ExitRecord(os.path.join(directory, EXIT_FILE.format(rank))).install()
+
+
+def _note_exits(path: str) -> None:
+    """Write down each child's exit code as this process learns it.
+
+    :mod:`subprocess` takes :func:`os.waitpid` when it is imported, later than this.
+    """
+    wait = os.waitpid
+
+    def waitpid(pid: int, options: int, /) -> tuple[int, int]:
+        found = wait(pid, options)
+        if found[0] > 0:
+            _append(path, {"pid": found[0], "status": found[1], "monotonic_s": time.monotonic()})
+        return found
+
+    os.waitpid = waitpid
+
+
+def _append(path: str, line: dict[str, Any]) -> None:
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return  # a full disk
+    try:
+        os.write(file, json.dumps(line).encode() + b"\n")
+    except OSError:
+        return
+    finally:
+        os.close(file)
 
 
 def answer_with_stacks(directory: str, rank: str) -> None:
@@ -80,6 +114,7 @@ class _ExitRecord:
     def install(self) -> None:
         self._next_hook, sys.excepthook = sys.excepthook, self._on_exception
         self._next_thread_hook, threading.excepthook = threading.excepthook, self._on_thread
+        self._write(is_over=False)
         # Registered first, so it runs last: after all that the script registers.
         atexit.register(self._on_exit)
 
