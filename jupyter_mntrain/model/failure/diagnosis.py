@@ -11,6 +11,7 @@ from itertools import permutations
 
 import msgspec
 
+from jupyter_mntrain.model.failure.hypotheses import changed_interface
 from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
@@ -97,6 +98,9 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
+    changed = changed_interface(part for part, _ in seen)
+    if changed is not None:
+        return changed.problem
     tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}
     # Not before both ends have tried: a link that only one of them cannot use is another fault.
     broken = None if any(lacks_links(part) for part, _ in seen) else broken_link(tried)

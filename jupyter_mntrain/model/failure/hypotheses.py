@@ -93,15 +93,21 @@ def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
     """A link that does not work now, or an interface that is not as it was."""
-    known = [(part, part.evidence) for part in parts if part.evidence is not None]
-    changed = next((found for part, one in known if (found := _changed(part, one))), None)
+    changed = changed_interface(parts)
     if changed is not None:
         return _timed(changed, symptom)
+    known = [(part, part.evidence) for part in parts if part.evidence is not None]
     tried = {(part.node, link.peer): link for part, one in known for link in one.links or ()}
     broken = broken_link(tried)
     if broken is not None:
         return _timed(Hypothesis(broken, ("its links were tried after the failure",)), symptom)
     return None
+
+
+def changed_interface(parts: Iterable[PartStatus]) -> Hypothesis | None:
+    """An interface of the ranks that is not as it was at launch."""
+    known = ((part, part.evidence) for part in parts if part.evidence is not None)
+    return next((found for part, one in known if (found := _changed(part, one))), None)
 
 
 def broken_connection(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:

@@ -231,6 +231,14 @@ SILENCES: frozenset[Kind] = frozenset(
 )
 """The node could not be reached: the problem is not its own answer."""
 
+ANSWERS: frozenset[Kind] = SILENCES - {
+    Kind.CONNECTION_REFUSED,
+    Kind.NO_ANSWER,
+    Kind.UNREACHABLE,
+    Kind.BROKEN_OFF,
+}
+"""Something answered, though not as this cluster's node."""
+
 MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
 """The agent may have acted on the request. Requests are idempotent: repeat it."""
 

@@ -151,6 +151,16 @@ def test_links_that_were_tried_say_which_of_them_is_broken(
     assert says(fix, found.fix)
 
 
+def test_an_interface_that_changed_is_named_before_the_links_it_breaks() -> None:
+    before = NetworkState(interface="eth1", is_there=True, is_up=True, addresses=("10.0.0.1/24",))
+    now = msgspec.structs.replace(before, addresses=())
+    found = Evidence(time_s=6.0, network=now, at_launch=before)
+    cut = tried(part(0, WAITS), (trouble("no connection", "n1"),))
+    problem = diagnose([cut, msgspec.structs.replace(part(1, WAITS), evidence=found)])
+    assert problem is not None
+    assert (problem.kind, problem.node) == (Kind.ADDRESS_CHANGED, "n1")
+
+
 def tried(one: PartStatus, links: tuple[LinkTry, ...] | None) -> PartStatus:
     network = NetworkState(interface="eth1", is_there=True, is_up=True)
     return msgspec.structs.replace(one, evidence=Evidence(time_s=6.0, network=network, links=links))
