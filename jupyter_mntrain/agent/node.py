@@ -35,6 +35,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
+from jupyter_mntrain.model.lifecycle.state import StateLost
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 
@@ -104,7 +105,7 @@ class LocalNode:
         else:
             log.info("the state directory can be used again")
         for job in self.jobs.active():
-            job.note_state(problem)
+            job.change(StateLost(problem=problem))
         self.changed()
 
     def has_job(self) -> bool:
@@ -245,7 +246,8 @@ class LocalNode:
         if name is None:
             return self._own_address(interfaces)
         found = next((i for i in interfaces if i.name == name), None)
-        usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind != "virtual"]
+        unfit = ("virtual", "loopback")
+        usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind not in unfit]
         fix = f"choose one of {', '.join(usable)}" if usable else "connect it to a network"
         if found is None:
             raise self._no_interface(f"there is no interface {name!r}", fix)

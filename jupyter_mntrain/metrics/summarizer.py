@@ -83,6 +83,7 @@ def summarize(
         links=link_summaries,
         sample=sample,
         problem=view.problem,
+        verdict=view.verdict,
         stall=view.stall,
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,

@@ -7,6 +7,7 @@
  * via the `definition` "Kind".
  */
 export type Kind =
+  | "address-changed"
   | "agent-stopped"
   | "all-wait"
   | "bad-command"
@@ -17,15 +18,20 @@ export type Kind =
   | "broken-off"
   | "busy"
   | "clock-off"
+  | "collective-mismatch"
+  | "connection-broke"
   | "connection-lost"
   | "connection-refused"
   | "crashed"
+  | "disk-error"
   | "disk-full"
   | "ended-early"
   | "error"
   | "exception"
   | "exit-code"
   | "expired"
+  | "file-too-large"
+  | "gpu-error"
   | "gpu-out-of-memory"
   | "gpu-taken"
   | "in-kernel"
@@ -37,7 +43,9 @@ export type Kind =
   | "missing-library"
   | "mixed-versions"
   | "mtu-too-large"
+  | "nccl"
   | "no-answer"
+  | "no-download"
   | "no-file"
   | "no-gpu"
   | "no-gpu-kernel"
@@ -48,6 +56,7 @@ export type Kind =
   | "no-permission"
   | "no-progress"
   | "no-record"
+  | "no-route"
   | "no-state"
   | "no-such-job"
   | "no-such-node"
@@ -67,8 +76,10 @@ export type Kind =
   | "out-of-memory"
   | "out-of-turn"
   | "port-taken"
+  | "read-only"
   | "refused"
   | "revoked"
+  | "shared-memory"
   | "silent"
   | "slow-link"
   | "spread-replicas"
@@ -78,7 +89,10 @@ export type Kind =
   | "timed-out"
   | "too-large"
   | "too-many"
+  | "too-many-files"
+  | "unknown-cause"
   | "unreachable"
+  | "worker-died"
   | "wrong-cluster"
   | "wrong-node";
 /**
@@ -114,6 +128,9 @@ export interface Everything {
   Leftover?: Leftover;
   Stall?: Stall;
   RankStack?: RankStack;
+  Evidence?: Evidence;
+  NetworkState?: NetworkState;
+  Disk?: Disk;
   LinkTry?: LinkTry;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -132,6 +149,7 @@ export interface Everything {
   RankSpread?: RankSpread;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
+  Verdict?: Verdict;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -517,6 +535,9 @@ export interface PartStatus {
   ended_s?: number | null;
   stop_reason?: string | null;
   stall?: Stall | null;
+  stopped_s?: number | null;
+  stopped_after_failure?: boolean;
+  evidence?: Evidence | null;
   saves?: boolean;
   saved_step?: number | null;
 }
@@ -524,7 +545,8 @@ export interface PartStatus {
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
- *     which the rank reported that it had finished. ``kill_reason`` is set if somebody had it killed.
+ *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+ *     ``kill_reason`` is set if somebody had it killed.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -537,6 +559,7 @@ export interface RankStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   done_s?: number | null;
+  ended_s?: number | null;
   kill_reason?: string;
 }
 /**
@@ -562,7 +585,6 @@ export interface Leftover {
  *         since_s: Unix time of the last progress.
  *         limit_s: seconds without progress that count as a stall.
  *         step: last finished step on this node.
- *         links: a try for each other participant whose agent answered; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Stall".
@@ -572,7 +594,6 @@ export interface Stall {
   limit_s: number;
   step: number | null;
   stacks: RankStack[];
-  links?: LinkTry[] | null;
 }
 /**
  * Stacks of a rank when its part stalled.
@@ -607,7 +628,72 @@ export interface RankStack {
   text?: string;
 }
 /**
- * Link try: the result of connecting to another participant of a stalled part.
+ * What a participant found.
+ *
+ *     Args:
+ *         time_s: Unix time, by the clock of the attempt.
+ *         network: of the ranks' interface, now.
+ *         at_launch: the same when the attempt began; ``None`` if that is unknown.
+ *         oom_kills: processes that the kernel's OOM killer ended since the attempt began; ``None``
+ *             where it does not count them.
+ *         kernel: lines of the kernel's log since then that speak of faults.
+ *         agent: errors of the agent itself.
+ *         links: tries to connect to the other participants; ``None`` = not tried yet.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Evidence".
+ */
+export interface Evidence {
+  time_s: number;
+  network: NetworkState;
+  at_launch?: NetworkState | null;
+  disks?: Disk[];
+  oom_kills?: number | null;
+  kernel?: string[];
+  agent?: string[];
+  links?: LinkTry[] | null;
+}
+/**
+ * The ranks' interface, and this machine's TCP.
+ *
+ *     Args:
+ *         addresses: IPv4 addresses with prefix length; empty if the interface is gone.
+ *         carrier_changes: how often its cable was connected or disconnected since boot.
+ *         dropped: packets dropped or damaged since boot.
+ *         sent: TCP segments of the whole machine since boot.
+ *         resent: those of them that were sent again.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "NetworkState".
+ */
+export interface NetworkState {
+  interface: string;
+  is_there: boolean;
+  is_up: boolean;
+  addresses?: string[];
+  mtu?: number | null;
+  carrier_changes?: number;
+  dropped?: number;
+  sent?: number;
+  resent?: number;
+}
+/**
+ * A file system that ranks write to.
+ *
+ *     Args:
+ *         free_bytes: for this user; ``None`` if the path cannot be read.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Disk".
+ */
+export interface Disk {
+  use: "checkpoints" | "job" | "shared memory" | "temporary files";
+  path: string;
+  free_bytes: number | null;
+  is_read_only?: boolean;
+}
+/**
+ * Link try: the result of connecting to another participant.
  *
  *     Args:
  *         interface: this node's, which its ranks use.
@@ -843,6 +929,7 @@ export interface JobSummary {
   links?: LinkSummary[];
   sample?: WrittenText | null;
   problem?: Problem | null;
+  verdict?: Verdict | null;
   stall?: Problem | null;
   attempt?: number;
   attempts?: number;
@@ -945,6 +1032,26 @@ export interface WrittenText {
   step: number;
   prompt: string;
   text: string;
+}
+/**
+ * Why an attempt failed.
+ *
+ *     Args:
+ *         speaks_for: findings that the problem explains, as sentences without a full stop.
+ *         speaks_against: findings that it does not explain.
+ *         others: what else happened, the first one first.
+ *         is_waiting: more evidence is being gathered, and may change it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Verdict".
+ */
+export interface Verdict {
+  problem: Problem;
+  sureness: "certain" | "likely" | "unknown";
+  speaks_for?: string[];
+  speaks_against?: string[];
+  others?: Problem[];
+  is_waiting?: boolean;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

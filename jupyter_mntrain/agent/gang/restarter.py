@@ -21,6 +21,7 @@ from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
+from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
@@ -29,7 +30,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
     next_restart,
     without,
 )
-from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part, own
+from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 
 log = logging.getLogger("mntrain.agent")

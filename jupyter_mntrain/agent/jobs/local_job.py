@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
-from jupyter_mntrain.agent.attempt.processes import metrics_of, signal_all, start_time
+from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.agent.failure.gathering import gather
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
@@ -27,14 +27,16 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import (
     EndWished,
+    EvidenceGathered,
     Exited,
     PartEvent,
     RankDone,
+    RankGone,
     RankKilled,
     RankStepped,
     RankUp,
     SavedEvent,
-    StateLost,
+    Stalled,
     StopAsked,
     apply,
 )
@@ -136,19 +138,23 @@ class LocalJob:
             self.file.write_changes()
             self._journal(PartChange(time_s=self.now_s(), part=new))
 
-    def stop(self, reason: str, grace_s: float) -> None:
-        """End this part. A part that has ended meanwhile keeps its own outcome."""
+    def stop(self, reason: str, grace_s: float, *, after_failure: bool = False) -> None:
+        """End this part. A part that has ended meanwhile keeps its own outcome.
+
+        Args:
+            after_failure: another part has failed; otherwise a person wants it.
+        """
         if self.attempt.status() is not None:
             self.poll(time.monotonic())
         if not self.is_active:
             return
-        self.change(StopAsked(reason=reason))
+        self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
         self._stop(grace_s)
 
     def abort(self, problem: Problem) -> None:
         """End this part as failed."""
         if self.is_active:
-            self.change(StopAsked(reason=str(problem), problem=problem))
+            self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
             self._stop(STOP_GRACE_S)
 
     def fail(self, problem: Problem) -> None:
@@ -157,12 +163,8 @@ class LocalJob:
             self.change(Exited(time_s=self.now_s(), exit_code=None))
         elif self.is_active:
             self._is_broken = True
-            self.change(StopAsked(reason=str(problem), problem=problem))
+            self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
             self._stop(0.0)
-
-    def note_state(self, problem: Problem | None) -> None:
-        """Note that the node cannot store this record, or with ``None`` that it can."""
-        self.change(StateLost(problem=problem))
 
     def save_checkpoint(self, request: SaveRequest) -> None:
         """Ask the ranks to save a checkpoint. Idempotent.
@@ -190,9 +192,8 @@ class LocalJob:
         is_ours = self.is_active and request.attempt == self.record.attempt.number
         if is_ours and any(one.rank == rank and one.kill_reason for one in self.record.part.ranks):
             return
-        pid = dict(self.attempt.living_ranks()).get(rank) if is_ours else None
-        started = start_time(pid) if pid is not None else None
-        if pid is None or started is None:
+        pid = self.attempt.kill_rank(rank) if is_ours else None
+        if pid is None:
             raise RefusedError(
                 f"rank {rank} of job {self.record.job_id} is not running here",
                 fix=f"see where its ranks run: mntrain status {self.record.job_id}",
@@ -200,7 +201,6 @@ class LocalJob:
             )
         self.change(RankUp(rank=rank, pid=pid))
         self.change(RankKilled(rank=rank, reason=request.reason))
-        signal_all({pid: started}, signal.SIGKILL)
 
     def plan(self, restart: Restart | None) -> None:
         """Record that another attempt will follow; ``None`` = not known yet."""
@@ -228,21 +228,28 @@ class LocalJob:
         is_over = self._end.has_begun
         with self._on_full_disk():
             self.file.write_changes()
-            if not self._is_broken:
-                self._read_metrics(now_s)
+            self._read_metrics(now_s)
             while is_over and not self._is_broken and self._tail.has_more():
                 self._read_metrics(now_s)
-        if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
-            self.change(waits)
-        if is_over:
-            for event in self._end.look(self.record.part, now_s):
-                self.change(event)
+        if is_over or self.record.part.state == "stopping":
+            self._look_at_end(now_s)
         elif now_s >= self._next_scan_s and self._has_unseen_ranks():
             self._next_scan_s = now_s + SCAN_INTERVAL_S
             for rank, pid in self.attempt.living_ranks():
                 self.change(RankUp(rank=rank, pid=pid))
+        self._miss_ranks()
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
+            if isinstance(stall, Stalled) and self.record.part.stall is None:
+                self._change_evidence()
             self.change(stall)
+
+    def _look_at_end(self, now_s: float) -> None:
+        if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
+            self.change(waits)
+        for event in self._end.look(self.record.part, now_s) if self._end.has_begun else ():
+            if isinstance(event, Exited):  # in the same moment: the end is never without it
+                self._gather_evidence(event)
+            self.change(event)
 
     def _stop(self, grace_s: float) -> None:
         if self.record.is_queued:
@@ -258,6 +265,22 @@ class LocalJob:
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
+
+    def _gather_evidence(self, end: Exited) -> None:
+        """Gather evidence, unless the part ended well, or a person ended it."""
+        part = self.record.part
+        is_good = end.exit_code == 0 and end.problem is None
+        if part.stopped_after_failure or not (is_good or part.state == "stopping"):
+            self._change_evidence()
+
+    def _change_evidence(self) -> None:
+        self.change(EvidenceGathered(evidence=gather(self.attempt, self.placement.interface)))
+
+    def _miss_ranks(self) -> None:
+        """Note when a rank's process is missed for the first time."""
+        for rank in self.record.part.ranks:
+            if rank.pid and rank.ended_s is None and start_time(rank.pid) is None:
+                self.change(RankGone(rank=rank.rank, time_s=self.now_s()))
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)
@@ -275,7 +298,7 @@ class LocalJob:
                 log.warning("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self, now_s: float) -> None:
-        for source, offset, sample in self._tail.read():
+        for source, offset, sample in () if self._is_broken else self._tail.read():
             self._journal(sample, source=source, offset=offset)
             self._take(sample, now_s)
 

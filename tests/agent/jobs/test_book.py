@@ -18,6 +18,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.lifecycle.state import StateLost
 from tests.agent.jobs.books import (
     end_all,
     leased,
@@ -111,7 +112,7 @@ def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) ->
         until(lambda: all(marked(one.attempt.path) for one in (job, back)), "the programs")
         with read_only(book.directory):
             for one in (job, back):
-                one.note_state(lost)
+                one.change(StateLost(problem=lost))
             assert job.record.part.state_problem == lost
             (rank,) = marked(job.attempt.path)
             os.kill(rank, signal.SIGKILL)
@@ -121,7 +122,7 @@ def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) ->
             assert part.problem is not None
             assert part.problem.kind is Kind.NO_STATE
             assert lost.cause in part.problem.cause
-        back.note_state(None)
+        back.change(StateLost(problem=None))
         polled(book, lambda: job.is_settled, "its record on disk")
         assert back.is_active
         assert back.record.part.state_problem is None
