@@ -12,6 +12,7 @@ import msgspec
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.warnings import job_warnings
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
@@ -45,16 +46,18 @@ def roll_up(records: Iterable[JobRecord]) -> JobView:
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
     if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
+    problem = blame(parts)
     return JobView(
         job_id=newest.job_id,
         spec=newest.spec,
         attempt=newest.attempt,
         state=state,
         parts=parts,
-        problem=blame(parts),
+        problem=problem,
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
+        warnings=job_warnings(parts, newest.attempt.world_size, problem),
     )
 
 

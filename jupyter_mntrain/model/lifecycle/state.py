@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -47,6 +48,26 @@ class RankDone(Record, frozen=True, tag=True):
 
     rank: Rank
     time_s: float
+
+
+class RankJoined(Record, frozen=True, tag=True):
+    """A rank has joined a process group of ``size`` ranks; see :class:`RankStatus`."""
+
+    rank: Rank
+    size: int
+
+
+class Warned(Record, frozen=True, tag=True):
+    """Something makes the numbers of a rank doubtful."""
+
+    problem: Problem
+
+
+class WarningOver(Record, frozen=True, tag=True):
+    """A warning about a rank no longer holds."""
+
+    kind: Kind
+    rank: Rank
 
 
 class SavedEvent(Record, frozen=True, tag=True):
@@ -111,6 +132,9 @@ PartEvent = (
     | SavedEvent
     | RankDown
     | RankDone
+    | RankJoined
+    | Warned
+    | WarningOver
     | StopAsked
     | EndWished
     | Stalled
@@ -138,8 +162,10 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             # Once, even if the event arrives after those of the ranks.
             started_s = time_s if part.started_s is None else part.started_s
             return _advance(_changed(part, started_s=started_s), "starting")
-        case RankUp() | RankStepped() | RankDown() | RankDone():
+        case RankUp() | RankStepped() | RankDown() | RankDone() | RankJoined():
             return _apply_to_rank(part, event)
+        case Warned() | WarningOver():
+            return _changed(part, warnings=_warnings_after(part, event))
         case SavedEvent(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
@@ -153,9 +179,11 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
 
 
 def _apply_to_rank(
-    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone
+    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone | RankJoined
 ) -> PartStatus:
     match event:
+        case RankJoined(rank=rank, size=size):
+            return _set_rank(part, rank, group_size=size)
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
         case RankUp(rank=rank, pid=pid, saves=saves):
@@ -167,6 +195,16 @@ def _apply_to_rank(
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             return _set_rank(part, rank, state=ended, exit_code=code, problem=problem)
+
+
+def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Problem, ...]:
+    """Keep the first of each kind: the others repeat it, of another rank or a later step."""
+    match event:
+        case Warned(problem=problem):
+            known = any(one.kind is problem.kind for one in part.warnings)
+            return part.warnings if known else (*part.warnings, problem)
+        case WarningOver(kind=kind, rank=rank):
+            return tuple(one for one in part.warnings if (one.kind, one.rank) != (kind, rank))
 
 
 def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Stall | None:

@@ -13,6 +13,9 @@ from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 
 SPEC_VERSION = 1
 
+TRAINER = "jupyter_mntrain.train"
+"""Module of the built-in trainer."""
+
 JobState = Literal[
     "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
 ]
@@ -54,6 +57,8 @@ class JobSpec(UserRecord, frozen=True):
         max_restarts: attempts after one that failed; each resumes from the newest complete
             checkpoint.
         on_stall: what to do with an attempt without progress; ``abort`` ends it as failed.
+        on_nan: what to do once the loss is NaN or infinite; ``stop`` ends the job as failed.
+            ``None`` = as the recipe says; a script goes on.
         priority: in the queue; higher starts sooner.
         min_nodes: on restart, continue without unreachable nodes while at least this many remain;
             ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
@@ -71,6 +76,7 @@ class JobSpec(UserRecord, frozen=True):
     link_capacity_bytes_per_s: float | None = None
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 0
     on_stall: Literal["report", "abort"] = "report"
+    on_nan: Literal["stop", "report"] | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
     mixed_versions: bool = False
@@ -79,6 +85,11 @@ class JobSpec(UserRecord, frozen=True):
     @property
     def world_size(self) -> int:
         return sum(p.nproc for p in self.participants)
+
+    @property
+    def runs_trainer(self) -> bool:
+        """Whether it is a recipe for the built-in trainer, not a script."""
+        return self.entry[:2] == ("-m", TRAINER)
 
 
 class Placement(Record, frozen=True):
@@ -102,10 +113,26 @@ class Placement(Record, frozen=True):
         return range(self.first_rank, self.first_rank + self.nproc)
 
 
+class Earlier(Record, frozen=True):
+    """How far the earlier attempts of a job came, as the head knew when it restarted the job.
+
+    Args:
+        world_size: ranks of the first attempt.
+        step: the last step that any of them finished.
+        attempt: the attempt that finished it.
+        saved_step: step of the newest complete checkpoint.
+    """
+
+    world_size: int
+    step: int | None = None
+    attempt: int | None = None
+    saved_step: int | None = None
+
+
 class Attempt(Record, frozen=True):
     """One all-or-nothing start of torchrun on every participant.
 
-    Number 0 means that the job waits in the queue.
+    Number 0 means that the job waits in the queue. ``earlier`` is ``None`` before a restart.
     """
 
     number: int
@@ -113,6 +140,7 @@ class Attempt(Record, frozen=True):
     master_address: str
     master_port: int
     submitted_s: float
+    earlier: Earlier | None = None
 
     @property
     def head(self) -> Placement:
@@ -129,7 +157,9 @@ class RankStatus(Record, frozen=True):
     """State of a rank, as its node knows it.
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
-    which the rank reported that it had finished.
+    which the rank reported that it had finished. ``group_size`` is the number of ranks in the
+    process group that it has joined: 1 = only itself; 0 = not known, but it never connected to
+    another rank; ``None`` = not known.
     """
 
     rank: Rank
@@ -139,6 +169,7 @@ class RankStatus(Record, frozen=True):
     exit_code: int | None = None
     problem: Problem | None = None
     done_s: float | None = None
+    group_size: int | None = None
 
 
 class Leftover(Record, frozen=True):
@@ -226,6 +257,8 @@ class PartStatus(Record, frozen=True):
     """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
     """Step of this attempt's newest complete checkpoint."""
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed: one per kind."""
 
 
 class Restart(Record, frozen=True):
@@ -281,6 +314,8 @@ class JobView(Record, frozen=True):
     stall: Problem | None = None
     """Why it makes no progress, since its ``time_s``."""
     restart: Restart | None = None
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed: one per kind."""
 
     @property
     def saved_step(self) -> int | None:
