@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.failure.doubts import Doubt, Doubts
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
@@ -39,6 +40,7 @@ from jupyter_mntrain.model.records.metrics import (
     PartChange,
     RankEnd,
     RankEvaluation,
+    RankGroup,
     RankProgress,
     RankSample,
     RankSaved,
@@ -93,6 +95,11 @@ class LocalJob:
     def _tail(self) -> MetricsTail:
         offsets = self.journal.offsets(self.attempt.number)
         return MetricsTail(self.attempt.path / "metrics", offsets)
+
+    @cached_property
+    def _doubts(self) -> Doubts:
+        record = self.record
+        return Doubts(record.spec, record.attempt, self.placement, self.attempt.path / "log")
 
     @property
     def record(self) -> JobRecord:
@@ -194,6 +201,9 @@ class LocalJob:
                 self._read_metrics(now_s)
         if is_over:
             for event in self._end.look(self.record.part, now_s):
+                is_good = isinstance(event, Exited) and event.exit_code == 0
+                if is_good and self.record.part.state != "stopping":
+                    self._doubt(self._doubts.at_good_end(self.record.part))
                 self.change(event)
         elif now_s >= self._next_scan_s and self._has_unseen_ranks():
             self._next_scan_s = now_s + SCAN_INTERVAL_S
@@ -227,9 +237,20 @@ class LocalJob:
                 log.warning("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self, now_s: float) -> None:
-        for source, offset, sample in self._tail.read():
-            self._journal(sample, source=source, offset=offset)
-            self._take(sample, now_s)
+        taken: list[RankSample] = []
+        try:
+            for source, offset, sample in self._tail.read():
+                self._journal(sample, source=source, offset=offset)
+                self._take(sample, now_s)
+                taken.append(sample)
+        finally:  # also if the disk is full
+            self._doubt(self._doubts.see(taken, self.record.part))
+
+    def _doubt(self, doubts: Iterable[Doubt]) -> None:
+        for doubt in doubts:
+            self.change(doubt)
+            if problem := self._doubts.reason_to_end(doubt):
+                self.abort(problem)
 
     def _take(self, sample: RankSample, now_s: float) -> None:
         match sample:
@@ -244,7 +265,7 @@ class LocalJob:
                 self._watchdog.got_on(now_s)
             case RankEnd(ok=True, rank=rank, time_s=time_s):
                 self.change(RankDone(rank=rank, time_s=time_s))
-            case RankProgress() | RankEvaluation() | RankText():
+            case RankProgress() | RankEvaluation() | RankText() | RankGroup():
                 self._watchdog.got_on(now_s)
 
     def _refuse_save(self, request: SaveRequest) -> None:
