@@ -82,6 +82,7 @@ def summarize(
         sample=sample,
         problem=view.problem,
         stall=view.stall,
+        warnings=view.warnings,
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,

@@ -162,6 +162,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """What the model wrote last."""
     problem: Problem | None = None
     stall: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

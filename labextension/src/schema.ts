@@ -13,6 +13,7 @@ export type Kind =
   | "bad-recipe"
   | "bad-request"
   | "bad-spec"
+  | "began-again"
   | "broken"
   | "broken-off"
   | "busy"
@@ -33,6 +34,9 @@ export type Kind =
   | "killed"
   | "link-blocked"
   | "link-down"
+  | "loss-constant"
+  | "loss-diverged"
+  | "loss-nan"
   | "machine-restarted"
   | "missing-library"
   | "mixed-versions"
@@ -65,6 +69,7 @@ export type Kind =
   | "out-of-memory"
   | "out-of-turn"
   | "port-taken"
+  | "ranks-never-met"
   | "refused"
   | "revoked"
   | "silent"
@@ -76,9 +81,11 @@ export type Kind =
   | "timed-out"
   | "too-large"
   | "too-many"
+  | "traceback"
   | "unreachable"
   | "wrong-cluster"
-  | "wrong-node";
+  | "wrong-node"
+  | "zero-gradients";
 /**
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ServerMessage".
@@ -193,6 +200,7 @@ export interface ServerStatus {
  *         fix: what to do next; empty if unknown.
  *         node: display name of the node concerned.
  *         rank: the rank concerned.
+ *         step: the optimizer step concerned, from 1.
  *         detail: the evidence: a traceback, or the last lines of a log.
  *         time_s: Unix time at which it happened, if known.
  *
@@ -205,6 +213,7 @@ export interface Problem {
   fix?: string;
   node?: string | null;
   rank?: number | null;
+  step?: number | null;
   detail?: string;
   time_s?: number | null;
 }
@@ -450,7 +459,7 @@ export interface Divergence {
   majority: string | null;
 }
 /**
- * One job: what it is, where it runs, how far it is, why it failed or stalls.
+ * One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.
  *
  *     Args:
  *         progress: of ranks that do something other than steps.
@@ -472,6 +481,7 @@ export interface JobEntry {
   submitted_by?: string;
   problem?: Problem | null;
   stall?: Problem | null;
+  warnings?: Problem[];
   restart?: Restart | null;
 }
 /**
@@ -512,12 +522,15 @@ export interface PartStatus {
   stall?: Stall | null;
   saves?: boolean;
   saved_step?: number | null;
+  warnings?: Problem[];
 }
 /**
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
- *     which the rank reported that it had finished.
+ *     which the rank reported that it had finished. ``group_size`` is the number of ranks in the
+ *     process group that it has joined: 1 = only itself; 0 = not known, but it never connected to
+ *     another rank; ``None`` = not known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -530,6 +543,7 @@ export interface RankStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   done_s?: number | null;
+  group_size?: number | null;
 }
 /**
  * A process of the job that could not be killed.
@@ -831,6 +845,7 @@ export interface JobSummary {
   sample?: WrittenText | null;
   problem?: Problem | null;
   stall?: Problem | null;
+  warnings?: Problem[];
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;

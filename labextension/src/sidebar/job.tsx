@@ -47,6 +47,11 @@ export function Job(props: IJobProps): JSX.Element {
       </div>
       <div className="mnt-indent">
         {problem && <ProblemLines problem={problem} />}
+        {(job.warnings ?? []).map(warning => (
+          <ProblemLines key={warning.kind} problem={warning}>
+            <Icon name="warning" />
+          </ProblemLines>
+        ))}
         <Progress job={job} />
         <Ranks {...props} />
         <Buttons {...props} />
