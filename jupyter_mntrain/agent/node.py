@@ -218,7 +218,8 @@ class LocalNode:
         if name is None:
             return self._own_address(interfaces)
         found = next((i for i in interfaces if i.name == name), None)
-        usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind != "virtual"]
+        unfit = ("virtual", "loopback")
+        usable = [i.name for i in interfaces if i.is_up and i.addresses and i.kind not in unfit]
         fix = f"choose one of {', '.join(usable)}" if usable else "connect it to a network"
         if found is None:
             raise self._no_interface(f"there is no interface {name!r}", fix)

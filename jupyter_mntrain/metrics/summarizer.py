@@ -81,6 +81,7 @@ def summarize(
         links=link_summaries,
         sample=sample,
         problem=view.problem,
+        verdict=view.verdict,
         stall=view.stall,
         warnings=view.warnings,
         attempt=view.attempt.number,

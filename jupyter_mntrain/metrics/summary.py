@@ -17,6 +17,7 @@ from jupyter_mntrain.model.records.job import JobState, Restart
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.number import Number
+from jupyter_mntrain.model.records.verdict import Verdict
 
 Direction = Literal["sent", "received"]
 Basis = Literal["interface", "ranks"]
@@ -161,6 +162,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     sample: WrittenText | None = None
     """What the model wrote last."""
     problem: Problem | None = None
+    verdict: Verdict | None = None
+    """The problem with what speaks for and against it."""
     stall: Problem | None = None
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed."""

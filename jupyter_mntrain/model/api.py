@@ -135,11 +135,16 @@ class StartRequest(Record, frozen=True):
 
 
 class StopRequest(Record, frozen=True):
-    """Request to end a node's part. After ``grace_s`` seconds, everything is killed."""
+    """Request to end a node's part. After ``grace_s`` seconds, everything is killed.
+
+    Args:
+        after_failure: another participant's part has failed; otherwise a person wants it.
+    """
 
     reason: str
     grace_s: float = STOP_GRACE_S
     attempt: int | None = None
+    after_failure: bool = False
 
 
 class SaveRequest(Record, frozen=True):

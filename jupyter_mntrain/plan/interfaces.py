@@ -85,7 +85,7 @@ def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | Non
         return None
     receivers = {node.name for node in nodes}
     slow, fast = (
-        min(((_carries(one, receivers), one) for one in chosen), key=lambda one: one[0])
+        min(((carries(one, receivers), one) for one in chosen), key=lambda one: one[0])
         for chosen in (named, best)
     )
     if not slow[0] or fast[0] < 2 * slow[0]:
@@ -93,7 +93,7 @@ def faster_than(nodes: Sequence[NodeInfo], names: Sequence[str]) -> Faster | Non
     return Faster(slow[1].name, slow[0], fast[1].name, fast[0])
 
 
-def _carries(interface: Interface, receivers: Collection[str]) -> float:
+def carries(interface: Interface, receivers: Collection[str]) -> float:
     """Capacity in bytes per second; 0.0 if unknown."""
     known = capacity_to(interface, receivers)
     return known.bytes_per_s if known else max(0, interface.speed_mbit_per_s or 0) * 1e6 / 8

@@ -34,7 +34,7 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.telemetry.group import group_size
 from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked
-from jupyter_mntrain.telemetry.stacks import arm
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class Recorder:
         self._pace = Pace(stopwatch)
         self._file = None if directory is None else _open(directory / rank_file(self._rank))
         if directory is not None:
-            arm(directory, self._rank)
+            answer_with_stacks(str(directory), str(self._rank))
 
     def start(self, sample: RankStart | None = None, /, **fields: Any) -> None:
         """Write the first line, about this rank; otherwise the first :meth:`step` does.

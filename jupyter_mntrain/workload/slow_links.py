@@ -9,11 +9,12 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import faster_than
+from jupyter_mntrain.plan.unused_networks import UnusedNetwork, unused_network
 from jupyter_mntrain.show import formats
 
 
 def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -> Problem | None:
-    """Return a warning if the nodes share a network at least twice as fast, else ``None``.
+    """Return a warning if the nodes share a network at least twice as fast, or nearly do.
 
     Args:
         nodes: the participants' nodes; may contain others.
@@ -22,13 +23,27 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
     own = [by_id[place.node_id] for place in placements if place.node_id in by_id]
     if len(own) < max(2, len(placements)):
         return None
-    found = faster_than(own, [place.interface for place in placements])
+    names = [place.interface for place in placements]
+    found = faster_than(own, names)
     if found is None:
-        return None
+        return _unused_note(unused_network(own, names), names)
     slow, fast = map(formats.bit_rate, (found.named_bytes_per_s, found.better_bytes_per_s))
     return Problem(
         kind=Kind.SLOW_LINK,
         cause=f"the ranks use {found.named} ({slow}), but these nodes also share {found.better} "
         f"({fast})",
         fix=f"omit the interface to use {found.better}",
+    )
+
+
+def _unused_note(found: UnusedNetwork | None, names: Sequence[str]) -> Problem | None:
+    if found is None:
+        return None
+    used = ", ".join(dict.fromkeys(names))
+    return Problem(
+        kind=Kind.SLOW_LINK,
+        cause=f"{found.name} ({formats.bit_rate(found.bytes_per_s)}) is not used: {found.reason}; "
+        f"the ranks use {used}",
+        fix=f"set up {found.name} on {found.node} with an address of its own in {found.network}",
+        node=found.node,
     )

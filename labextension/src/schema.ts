@@ -7,6 +7,7 @@
  * via the `definition` "Kind".
  */
 export type Kind =
+  | "address-changed"
   | "agent-stopped"
   | "all-wait"
   | "bad-command"
@@ -18,15 +19,20 @@ export type Kind =
   | "broken-off"
   | "busy"
   | "clock-off"
+  | "collective-mismatch"
+  | "connection-broke"
   | "connection-lost"
   | "connection-refused"
   | "crashed"
+  | "disk-error"
   | "disk-full"
   | "ended-early"
   | "error"
   | "exception"
   | "exit-code"
   | "expired"
+  | "file-too-large"
+  | "gpu-error"
   | "gpu-out-of-memory"
   | "gpu-taken"
   | "in-kernel"
@@ -41,7 +47,9 @@ export type Kind =
   | "missing-library"
   | "mixed-versions"
   | "mtu-too-large"
+  | "nccl"
   | "no-answer"
+  | "no-download"
   | "no-file"
   | "no-gpu"
   | "no-gpu-kernel"
@@ -51,6 +59,7 @@ export type Kind =
   | "no-multicast"
   | "no-permission"
   | "no-progress"
+  | "no-route"
   | "no-such-job"
   | "no-such-node"
   | "no-such-route"
@@ -70,8 +79,10 @@ export type Kind =
   | "out-of-turn"
   | "port-taken"
   | "ranks-never-met"
+  | "read-only"
   | "refused"
   | "revoked"
+  | "shared-memory"
   | "silent"
   | "slow-link"
   | "spread-replicas"
@@ -81,8 +92,11 @@ export type Kind =
   | "timed-out"
   | "too-large"
   | "too-many"
+  | "too-many-files"
   | "traceback"
+  | "unknown-cause"
   | "unreachable"
+  | "worker-died"
   | "wrong-cluster"
   | "wrong-node"
   | "zero-gradients";
@@ -119,6 +133,9 @@ export interface Everything {
   Leftover?: Leftover;
   Stall?: Stall;
   RankStack?: RankStack;
+  Evidence?: Evidence;
+  NetworkState?: NetworkState;
+  Disk?: Disk;
   LinkTry?: LinkTry;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -137,6 +154,7 @@ export interface Everything {
   RankSpread?: RankSpread;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
+  Verdict?: Verdict;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -520,6 +538,9 @@ export interface PartStatus {
   ended_s?: number | null;
   stop_reason?: string | null;
   stall?: Stall | null;
+  stopped_s?: number | null;
+  stopped_after_failure?: boolean;
+  evidence?: Evidence | null;
   saves?: boolean;
   saved_step?: number | null;
   warnings?: Problem[];
@@ -528,9 +549,9 @@ export interface PartStatus {
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
- *     which the rank reported that it had finished. ``group_size`` is the number of ranks in the
- *     process group that it has joined: 1 = only itself; 0 = not known, but it never connected to
- *     another rank; ``None`` = not known.
+ *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+ *     ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
+ *     0 = not known, but it never connected to another rank; ``None`` = not known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -544,6 +565,7 @@ export interface RankStatus {
   problem?: Problem | null;
   done_s?: number | null;
   group_size?: number | null;
+  ended_s?: number | null;
 }
 /**
  * A process of the job that could not be killed.
@@ -563,7 +585,6 @@ export interface Leftover {
  *         since_s: Unix time of the last progress.
  *         limit_s: seconds without progress that count as a stall.
  *         step: last finished step on this node.
- *         links: a try for each other participant whose agent answered; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Stall".
@@ -573,7 +594,6 @@ export interface Stall {
   limit_s: number;
   step: number | null;
   stacks: RankStack[];
-  links?: LinkTry[] | null;
 }
 /**
  * Stacks of a rank when its part stalled.
@@ -608,7 +628,72 @@ export interface RankStack {
   text?: string;
 }
 /**
- * Link try: the result of connecting to another participant of a stalled part.
+ * What a participant found.
+ *
+ *     Args:
+ *         time_s: Unix time, by the clock of the attempt.
+ *         network: of the ranks' interface, now.
+ *         at_launch: the same when the attempt began; ``None`` if that is unknown.
+ *         oom_kills: processes that the kernel's OOM killer ended since the attempt began; ``None``
+ *             where it does not count them.
+ *         kernel: lines of the kernel's log since then that speak of faults.
+ *         agent: errors of the agent itself.
+ *         links: tries to connect to the other participants; ``None`` = not tried yet.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Evidence".
+ */
+export interface Evidence {
+  time_s: number;
+  network: NetworkState;
+  at_launch?: NetworkState | null;
+  disks?: Disk[];
+  oom_kills?: number | null;
+  kernel?: string[];
+  agent?: string[];
+  links?: LinkTry[] | null;
+}
+/**
+ * The ranks' interface, and this machine's TCP.
+ *
+ *     Args:
+ *         addresses: IPv4 addresses with prefix length; empty if the interface is gone.
+ *         carrier_changes: how often its cable was connected or disconnected since boot.
+ *         dropped: packets dropped or damaged since boot.
+ *         sent: TCP segments of the whole machine since boot.
+ *         resent: those of them that were sent again.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "NetworkState".
+ */
+export interface NetworkState {
+  interface: string;
+  is_there: boolean;
+  is_up: boolean;
+  addresses?: string[];
+  mtu?: number | null;
+  carrier_changes?: number;
+  dropped?: number;
+  sent?: number;
+  resent?: number;
+}
+/**
+ * A file system that ranks write to.
+ *
+ *     Args:
+ *         free_bytes: for this user; ``None`` if the path cannot be read.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Disk".
+ */
+export interface Disk {
+  use: "checkpoints" | "job" | "shared memory" | "temporary files";
+  path: string;
+  free_bytes: number | null;
+  is_read_only?: boolean;
+}
+/**
+ * Link try: the result of connecting to another participant.
  *
  *     Args:
  *         interface: this node's, which its ranks use.
@@ -844,6 +929,7 @@ export interface JobSummary {
   links?: LinkSummary[];
   sample?: WrittenText | null;
   problem?: Problem | null;
+  verdict?: Verdict | null;
   stall?: Problem | null;
   warnings?: Problem[];
   attempt?: number;
@@ -945,6 +1031,26 @@ export interface WrittenText {
   step: number;
   prompt: string;
   text: string;
+}
+/**
+ * Why an attempt failed.
+ *
+ *     Args:
+ *         speaks_for: findings that the problem explains, as sentences without a full stop.
+ *         speaks_against: findings that it does not explain.
+ *         others: what else happened, the first one first.
+ *         is_waiting: more evidence is being gathered, and may change it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Verdict".
+ */
+export interface Verdict {
+  problem: Problem;
+  sureness: "certain" | "likely" | "unknown";
+  speaks_for?: string[];
+  speaks_against?: string[];
+  others?: Problem[];
+  is_waiting?: boolean;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

@@ -26,6 +26,9 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
+
+PYTHON_PATH = "PYTHONPATH"
 
 
 class KeeperIdentity(Record, frozen=True):
@@ -59,10 +62,10 @@ def oom_kills() -> int | None:
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
 
 
-def has_oom_since(began: KeeperIdentity | None) -> bool | None:
-    """Whether the OOM killer has killed anything since an attempt began."""
+def oom_kills_since(began: KeeperIdentity | None) -> int | None:
+    """Number of processes killed since an attempt began; ``None`` if unknown."""
     before, now = began.oom_kills if began else None, oom_kills()
-    return None if before is None or now is None else now > before
+    return None if before is None or now is None else now - before
 
 
 @dataclass
@@ -103,7 +106,11 @@ class AttemptDirectory:
             "job_id": self.job_id,
             "attempt": self.number,
             "argv": command.argv,
-            "environment": {**command.environment, CLOCK_VARIABLE: str(epoch_s(sent_s))},
+            "environment": {
+                **command.environment,
+                CLOCK_VARIABLE: str(epoch_s(sent_s)),
+                PYTHON_PATH: _with_startup(command.environment),
+            },
             "directory": command.directory,
         }
         write_atomically(self.path / "command.json", msgspec.json.encode(content), mode=0o600)
@@ -136,6 +143,12 @@ class AttemptDirectory:
             return time.time
         # The monotonic clock starts again at every boot.
         return time.time if self.is_of_another_boot() else clock_of(environment)
+
+    @property
+    def began_s(self) -> float:
+        """Seconds from the machine's boot to the keeper's start; 0 if unknown."""
+        ticks = self.identity.start_time if self.identity else None
+        return 0.0 if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
     def keeper_is_alive(self) -> bool:
         if self.keeper is not None:
@@ -185,6 +198,12 @@ class AttemptDirectory:
         if self._identity is None and path.exists():
             self._identity = msgspec.json.decode(path.read_bytes(), type=KeeperIdentity)
         return self._identity
+
+
+def _with_startup(environment: Mapping[str, str]) -> str:
+    """The job's ``PYTHONPATH``, with the hooks of ranks first."""
+    given = environment.get(PYTHON_PATH, os.environ.get(PYTHON_PATH, ""))
+    return os.pathsep.join([str(STARTUP_DIRECTORY), *filter(None, [given])])
 
 
 def _write_inside(work: Path, name: str, text: str) -> None:

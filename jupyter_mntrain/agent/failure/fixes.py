@@ -12,10 +12,29 @@ FIXES: dict[Kind, str] = {
     Kind.OUT_OF_MEMORY: "use fewer processes there or a smaller batch; 'nodes' shows its memory",
     Kind.KILLED: "see dmesg and journalctl on that node for what sent the signal",
     Kind.TERMINATED: "see journalctl on that node, and check for a scheduler's time limit",
-    Kind.CRASHED: "compare the versions under 'nodes': a package built for another torch can "
-    "cause this",
-    Kind.DISK_FULL: "free some space on that node",
-    Kind.NO_MODULE: "install {what} on that node",
+    Kind.CRASHED: "see where it crashed in its stacks; if that is in a library, compare the "
+    "versions under 'nodes': a package built for another torch can cause this",
+    Kind.DISK_FULL: "free some space on that node, or raise the quota",
+    Kind.READ_ONLY: "on that node, remount it writable; if the kernel made it read-only, check "
+    "its disk with dmesg",
+    Kind.DISK_ERROR: "check dmesg and the disk, or the file server, of that node",
+    Kind.FILE_TOO_LARGE: "raise the limit on that node (ulimit -f), or write smaller files",
+    Kind.TOO_MANY_FILES: "raise the limit on that node (ulimit -n; LimitNOFILE= in a service), or "
+    "use fewer data loader workers",
+    Kind.SHARED_MEMORY: "make /dev/shm larger on that node (docker run --shm-size=8g), or use "
+    "fewer data loader workers",
+    Kind.WORKER_DIED: "see dmesg on that node: it probably ran out of memory or of /dev/shm; use "
+    "fewer workers",
+    Kind.COLLECTIVE_MISMATCH: "have every rank make the same calls in the same order, with tensors "
+    "of the same size and type",
+    Kind.NCCL: "launch again with --env NCCL_DEBUG=INFO and read the NCCL WARN lines in 'logs'",
+    Kind.GPU_ERROR: "check nvidia-smi and dmesg on that node; --env CUDA_LAUNCH_BLOCKING=1 shows "
+    "the line of the script",
+    Kind.NO_ROUTE: "check that the ranks' interfaces share a subnet, and the routes of that node "
+    "(ip route)",
+    Kind.NO_DOWNLOAD: "check the name, and that node's access to the internet; or download it "
+    "once, and give its path",
+    Kind.NO_MODULE: "install {what} on that node; if it is a file of yours, send it with --file",
     Kind.NO_FILE: "put it on every node at the same path, or send a small file with --file",
     Kind.NO_PERMISSION: "give the agent's user permission to read and write it",
     Kind.NO_INTERFACE: "choose another interface for that node: --member NODE:N:IFACE",

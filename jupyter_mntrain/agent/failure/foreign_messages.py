@@ -13,13 +13,37 @@ from jupyter_mntrain.model.failure.kinds import Kind
 PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", Kind.GPU_OUT_OF_MEMORY),
     (r"DefaultCPUAllocator: can't allocate|\bMemoryError\b", Kind.OUT_OF_MEMORY),
-    (r"No space left on device", Kind.DISK_FULL),
-    (r"No module named '(?P<what>[\w.]+)'", Kind.NO_MODULE),
+    (r"unable to (open|mmap|allocate|write).*shared memory|\(shm\)|/dev/shm", Kind.SHARED_MEMORY),
+    (r"DataLoader worker .*(killed by signal|exited unexpectedly)", Kind.WORKER_DIED),
+    (r"Cannot allocate memory|\[Errno 12\]", Kind.OUT_OF_MEMORY),
+    (r"No space left on device|Disk quota exceeded", Kind.DISK_FULL),
+    (r"Read-only file system", Kind.READ_ONLY),
+    (r"Input/output error|Stale file handle|Structure needs cleaning", Kind.DISK_ERROR),
+    (r"File too large", Kind.FILE_TOO_LARGE),
+    (r"Too many open files", Kind.TOO_MANY_FILES),
+    (r"No module named '?(?P<what>\w+)", Kind.NO_MODULE),
+    (
+        (
+            r"op\.preamble\.length|op\.nbytes|Detected mismatch between collectives"
+            r"|tensor shapes? .*(mismatch|do not match) .*rank|Received data size doesn't match"
+        ),
+        Kind.COLLECTIVE_MISMATCH,
+    ),
+    (
+        (
+            r"not a valid model identifier|couldn't connect to 'https|We couldn't connect to"
+            r"|LocalEntryNotFoundError|OfflineModeIsEnabled|Temporary failure in name resolution"
+        ),
+        Kind.NO_DOWNLOAD,
+    ),
+    (r"No route to host|Network is unreachable", Kind.NO_ROUTE),
     (r"No such file or directory|FileNotFoundError", Kind.NO_FILE),
     (r"Permission denied|PermissionError", Kind.NO_PERMISSION),
     (r"Unable to find address for: \S+|no socket interface found", Kind.NO_INTERFACE),
     (r"no kernel image is available", Kind.NO_GPU_KERNEL),
     (r"driver version is insufficient|forward compatibility was attempted", Kind.OLD_DRIVER),
+    (r"NCCL version|mismatched NCCL|ncclSystemError|ncclInvalidUsage|ncclUnhandled", Kind.NCCL),
+    (r"CUDA error:|CUDA driver error|uncorrectable ECC|device-side assert", Kind.GPU_ERROR),
     (r"address already in use|EADDRINUSE", Kind.PORT_TAKEN),
     (
         (
@@ -31,6 +55,18 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (r"timed out|timeout|clients joined", Kind.TIMED_OUT),
 )
+
+
+_OF_PEERS = re.compile(
+    r"gloo|nccl|c10d|tcp ?store|process ?group|pair\.cc|rendezvous|torch\.distributed|all_?reduce"
+    r"|\brank\b",
+    re.IGNORECASE,
+)
+
+
+def speaks_of_peers(message: str) -> bool:
+    """Whether a message about a connection is about one between ranks."""
+    return _OF_PEERS.search(message) is not None
 
 
 def kind_of(message: str) -> tuple[Kind, str] | None:

@@ -14,7 +14,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Frame, Site, site_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Doing, RankStack
-from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL, stack_file
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_FILE, STACK_SIGNAL
 
 ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
 
@@ -40,7 +40,7 @@ class StackRequest:
     def __init__(self, directory: Path, rank: Rank, pid: int) -> None:
         self.rank = rank
         self.pid = pid
-        self._path = metrics_of(directory) / stack_file(rank)
+        self._path = metrics_of(directory) / STACK_FILE.format(rank)
         self._before = _size(self._path)
         self._started = start_time(pid)
         self._state = kernel_state(pid)
@@ -102,6 +102,18 @@ def main_thread(text: str) -> list[Frame]:
         if line.startswith(("Thread ", "Current thread ")):
             frames = []
         elif match := _FRAME.match(line):
+            frames.append((match["file"], int(match["line"]), match["name"]))
+    return frames
+
+
+def crashed_thread(text: str) -> list[Frame]:
+    """Parse the frames of the thread that crashed."""
+    frames: list[Frame] = []
+    is_it = False
+    for line in text.splitlines():
+        if line.startswith(("Thread ", "Current thread ")):
+            is_it = line.startswith("Current thread ")
+        elif is_it and (match := _FRAME.match(line)):
             frames.append((match["file"], int(match["line"]), match["name"]))
     return frames
 

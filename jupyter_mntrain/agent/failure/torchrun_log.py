@@ -11,6 +11,9 @@ from jupyter_mntrain.model._record import Record
 
 TRUSTED_S = tunables.seconds("failure.torchrun_clock_trusted_s")
 
+CLOSING = (-signal.SIGTERM, -signal.SIGKILL)
+"""Exit codes of ranks that torchrun itself ends."""
+
 _ENTRY = re.compile(
     r"time +: (?P<time>\S+)\n +host +: .*\n +rank +: \d+ \(local_rank: (?P<local>\d+)\)\n"
     r" +exitcode +: (?P<code>-?\d+) \(pid: (?P<pid>\d+)\)"
@@ -31,7 +34,7 @@ class Failure(Record, frozen=True):
     Args:
         exit_code: negative for a signal.
         was_ended: by torchrun, because another rank had failed.
-        time_s: by torchrun's clock, in whole seconds.
+        time_s: by this machine's clock; if only its log tells it, in whole seconds.
     """
 
     local_rank: int
@@ -52,7 +55,7 @@ def rank_failures(log: str) -> list[Failure]:
     found: dict[int, Failure] = {}
     for match in [*reversed(list(_ENTRY.finditer(log))), *_LINE.finditer(log)]:
         local, code = int(match["local"]), int(match["code"])
-        was_ended = match["pid"] in ended and code in (-signal.SIGTERM, -signal.SIGKILL)
+        was_ended = match["pid"] in ended and code in CLOSING
         stamp = match.groupdict().get("time")
         failure = Failure(
             local_rank=local,

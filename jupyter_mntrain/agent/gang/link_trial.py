@@ -1,4 +1,5 @@
-"""Link trial: tests the links of a stalled part, address to address, the way its ranks use them.
+"""Link trial: tests the links of a stalled or failed part, address to address, as its ranks use
+them.
 
 It uses a high port and more bytes than fit into one packet: only that reveals a firewall, a wrong
 MTU or a dead cable.
@@ -17,7 +18,8 @@ from jupyter_mntrain.agent.machine.probe import unacknowledged
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import LinkTry, Placement, Trouble
+from jupyter_mntrain.model.records.evidence import LinkTry, Trouble
+from jupyter_mntrain.model.records.job import Placement
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 

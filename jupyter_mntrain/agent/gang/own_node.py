@@ -34,7 +34,7 @@ class OwnNode:
         return self._node.jobs.get(job_id).record
 
     async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
-        return self._node.jobs.stop(job_id, request.reason, request.grace_s, request.attempt)
+        return self._node.jobs.stop(job_id, request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         self._node.leases.release_unstarted(job_id, attempt)

@@ -23,8 +23,11 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
-from jupyter_mntrain.model.lifecycle.rollup import own, part_to_blame, unknown_part
+from jupyter_mntrain.model.failure.hypotheses import own
+from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
+from jupyter_mntrain.model.lifecycle.rollup import unknown_part
 from jupyter_mntrain.model.lifecycle.state import LinksTried
+from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 
 log = logging.getLogger("mntrain.agent")
@@ -68,20 +71,21 @@ class GangWatch:
                 if self.clock() - ended_s > GIVE_UP_AFTER_S:
                     break
             self._try_links()
-            if await self._look(before, after):
+            if await self._look(before, after) and not lacks_links(self.job.record.part):
                 break
         return self._parts
 
     def _try_links(self) -> None:
-        """Try the links once for each stall, in a task of its own."""
-        stall = self.job.record.part.stall
-        if stall is None or stall.links is not None or self._trying is not None:
+        """Try the links once for each stall or failure, in a task of its own."""
+        if self._trying is not None or not lacks_links(self.job.record.part):
             return
 
         async def work() -> None:
+            links: tuple[LinkTry, ...] = ()
             try:
-                self.job.change(LinksTried(links=await try_links(self.job, self.peers)))
-            finally:
+                links = await try_links(self.job, self.peers)
+            finally:  # also if they cannot be tried: nobody waits for them for ever
+                self.job.change(LinksTried(links=links))
                 self._trying = None
 
         self._trying = asyncio.ensure_future(work())
@@ -132,8 +136,10 @@ class GangWatch:
             self._stalled_since_s = None
             return
         self._stalled_since_s = self._stalled_since_s or self.clock()
-        is_tried = all(part.stall is None or part.stall.links is not None for part in parts)
-        if not is_tried and self.clock() - self._stalled_since_s < LINKS_PATIENCE_S:
+        if (
+            any(lacks_links(part) for part in parts)
+            and self.clock() - self._stalled_since_s < LINKS_PATIENCE_S
+        ):
             return
         if self.job.record.part.state == "running":
             log.info("job %s: giving up: %s", self.job.record.job_id, found)
@@ -142,7 +148,7 @@ class GangWatch:
     def _end_ours(self, reason: str | None) -> None:
         if reason is not None and self.job.is_active and self.job.record.part.state != "stopping":
             log.info("job %s: ending our part: %s", self.job.record.job_id, reason)
-            self.job.stop(reason, StopRequest(reason=reason).grace_s)
+            self.job.stop(reason, StopRequest(reason=reason).grace_s, after_failure=True)
 
     async def _ask(self, placement: Placement) -> JobRecord | None:
         """A participant's record of this attempt or of a later one."""
@@ -153,7 +159,8 @@ class GangWatch:
         return record if record.attempt.number >= self.job.record.attempt.number else None
 
     async def _stop(self, placement: Placement, reason: str) -> None:
-        request = StopRequest(reason=reason, attempt=self.job.record.attempt.number)
+        number = self.job.record.attempt.number
+        request = StopRequest(reason=reason, attempt=number, after_failure=True)
         with suppress(MntrainError):
             await self.peers(placement).stop(self.job.record.job_id, request)
 

@@ -99,9 +99,7 @@ class JobStopHandler(_SharedJob):
         request = self.body_as(StopRequest)
         try:
             with self.audited("stop", job_id):
-                record = self.node.jobs.stop(
-                    known, request.reason, request.grace_s, request.attempt
-                )
+                record = self.node.jobs.stop(known, request)
         finally:
             self.node.tell_leases()  # a stop before the start releases the lease
         self.answer(record)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, KeeperStatus, has_oom_since
+from jupyter_mntrain.agent.attempt.directory import (
+    AttemptDirectory,
+    KeeperStatus,
+    oom_kills_since,
+)
 from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, marked, signal_all
-from jupyter_mntrain.agent.failure.cause import explain
+from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.state import Exited, RankDown
+from jupyter_mntrain.model.lifecycle.state import Exited, PartEvent, RankDown
 from jupyter_mntrain.model.records.job import Leftover, PartStatus
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -39,7 +44,7 @@ class AttemptEnd:
     def has_begun(self) -> bool:
         return self._attempt.status() is not None or not self._attempt.keeper_is_alive()
 
-    def look(self, part: PartStatus, now_s: float) -> tuple[RankDown | Exited, ...]:
+    def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
         """The events that end the part; empty while processes remain or GPU memory is still held.
 
         Args:
@@ -53,11 +58,11 @@ class AttemptEnd:
         if held and now_s < self._release_until_s:
             return ()
         ended_s = status.ended_s if status else self._attempt.clock()
-        downs, problem = self._explain(part, status, ended_s)
+        downs = self._rank_ends(part, ended_s)
         exited = Exited(
             time_s=ended_s,
             exit_code=status.exit_code if status else None,
-            problem=problem,
+            problem=self._problem(part, status, downs, ended_s),
             leftovers=(*(status.leftovers if status else self._leftovers()), *held),
         )
         return *downs, exited
@@ -73,34 +78,56 @@ class AttemptEnd:
         alive = [describe(pid) for pid in sorted(marked(self._attempt.path))]
         return msgspec.convert(alive, tuple[Leftover, ...])
 
-    def _explain(
-        self, part: PartStatus, status: KeeperStatus | None, ended_s: float
-    ) -> tuple[list[RankDown], Problem | None]:
+    def _rank_ends(self, part: PartStatus, ended_s: float) -> list[RankDown]:
+        """How each rank ended, by the attempt's clock, whatever state its part is in."""
+        ahead_s = self._ahead_s()
+        gone_s = {rank.rank: rank.ended_s - ahead_s for rank in part.ranks if rank.ended_s}
+        downs = rank_ends(
+            self._attempt.path,
+            [rank.rank for rank in part.ranks],
+            ended_s - ahead_s,
+            gone_s=gone_s,
+            has_run_out=self._has_run_out(),
+        )
+        return [_later(down, ahead_s) for down in downs]
+
+    def _problem(
+        self,
+        part: PartStatus,
+        status: KeeperStatus | None,
+        downs: Sequence[RankDown],
+        ended_s: float,
+    ) -> Problem | None:
         if part.state == "stopping" or (status and not status.error and status.exit_code == 0):
-            return [], None
+            return None
         if status is None:
-            return [], self._without_keeper(ended_s)
+            return self._without_keeper(ended_s)
         if status.error is not None:
             fix = (kind_of(status.error) or ("", ""))[1]
             cause = f"torchrun did not start: {status.error}"
-            return [], Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
-        # torch's times are by this machine's own clock.
-        ahead_s = self._attempt.clock() - time.time()
-        downs, problem = explain(
+            return Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
+        problem = explain(
             self._attempt.path,
-            [rank.rank for rank in part.ranks],
+            downs,
             status.exit_code,
-            ended_s - ahead_s,
-            has_run_out=has_oom_since(self._attempt.identity),
+            ended_s,
+            has_run_out=self._has_run_out(),
         )
-        time_s = (problem.time_s or ended_s) + ahead_s
         if status.disk_was_full and problem.kind is not Kind.DISK_FULL:
             # The disk was full: the keeper could not write how the attempt ended.
             cause = f"the disk of {self._attempt.path} is full"
-            problem = msgspec.structs.replace(
+            return msgspec.structs.replace(
                 problem, kind=Kind.DISK_FULL, cause=cause, fix=FIXES[Kind.DISK_FULL]
             )
-        return downs, msgspec.structs.replace(problem, time_s=time_s)
+        return problem
+
+    def _has_run_out(self) -> bool | None:
+        count = oom_kills_since(self._attempt.identity)
+        return None if count is None else count > 0
+
+    def _ahead_s(self) -> float:
+        """How far the attempt's clock is ahead of this machine's own, which torch's times use."""
+        return self._attempt.clock() - time.time()
 
     def _without_keeper(self, time_s: float) -> Problem:
         kind = Kind.KEEPER_LOST
@@ -111,3 +138,12 @@ class AttemptEnd:
             kind = Kind.MACHINE_RESTARTED
             cause = "the machine was restarted while the job was running"
         return Problem(kind=kind, cause=cause, fix=FIXES[kind], time_s=time_s)
+
+
+def _later(down: RankDown, ahead_s: float) -> RankDown:
+    """The same end by the attempt's clock."""
+    time_s = None if down.time_s is None else down.time_s + ahead_s
+    problem = down.problem
+    if problem is not None and problem.time_s is not None:
+        problem = msgspec.structs.replace(problem, time_s=problem.time_s + ahead_s)
+    return msgspec.structs.replace(down, time_s=time_s, problem=problem)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.failure.gathering import note_at_launch
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
@@ -21,7 +22,7 @@ from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import JobChanged, StartRequest
+from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -147,9 +148,9 @@ class JobBook:
         """Records of the jobs that wait for their first attempt."""
         return [job.record for job in self.active() if job.record.is_queued]
 
-    def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
+    def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
         """End this node's part. No effect on an attempt that is older or has ended."""
-        job = self._jobs.get(job_id)
+        job, attempt = self._jobs.get(job_id), request.attempt
         is_whole = attempt is None  # the job, and not one attempt of it
         if job is not None and is_whole:
             job.give_up()
@@ -160,7 +161,7 @@ class JobBook:
             self.leases.release_unstarted(job_id, attempt)
         job = self.get(job_id)
         if attempt is None or job.record.attempt.number == attempt:
-            job.stop(reason, grace_s)
+            job.stop(request.reason, request.grace_s, after_failure=request.after_failure)
             self._tell(job)
         return job.record
 
@@ -245,6 +246,7 @@ class JobBook:
         heading = topology_line(request.job_id, request.attempt)
         try:
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
+            note_at_launch(job.attempt.path, placement.interface)
             # Stored before anything runs: the next agent finds it if this one is killed now.
             job.file.write()
             job.attempt.spawn()

@@ -12,8 +12,9 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
-from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.agent.failure.doubts import Doubt, Doubts
+from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
+from jupyter_mntrain.agent.failure.gathering import gather
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
@@ -25,12 +26,15 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.state import (
     EndWished,
+    EvidenceGathered,
     Exited,
     PartEvent,
     RankDone,
+    RankGone,
     RankStepped,
     RankUp,
     SavedEvent,
+    Stalled,
     StopAsked,
     apply,
 )
@@ -136,13 +140,17 @@ class LocalJob:
             self.file.write_changes()
             self._journal(PartChange(time_s=self.now_s(), part=new))
 
-    def stop(self, reason: str, grace_s: float) -> None:
-        """End this part. A part that has ended meanwhile keeps its own outcome."""
+    def stop(self, reason: str, grace_s: float, *, after_failure: bool = False) -> None:
+        """End this part. A part that has ended meanwhile keeps its own outcome.
+
+        Args:
+            after_failure: another part has failed; otherwise a person wants it.
+        """
         if self.attempt.status() is not None:
             self.poll(time.monotonic())
         if not self.is_active:
             return
-        self.change(StopAsked(reason=reason))
+        self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
         if self.record.is_queued:
             self.change(Exited(time_s=self.now_s(), exit_code=None))
         else:
@@ -151,7 +159,7 @@ class LocalJob:
     def abort(self, problem: Problem) -> None:
         """End this part as failed."""
         if self.is_active:
-            self.change(StopAsked(reason=str(problem), problem=problem))
+            self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
             self.attempt.stop(STOP_GRACE_S)
 
     def save_checkpoint(self, request: SaveRequest) -> None:
@@ -201,15 +209,17 @@ class LocalJob:
                 self._read_metrics(now_s)
         if is_over:
             for event in self._end.look(self.record.part, now_s):
-                is_good = isinstance(event, Exited) and event.exit_code == 0
-                if is_good and self.record.part.state != "stopping":
-                    self._doubt(self._doubts.at_good_end(self.record.part))
+                if isinstance(event, Exited):  # in the same moment: the end is never without it
+                    self._before_end(event)
                 self.change(event)
         elif now_s >= self._next_scan_s and self._has_unseen_ranks():
             self._next_scan_s = now_s + SCAN_INTERVAL_S
             for rank, pid in self.attempt.living_ranks():
                 self.change(RankUp(rank=rank, pid=pid))
+        self._miss_ranks()
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
+            if isinstance(stall, Stalled) and self.record.part.stall is None:
+                self._change_evidence()
             self.change(stall)
 
     def ask_ranks(self) -> list[StackRequest]:
@@ -220,6 +230,28 @@ class LocalJob:
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
+
+    def _before_end(self, end: Exited) -> None:
+        """Gather what the record of an ended part must say, too."""
+        if end.exit_code == 0 and self.record.part.state != "stopping":
+            self._doubt(self._doubts.at_good_end(self.record.part))
+        self._gather_evidence(end)
+
+    def _gather_evidence(self, end: Exited) -> None:
+        """Gather evidence, unless the part ended well, or a person ended it."""
+        part = self.record.part
+        is_good = end.exit_code == 0 and end.problem is None
+        if part.stopped_after_failure or not (is_good or part.state == "stopping"):
+            self._change_evidence()
+
+    def _change_evidence(self) -> None:
+        self.change(EvidenceGathered(evidence=gather(self.attempt, self.placement.interface)))
+
+    def _miss_ranks(self) -> None:
+        """Note when a rank's process is missed for the first time."""
+        for rank in self.record.part.ranks:
+            if rank.pid and rank.ended_s is None and start_time(rank.pid) is None:
+                self.change(RankGone(rank=rank.rank, time_s=self.now_s()))
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)

@@ -215,8 +215,9 @@ class AgentLauncher:
 
 
 def refuse_unusable(view: NodeView) -> None:
-    """Refuse a node that is lost or whose id two machines claim."""
-    if view.is_conflict or view.liveness == "lost":
+    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim."""
+    is_refused = view.liveness == "connecting" and view.problem is not None
+    if view.is_conflict or view.liveness == "lost" or is_refused:
         problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
         fix = problem.fix or "start it again, or omit it"
         raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)

@@ -17,7 +17,7 @@ from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.kinds import ANSWERS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
@@ -217,7 +217,8 @@ class AgentWatch:
     def _problem(self) -> Problem | None:
         if self._liveness == "up":
             return None
-        if self._goodbye is not None:
+        is_there_again = self._error is not None and self._error.kind in ANSWERS
+        if self._goodbye is not None and not is_there_again:
             return Problem(
                 kind=Kind.AGENT_STOPPED,
                 cause=f"{self._goodbye}; its jobs continue",

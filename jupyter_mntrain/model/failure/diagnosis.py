@@ -6,19 +6,21 @@ all ranks wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 
 import msgspec
 
+from jupyter_mntrain.model.failure.hypotheses import changed_interface
+from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
-from jupyter_mntrain.model.records.job import Doing, LinkTry, PartStatus, RankStack
+from jupyter_mntrain.model.records.evidence import LinkTry
+from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack
 
 Seen = tuple[PartStatus, RankStack]
-
-_WORST_FIRST = ("down", "stuck", "no connection", "refused")
 
 
 def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
@@ -96,8 +98,12 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
+    changed = changed_interface(part for part, _ in seen)
+    if changed is not None:
+        return changed.problem
     tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}
-    broken = _broken_link(tried)
+    # Not before both ends have tried: a link that only one of them cannot use is another fault.
+    broken = None if any(lacks_links(part) for part, _ in seen) else broken_link(tried)
     if broken is not None:
         return broken
     known = [one for one in seen if one[1].doing == "waiting for others"]
@@ -124,60 +130,8 @@ def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:
     return WaitingRank(stack.rank, part.node, stack.site or "exchange", stack.where)
 
 
-def _broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
-    """Find a broken link from the nodes' link trials.
-
-    Args:
-        tried: results by (trying node, peer).
-    """
-    bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
-    if not bad:
-        return None
-    node, one = min(bad, key=lambda pair: _WORST_FIRST.index(pair[1].trouble))
-    if one.trouble == "down":
-        return Problem(
-            kind=Kind.LINK_DOWN,
-            cause=f"{one.interface}, the interface the ranks use, is down",
-            fix=f"check its cable and its switch port, or on {node}: "
-            f"ip link set {one.interface} up",
-            node=node,
-        )
-    if one.trouble == "stuck":
-        return Problem(
-            kind=Kind.MTU_TOO_LARGE,
-            cause=f"connections to {one.peer} open, but large packets do not arrive over "
-            f"{one.interface}: its MTU is larger than the network's",
-            fix=f"on {node} and {one.peer}: ip link set {one.interface} mtu 1500",
-            node=node,
-        )
-    return _blocked(node, one, tried.get((one.peer, node)))
-
-
-def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
-    """Explain a connection that does not open.
-
-    Args:
-        back: the other direction; ``None`` if it has not been tried.
-    """
-    kind = Kind.LINK_BLOCKED
-    fix = "check the switch and the firewalls between them, then measure the links"
-    how = "are refused" if link.trouble == "refused" else "get no answer"
-    if back is None:
-        cause = f"connections from {node} over {link.interface} {how}"
-    elif back.trouble is not None:
-        cause = f"connections to and from {node} over {link.interface} {how}"
-    else:
-        kind = Kind.ONE_WAY_LINK
-        cause = (
-            f"connections from {node} over {link.interface} fail, though {link.peer} can connect "
-            f"to {node}: check for a firewall on {link.peer} or between them"
-        )
-        fix = f"let {node} connect to {link.peer} on all high ports"
-    return Problem(kind=kind, cause=cause, fix=fix, node=link.peer)
-
-
 def _links(part: PartStatus) -> tuple[LinkTry, ...]:
-    return (part.stall.links or ()) if part.stall else ()
+    return (part.evidence.links or ()) if part.evidence else ()
 
 
 def _at(stack: RankStack) -> str:

@@ -140,6 +140,28 @@ class Kind(StrEnum):
     """A Python module is not installed on the node."""
     NO_FILE = "no-file"
     """A file is not on the node."""
+    READ_ONLY = "read-only"
+    """A file system is mounted read-only, perhaps after an error of its disk."""
+    DISK_ERROR = "disk-error"
+    """A disk or a network file system failed to read or write."""
+    FILE_TOO_LARGE = "file-too-large"
+    """A file would exceed a limit of the file system or of the process."""
+    TOO_MANY_FILES = "too-many-files"
+    """A process reached its limit of open files."""
+    SHARED_MEMORY = "shared-memory"
+    """The shared memory of the machine or container is too small for what processes share."""
+    WORKER_DIED = "worker-died"
+    """A data loader's worker process was ended."""
+    COLLECTIVE_MISMATCH = "collective-mismatch"
+    """Ranks called different collectives, or the same one with different sizes."""
+    NCCL = "nccl"
+    """NCCL failed by itself: a version, the network's configuration, or the driver."""
+    GPU_ERROR = "gpu-error"
+    """A GPU or its driver failed."""
+    NO_ROUTE = "no-route"
+    """A rank's packets have no way to the other node."""
+    NO_DOWNLOAD = "no-download"
+    """A model or data set is not there, and cannot be downloaded."""
     NO_PERMISSION = "no-permission"
     """The agent's user may not read or write a file."""
     NO_INTERFACE = "no-interface"
@@ -157,6 +179,12 @@ class Kind(StrEnum):
     NODE_LOST = "node-lost"
     """A participant does not answer, and the others wait for it or lost their connection."""
 
+    UNKNOWN_CAUSE = "unknown-cause"
+    """Ranks lost their connections, and nothing that was found explains it."""
+    CONNECTION_BROKE = "connection-broke"
+    """The network broke a connection, though both ends lived on."""
+    ADDRESS_CHANGED = "address-changed"
+    """The interface that the ranks used lost its address."""
     LOSS_NAN = "loss-nan"
     """The loss or the gradient became NaN or infinite. Also a warning."""
 
@@ -219,6 +247,14 @@ SILENCES: frozenset[Kind] = frozenset(
     }
 )
 """The node could not be reached: the problem is not its own answer."""
+
+ANSWERS: frozenset[Kind] = SILENCES - {
+    Kind.CONNECTION_REFUSED,
+    Kind.NO_ANSWER,
+    Kind.UNREACHABLE,
+    Kind.BROKEN_OFF,
+}
+"""Something answered, though not as this cluster's node."""
 
 MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
 """The agent may have acted on the request. Requests are idempotent: repeat it."""

@@ -13,11 +13,11 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobState,
     Leftover,
-    LinkTry,
     PartStatus,
     RankStatus,
     Stall,
@@ -77,11 +77,22 @@ class SavedEvent(Record, frozen=True, tag=True):
 
 
 class RankDown(Record, frozen=True, tag=True):
-    """A rank has ended; ``exit_code`` is negative for a signal."""
+    """A rank has ended; ``exit_code`` is negative for a signal.
+
+    Known also of ranks of a part that is being stopped: they may be the cause.
+    """
 
     rank: Rank
     exit_code: int
     problem: Problem | None = None
+    time_s: float | None = None
+
+
+class RankGone(Record, frozen=True, tag=True):
+    """A rank's process was missed for the first time."""
+
+    rank: Rank
+    time_s: float
 
 
 class StopAsked(Record, frozen=True, tag=True):
@@ -92,6 +103,8 @@ class StopAsked(Record, frozen=True, tag=True):
 
     reason: str
     problem: Problem | None = None
+    time_s: float | None = None
+    after_failure: bool = False
 
 
 class EndWished(Record, frozen=True, tag=True):
@@ -106,8 +119,14 @@ class Stalled(Record, frozen=True, tag=True):
     stall: Stall
 
 
+class EvidenceGathered(Record, frozen=True, tag=True):
+    """This node has gathered evidence, at a stall or after its part's end."""
+
+    evidence: Evidence
+
+
 class LinksTried(Record, frozen=True, tag=True):
-    """The links of a stalled part were tested."""
+    """The links to the other participants were tried: more of the evidence."""
 
     links: tuple[LinkTry, ...]
 
@@ -135,9 +154,11 @@ PartEvent = (
     | RankJoined
     | Warned
     | WarningOver
+    | RankGone
     | StopAsked
     | EndWished
     | Stalled
+    | EvidenceGathered
     | LinksTried
     | Resumed
     | Exited
@@ -155,14 +176,22 @@ def new_part(node_id: NodeId, node: str, ranks: range) -> PartStatus:
 
 def apply(part: PartStatus, event: PartEvent) -> PartStatus:
     """Return the part after ``event``; the same object if nothing changes."""
-    if part.state in TERMINAL:
-        return part
+    match event:
+        case EvidenceGathered(evidence=evidence):
+            return _changed(part, evidence=evidence)
+        case LinksTried(links=links):
+            tried = part.evidence and msgspec.structs.replace(part.evidence, links=links)
+            return _changed(part, evidence=tried)
+    return part if part.state in TERMINAL else _apply_to_active(part, event)
+
+
+def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
     match event:
         case Launched(time_s=time_s):
             # Once, even if the event arrives after those of the ranks.
             started_s = time_s if part.started_s is None else part.started_s
             return _advance(_changed(part, started_s=started_s), "starting")
-        case RankUp() | RankStepped() | RankDown() | RankDone() | RankJoined():
+        case RankUp() | RankStepped() | RankDown() | RankDone() | RankGone() | RankJoined():
             return _apply_to_rank(part, event)
         case Warned() | WarningOver():
             return _changed(part, warnings=_warnings_after(part, event))
@@ -172,18 +201,24 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _stop(part, event)
         case EndWished(reason=reason):
             return _changed(part, stop_reason=part.stop_reason or reason)
-        case Stalled() | LinksTried() | Resumed():
-            return _changed(part, stall=_stall_after(part, event))
+        case Stalled(stall=stall):
+            return part if part.state == "stopping" else _changed(part, stall=stall)
+        case Resumed():
+            return _changed(part, stall=None, evidence=None)
         case Exited():
             return _end(part, event)
+    return part
 
 
 def _apply_to_rank(
-    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone | RankJoined
+    part: PartStatus,
+    event: RankUp | RankStepped | RankDown | RankDone | RankGone | RankJoined,
 ) -> PartStatus:
     match event:
         case RankJoined(rank=rank, size=size):
             return _set_rank(part, rank, group_size=size)
+        case RankGone(rank=rank, time_s=time_s):
+            return _set_rank(part, rank, ended_s=time_s)
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
         case RankUp(rank=rank, pid=pid, saves=saves):
@@ -191,10 +226,11 @@ def _apply_to_rank(
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
-        case RankDown(rank=rank, exit_code=code, problem=problem):
+        case RankDown(rank=rank, exit_code=code, problem=problem, time_s=time_s):
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
-            return _set_rank(part, rank, state=ended, exit_code=code, problem=problem)
+            done = {"done_s": time_s} if code == 0 and time_s is not None else {}
+            return _set_rank(part, rank, state=ended, exit_code=code, problem=problem, **done)
 
 
 def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Problem, ...]:
@@ -205,19 +241,6 @@ def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Prob
             return part.warnings if known else (*part.warnings, problem)
         case WarningOver(kind=kind, rank=rank):
             return tuple(one for one in part.warnings if (one.kind, one.rank) != (kind, rank))
-
-
-def _stall_after(part: PartStatus, event: Stalled | LinksTried | Resumed) -> Stall | None:
-    match event:
-        case Stalled(stall=stall):
-            if part.state == "stopping":
-                return part.stall
-            known = part.stall.links if part.stall else None
-            return msgspec.structs.replace(stall, links=known)
-        case LinksTried(links=links):
-            return part.stall and msgspec.structs.replace(part.stall, links=links)
-        case Resumed():
-            return None
 
 
 def _changed(part: PartStatus, **changes: object) -> PartStatus:
@@ -236,7 +259,14 @@ def _advance(part: PartStatus, state: JobState, **changes: object) -> PartStatus
 def _stop(part: PartStatus, event: StopAsked) -> PartStatus:
     """Keep the first reason; but an attempt that a person stops has not failed."""
     if part.state != "stopping":
-        return _advance(part, "stopping", stop_reason=event.reason, problem=event.problem)
+        return _advance(
+            part,
+            "stopping",
+            stop_reason=event.reason,
+            problem=event.problem,
+            stopped_s=event.time_s,
+            stopped_after_failure=event.after_failure,
+        )
     if part.problem is not None and event.problem is None:
         return _changed(part, stop_reason=event.reason, problem=None)
     return part

@@ -10,6 +10,8 @@ from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.verdict import Verdict
 
 SPEC_VERSION = 1
 
@@ -157,9 +159,9 @@ class RankStatus(Record, frozen=True):
     """State of a rank, as its node knows it.
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
-    which the rank reported that it had finished. ``group_size`` is the number of ranks in the
-    process group that it has joined: 1 = only itself; 0 = not known, but it never connected to
-    another rank; ``None`` = not known.
+    which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+    ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
+    0 = not known, but it never connected to another rank; ``None`` = not known.
     """
 
     rank: Rank
@@ -170,6 +172,7 @@ class RankStatus(Record, frozen=True):
     problem: Problem | None = None
     done_s: float | None = None
     group_size: int | None = None
+    ended_s: float | None = None
 
 
 class Leftover(Record, frozen=True):
@@ -202,25 +205,6 @@ class RankStack(Record, frozen=True):
     text: str = ""
 
 
-Trouble = Literal["down", "no connection", "refused", "stuck"]
-"""Fault of a link: the own interface is down; a connection gets no answer; it is refused; it opens,
-but large packets do not arrive."""
-
-
-class LinkTry(Record, frozen=True):
-    """Link try: the result of connecting to another participant of a stalled part.
-
-    Args:
-        interface: this node's, which its ranks use.
-        trouble: the fault; ``None`` if data arrived.
-        peer: the other node; empty if this node's interface is down.
-    """
-
-    interface: str
-    trouble: Trouble | None
-    peer: str = ""
-
-
 class Stall(Record, frozen=True):
     """Stall: no rank of a part has made progress for too long.
 
@@ -228,14 +212,12 @@ class Stall(Record, frozen=True):
         since_s: Unix time of the last progress.
         limit_s: seconds without progress that count as a stall.
         step: last finished step on this node.
-        links: a try for each other participant whose agent answered; ``None`` = not tried yet.
     """
 
     since_s: float
     limit_s: float
     step: int | None
     stacks: tuple[RankStack, ...]
-    links: tuple[LinkTry, ...] | None = None
 
 
 class PartStatus(Record, frozen=True):
@@ -253,6 +235,12 @@ class PartStatus(Record, frozen=True):
     ended_s: float | None = None
     stop_reason: str | None = None
     stall: Stall | None = None
+    stopped_s: float | None = None
+    """Unix time at which a stop was requested: ends after it explain nothing."""
+    stopped_after_failure: bool = False
+    """Whether it was stopped because another part had failed, and not by a person."""
+    evidence: Evidence | None = None
+    """What this node found when its part failed, stalled, or was stopped after a failure."""
     saves: bool = False
     """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
@@ -310,6 +298,8 @@ class JobView(Record, frozen=True):
     parts: tuple[PartStatus, ...]
     problem: Problem | None = None
     """Why it failed, and on which node."""
+    verdict: Verdict | None = None
+    """The same with what speaks for and against it."""
     submitted_by: str = ""
     stall: Problem | None = None
     """Why it makes no progress, since its ``time_s``."""

@@ -61,14 +61,7 @@ def status_view(
         now_s: Unix time, for the duration of a stall and the time at which the job is done.
         silences: why nodes cannot be reached, by their names.
     """
-    parts: list[RenderableType] = []
-    if summary.problem is not None:
-        parts.append(problem_text(summary.problem))
-        if with_detail and summary.problem.detail:
-            tail = "\n".join(summary.problem.detail.splitlines()[-DETAIL_LINES:])
-            parts.append(Text(tail, style="dim"))
-        rank = "" if summary.problem.rank is None else f" --rank {summary.problem.rank}"
-        parts.append(Text(f"  log: {program} logs {summary.job_id}{rank}", "dim"))
+    parts = list(_problem_lines(summary, program, with_detail=with_detail))
     parts += [problem_text(one, mark="⚠", style="yellow") for one in summary.warnings]
     now_s = time.time() if now_s is None else now_s
     parts.append(state_line(summary))
@@ -92,6 +85,20 @@ def status_view(
     if summary.sample is not None:
         parts += [Text(), sample_line(summary.sample)]
     return Group(*parts)
+
+
+def _problem_lines(
+    summary: JobSummary, program: str, *, with_detail: bool
+) -> Iterable[RenderableType]:
+    if (problem := summary.problem) is None:
+        return
+    yield problem_text(problem)
+    if summary.verdict is not None and summary.verdict.others:
+        yield Text(f"  {summary.verdict.reasons}", "dim")
+    if with_detail and problem.detail:
+        yield Text("\n".join(problem.detail.splitlines()[-DETAIL_LINES:]), style="dim")
+    rank = "" if problem.rank is None else f" --rank {problem.rank}"
+    yield Text(f"  log: {program} logs {summary.job_id}{rank}", "dim")
 
 
 def silent_nodes(summary: JobSummary) -> tuple[str, ...]:

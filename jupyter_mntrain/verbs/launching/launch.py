@@ -14,6 +14,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
@@ -60,20 +61,13 @@ class LaunchVerb(Verb):
         built = build_spec(context, args)
         if args.dry_run:
             return dry_run_outcome(built)
-        memory = built.memory()
-        with context.screen.progress() as progress:
-            job = start(context, built, progress, waits=args.queue)
-        workload = built.workload
-        context.screen.say(started_line(job, workload))
-        infos = [view.info for view in built.cluster.nodes() if view.info]
-        told = (
-            *built.left_out,
-            slow_link_note(infos, job.view().attempt.placements),
-            memory_note(memory or ()),
-        )
+        told = (*built.left_out, _network_note(built), memory_note(built.memory() or ()))
         notes = [note for note in told if note is not None]
         for note in notes:
             context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+        with context.screen.progress() as progress:
+            job = start(context, built, progress, waits=args.queue)
+        context.screen.say(started_line(job, built.workload))
         if args.wait:
             return follow(context, args, job)
         if not args.detach and context.screen.in_background:
@@ -81,6 +75,17 @@ class LaunchVerb(Verb):
             return Outcome(data=started_data(job, notes), job=job)
         hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
         return Outcome(hint, started_data(job, notes), job=job)
+
+
+def _network_note(built: Built) -> Problem | None:
+    """What is to be said about the networks that a launch will use."""
+    infos = [view.info for view in built.cluster.nodes() if view.info]
+    participants = built.spec.participants
+    try:
+        placements = arrange(participants, find_participants(participants, infos))
+    except SpecError:
+        return None  # the launch says so itself
+    return slow_link_note(infos, placements)
 
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:

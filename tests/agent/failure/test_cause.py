@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from jupyter_mntrain.agent.failure.cause import explain
+from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -15,6 +15,12 @@ FAILED = (
     "E1120 19:59:57.269000 5243 torch/distributed/elastic/multiprocessing/api.py:1002] "
     "failed (exitcode: {code}) local_rank: {local} (pid: 77) of binary: /usr/bin/python\n"
 )
+
+
+def explained(directory, ranks, exit_code, now_s, *, has_run_out=None):
+    """How the ranks ended, and the problem to show."""
+    downs = rank_ends(directory, ranks, now_s, has_run_out=has_run_out)
+    return downs, explain(directory, downs, exit_code, now_s, has_run_out=has_run_out)
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def test_an_error_file_gives_message_place_and_time(attempt):
     extra = {"py_callstack": stack, "timestamp": "1700000000"}
     content = {"message": {"message": "RuntimeError: CUDA out of memory", "extraInfo": extra}}
     directory = attempt(FAILED.format(code=1, local=1), {1: content})
-    downs, cause = explain(directory, RANKS, 1, now_s=5.0)
+    downs, cause = explained(directory, RANKS, 1, now_s=5.0)
     assert [(d.rank, d.exit_code) for d in downs] == [(3, 1)]
     assert cause.cause == "RuntimeError: CUDA out of memory (train.py, line 41)"
     assert (cause.kind, cause.rank) == (Kind.GPU_OUT_OF_MEMORY, 3)
@@ -54,7 +60,7 @@ def test_an_error_file_gives_message_place_and_time(attempt):
 )
 def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_out, kind):
     directory = attempt(FAILED.format(code=-9, local=0))
-    _, cause = explain(directory, RANKS, 1, now_s=5.0, has_run_out=has_run_out)
+    _, cause = explained(directory, RANKS, 1, now_s=5.0, has_run_out=has_run_out)
     assert (cause.kind, cause.rank) == (kind, 2)
     assert "SIGKILL" in cause.cause
     assert cause.fix
@@ -68,7 +74,7 @@ def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(atte
         "[node2 rank 2] ModuleNotFoundError: No module named 'foo'\n"
         "[node2 rank 3] unrelated Error-free line\n"
     ) + FAILED.format(code=1, local=0)
-    downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
+    downs, cause = explained(attempt(log), RANKS, 1, now_s=5.0)
     assert cause.cause == "ModuleNotFoundError: No module named 'foo' (train.py, line 3)"
     assert (cause.kind, cause.rank) == (Kind.NO_MODULE, 2)
     assert downs[0].problem == cause
@@ -82,7 +88,7 @@ def test_what_a_rank_handed_over_is_taken_as_it_is(attempt):
     told = Problem(kind=Kind.BAD_RECIPE, cause="no such directory", node="n7", rank=Rank(5))
     folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
     hand_over(told, {"TORCHELASTIC_ERROR_FILE": str(folder / "error.json")})
-    downs, cause = explain(directory, RANKS, 2, now_s=5.0)
+    downs, cause = explained(directory, RANKS, 2, now_s=5.0)
     assert (cause.kind, cause.node, cause.rank) == (Kind.BAD_RECIPE, "n7", 5)
     assert (cause.cause, cause.detail) == (told.cause, "")
     assert cause.time_s is not None
@@ -93,20 +99,20 @@ def test_a_broken_hand_over_is_left_aside(attempt):
     directory = attempt(FAILED.format(code=2, local=0), {0: {"message": "ValueError: no"}})
     folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
     (folder / "problem.json").write_text('{"kind": 7}')
-    assert explain(directory, RANKS, 2, now_s=5.0)[1].cause == "ValueError: no"
+    assert explained(directory, RANKS, 2, now_s=5.0)[1].cause == "ValueError: no"
 
 
 def test_a_newer_kind_is_read_as_an_error(attempt):
     directory = attempt(FAILED.format(code=2, local=0), {0: {"message": "ValueError: no"}})
     folder = directory / "ranks" / "none_x" / "attempt_0" / "0"
     (folder / "problem.json").write_text('{"kind": "of-tomorrow", "cause": "new"}')
-    found = explain(directory, RANKS, 2, now_s=5.0)[1]
+    found = explained(directory, RANKS, 2, now_s=5.0)[1]
     assert (found.kind, found.cause) == (Kind.ERROR, "new")
 
 
 def test_one_clean_line_of_a_script_is_the_cause(attempt):
     log = "[n rank 2] train.py: error: unrecognized arguments: --lrr\n"
-    _, cause = explain(attempt(log + FAILED.format(code=2, local=0)), RANKS, 1, now_s=5.0)
+    _, cause = explained(attempt(log + FAILED.format(code=2, local=0)), RANKS, 1, now_s=5.0)
     assert cause.cause == "train.py: error: unrecognized arguments: --lrr"
     assert cause.kind is Kind.EXIT_CODE
 
@@ -117,7 +123,7 @@ def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
         + FAILED.format(code=1, local=0)
         + FAILED.format(code=-9, local=1)
     )
-    downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
+    downs, cause = explained(attempt(log), RANKS, 1, now_s=5.0)
     assert {d.rank for d in downs} == {2, 3}
     assert cause.rank == 3
     assert (cause.kind, cause.is_symptom) == (Kind.KILLED, False)
@@ -125,7 +131,7 @@ def test_a_signal_is_named_and_a_closed_connection_is_only_a_symptom(attempt):
 
 def test_only_symptoms_are_marked_so_that_another_node_is_blamed(attempt):
     log = "[n rank 2] RuntimeError: Connection reset by peer\n" + FAILED.format(code=1, local=0)
-    _, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
+    _, cause = explained(attempt(log), RANKS, 1, now_s=5.0)
     assert (cause.kind, cause.is_symptom) == (Kind.CONNECTION_LOST, True)
 
 
@@ -135,10 +141,10 @@ def test_torchrun_s_own_end_is_told_when_no_rank_failed(attempt):
         "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. "
         "1/2 clients joined.\n"
     )
-    downs, cause = explain(attempt(log), RANKS, 1, now_s=5.0)
+    downs, cause = explained(attempt(log), RANKS, 1, now_s=5.0)
     assert downs == []
     assert "1/2 clients joined" in cause.cause
     assert cause.kind is Kind.TIMED_OUT
-    assert explain(attempt(""), RANKS, -15, now_s=5.0)[1].kind is Kind.TERMINATED
+    assert explained(attempt(""), RANKS, -15, now_s=5.0)[1].kind is Kind.TERMINATED
     heading = "[mntrain] job j-00000001 attempt 1: rank 0 on node1 (lo 127.0.0.1)\n"
-    assert explain(attempt(heading), RANKS, 1, now_s=5.0)[1].kind is Kind.EXIT_CODE
+    assert explained(attempt(heading), RANKS, 1, now_s=5.0)[1].kind is Kind.EXIT_CODE

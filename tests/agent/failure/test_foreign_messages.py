@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.directory import KeeperIdentity, has_oom_since, oom_kills
+from jupyter_mntrain.agent.attempt.directory import KeeperIdentity, oom_kills, oom_kills_since
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import PATTERNS, kind_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -52,7 +52,7 @@ def test_whether_the_kernel_ran_out_of_memory_since_it_began() -> None:
     def began(kills: int | None) -> KeeperIdentity:
         return KeeperIdentity(pid=1, start_time=1, boot_id="b", oom_kills=kills)
 
-    assert has_oom_since(began(now - 1)) is True
-    assert has_oom_since(began(now)) is False
-    assert has_oom_since(began(None)) is None
-    assert has_oom_since(None) is None
+    assert oom_kills_since(began(now - 1)) == 1
+    assert oom_kills_since(began(now)) == 0
+    assert oom_kills_since(began(None)) is None
+    assert oom_kills_since(None) is None

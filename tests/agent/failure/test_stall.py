@@ -29,7 +29,7 @@ from jupyter_mntrain.agent.failure.stall import (
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.state import Resumed, Stalled
 from jupyter_mntrain.model.records.job import Doing, RankStack
-from jupyter_mntrain.telemetry.stacks import STACK_SIGNAL
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
 from tests.agent.live import launch
 from tests.waiting import until
 
@@ -176,8 +176,7 @@ def test_what_anybody_may_have_written_into_the_file_is_no_error(text: str) -> N
 
 RANK = """
 import sys, threading, time
-from pathlib import Path
-from jupyter_mntrain.telemetry.stacks import arm
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
 
 def deep(levels):
     if levels:
@@ -192,7 +191,7 @@ def busy_in_here():
 for _ in range(int(sys.argv[2])):
     threading.Thread(target=deep, args=(90,), daemon=True).start()
 if sys.argv[1]:
-    arm(Path(sys.argv[1]), 3)
+    answer_with_stacks(sys.argv[1], "3")
 busy_in_here()
 """
 

@@ -85,8 +85,8 @@ class SimulatedNode:
         self.waiting.pop(request.job_id, None)
         return self.get(request.job_id)
 
-    def stop(self, job_id: JobId, reason: str, grace_s: float, attempt: int | None) -> JobRecord:
-        self.end(job_id, attempt)
+    def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
+        self.end(job_id, request.attempt)
         return self.get(job_id).record
 
     def end(self, job_id: JobId, attempt: int | None) -> None:
@@ -121,7 +121,7 @@ class SimulatedPeer:
         return await self._sim.carry(lambda: self._node.get(job_id).record)
 
     async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
-        return await self._sim.carry(lambda: self._node.stop(job_id, "", 0.0, request.attempt))
+        return await self._sim.carry(lambda: self._node.stop(job_id, request))
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         await self._sim.carry(lambda: self._node.leases.release_unstarted(job_id, attempt))

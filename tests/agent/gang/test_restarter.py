@@ -229,8 +229,8 @@ def test_an_attempt_whose_ranks_have_ended_is_not_given_up_as_stalled(
 
     def are_judged() -> bool:
         """By then each agent has tried its links, after which a stalled job is given up."""
-        stalls = [agent.record(job_id).part.stall for agent in agents]
-        return all(stall is not None and stall.links is not None for stall in stalls)
+        found = [agent.record(job_id).part.evidence for agent in agents]
+        return all(one is not None and one.links is not None for one in found)
 
     until(are_judged, "the limit of a step to pass")
     time.sleep(3 * WATCH_INTERVAL_S)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from jupyter_mntrain.telemetry.stacks import arm
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.telemetry.stacks import arm
 
 
 def group(rank: int) -> None:

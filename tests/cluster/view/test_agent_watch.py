@@ -179,6 +179,9 @@ async def test_a_goodbye_is_believed_until_it_speaks_again(
     await until(lambda: watch.view.liveness == "lost")
     assert kind_of(watch) is Kind.AGENT_STOPPED
     assert "maintenance" in str(watch.view.problem)
+    agent.faults["stream"][:] = [Refuse(kind=Kind.CLOCK_OFF)] * 1000
+    watch.try_now()
+    await until(lambda: kind_of(watch) is Kind.CLOCK_OFF)
     agent.faults["stream"].clear()
     await agent.die()
     await agent.start()

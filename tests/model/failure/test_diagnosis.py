@@ -8,14 +8,13 @@ import pytest
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble
 from jupyter_mntrain.model.records.job import (
     Doing,
     JobState,
-    LinkTry,
     PartStatus,
     RankStack,
     Stall,
-    Trouble,
 )
 from tests.wording import says
 
@@ -107,14 +106,21 @@ def works(peer: str) -> LinkTry:
         *(
             (
                 (trouble(how, "n1"),),
-                other,
+                (),
                 "n1",
                 Kind.LINK_BLOCKED,
                 f"connections from n0 over eth1 {words}",
                 "the switch",
             )
             for how, words in (("no connection", "get no answer"), ("refused", "are refused"))
-            for other in ((), None)  # one way cannot be said before the other one was tried
+        ),
+        (  # not before both ends have tried theirs
+            (trouble("no connection", "n1"),),
+            None,
+            None,
+            Kind.ALL_WAIT,
+            "n0 and n1 may be broken",
+            "measure the",
         ),
         (
             (works("n1"),),
@@ -145,10 +151,19 @@ def test_links_that_were_tried_say_which_of_them_is_broken(
     assert says(fix, found.fix)
 
 
+def test_an_interface_that_changed_is_named_before_the_links_it_breaks() -> None:
+    before = NetworkState(interface="eth1", is_there=True, is_up=True, addresses=("10.0.0.1/24",))
+    now = msgspec.structs.replace(before, addresses=())
+    found = Evidence(time_s=6.0, network=now, at_launch=before)
+    cut = tried(part(0, WAITS), (trouble("no connection", "n1"),))
+    problem = diagnose([cut, msgspec.structs.replace(part(1, WAITS), evidence=found)])
+    assert problem is not None
+    assert (problem.kind, problem.node) == (Kind.ADDRESS_CHANGED, "n1")
+
+
 def tried(one: PartStatus, links: tuple[LinkTry, ...] | None) -> PartStatus:
-    assert one.stall is not None
-    stall = msgspec.structs.replace(one.stall, links=links)
-    return msgspec.structs.replace(one, stall=stall)
+    network = NetworkState(interface="eth1", is_there=True, is_up=True)
+    return msgspec.structs.replace(one, evidence=Evidence(time_s=6.0, network=network, links=links))
 
 
 @pytest.mark.parametrize(

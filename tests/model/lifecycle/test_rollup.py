@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.model.failure.judge import judge, part_to_blame
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import (
-    blame,
     job_state,
-    part_to_blame,
     roll_up,
     unknown_part,
 )
@@ -167,11 +166,13 @@ def test_the_blame_goes_to_the_earliest_cause_and_never_to_a_symptom_before_it()
     assert view.problem == msgspec.structs.replace(problem(2.0), node="node2")
 
 
-def test_a_symptom_is_better_than_nothing() -> None:
+def test_a_symptom_alone_is_no_cause() -> None:
     symptom = record(0, "failed", problem=problem(1.0, is_symptom=True))
     view = roll_up([symptom, record(1, "canceled"), record(2, "canceled")])
     assert view.problem is not None
-    assert (view.problem.node, view.problem.is_symptom) == ("node0", True)
+    assert (view.problem.node, view.problem.kind) == (None, Kind.UNKNOWN_CAUSE)
+    assert view.verdict is not None
+    assert view.verdict.sureness == "unknown"
 
 
 def test_without_a_cause_nobody_is_blamed() -> None:
@@ -187,17 +188,22 @@ def lost(number: int, **changes: object) -> PartStatus:
     return msgspec.structs.replace(made, **({"state": "failed", "problem": cause} | changes))
 
 
+def blamed(parts: list[PartStatus]) -> Problem | None:
+    verdict = judge(parts)
+    return verdict and verdict.problem
+
+
 def test_whom_the_others_lost_is_the_cause_and_not_that_they_lost_it() -> None:
     early = lost(1, state="stopping", problem=None)
     done = msgspec.structs.replace(early.ranks[0], done_s=9.0)
-    found = blame([lost(0), msgspec.structs.replace(early, ranks=(done,))])
+    found = blamed([lost(0), msgspec.structs.replace(early, ranks=(done,))])
     assert found is not None
     assert (found.kind, found.node, found.rank) == (Kind.ENDED_EARLY, "node1", 1)
     late = msgspec.structs.replace(early, ranks=(msgspec.structs.replace(done, done_s=11.0),))
-    found = blame([lost(0), late])
+    found = blamed([lost(0), late])
     assert found is not None
-    assert (found.kind, found.node, found.time_s) == (Kind.CONNECTION_LOST, "node0", 10.0)
-    found = blame([lost(0), lost(1, state="unknown", problem=None)])
+    assert (found.kind, found.node, found.time_s) == (Kind.UNKNOWN_CAUSE, None, 10.0)
+    found = blamed([lost(0), lost(1, state="unknown", problem=None)])
     assert found is not None
     assert (found.kind, found.node, found.rank) == (Kind.NODE_LOST, "node1", None)
     assert found.fix

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.failure.quiet_end import QuietEnd
+from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from tests.wording import says

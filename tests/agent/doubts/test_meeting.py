@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from jupyter_mntrain.agent.failure.meeting import (
+from jupyter_mntrain.agent.doubts.meeting import (
     INTERVAL_S,
     LEAST_LOOKS,
     PATIENCE_S,

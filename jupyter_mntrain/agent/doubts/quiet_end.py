@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jupyter_mntrain.agent.failure.cause import DETAIL_LINES, LINE_LIMIT, LOG_TAIL_BYTES
-from jupyter_mntrain.agent.failure.last_traceback import last_traceback
+from jupyter_mntrain.agent.doubts.last_traceback import last_traceback
+from jupyter_mntrain.agent.failure.printed import (
+    DETAIL_LINES,
+    LINE_LIMIT,
+    LOG_TAIL_BYTES,
+    output_of,
+)
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -43,7 +47,7 @@ class QuietEnd:
         text, begin = self._tail()
         for rank in ranks:
             since = max(0, self._begins.get(rank, 0) - begin)
-            found = last_traceback(_output_of(rank, text[since:]))
+            found = last_traceback(output_of(rank, text[since:].decode(errors="replace")))
             if found is not None:
                 yield _warning(rank, found.message, "\n".join(found.lines[-DETAIL_LINES:]))
             elif rank in self._messages:
@@ -68,10 +72,3 @@ def _warning(rank: Rank, message: str, detail: str = "") -> Problem:
         rank=rank,
         detail=detail,
     )
-
-
-def _output_of(rank: Rank, log: bytes) -> list[str]:
-    # torch.distributed adds a prefix of its own to an exception.
-    tag = re.compile(rf"\[\S+ rank {rank}\] ?(?:\[rank\d+\]: ?)?")
-    lines = log.decode(errors="replace").split("\n")
-    return [line[match.end() :] for line in lines if (match := tag.match(line))]

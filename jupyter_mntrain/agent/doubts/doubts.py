@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from jupyter_mntrain.agent.failure.began_again import began_again
-from jupyter_mntrain.agent.failure.meeting import Meeting
-from jupyter_mntrain.agent.failure.number_watch import NumberWatch
-from jupyter_mntrain.agent.failure.quiet_end import QuietEnd
+from jupyter_mntrain.agent.doubts.began_again import began_again
+from jupyter_mntrain.agent.doubts.meeting import Meeting
+from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
+from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.state import RankJoined, Warned, WarningOver

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from jupyter_mntrain.agent.failure.number_rules import (
+from jupyter_mntrain.agent.doubts.number_rules import (
     ConstantLoss,
     Diverged,
     NotFinite,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.agent.failure.began_again import began_again
+from jupyter_mntrain.agent.doubts.began_again import began_again
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import TRAINER, Earlier, JobSpec

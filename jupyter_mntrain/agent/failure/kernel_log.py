@@ -1,0 +1,60 @@
+"""Kernel log: lines about faults of hardware, disks and memory, where this user may read them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from jupyter_mntrain.model import tunables
+
+KMSG = Path("/dev/kmsg")
+MOST_LINES = tunables.count("failure.kernel_lines")
+RECORD_BYTES = 8192
+"""The kernel's limit of a record."""
+
+_FAULTS = re.compile(
+    r"NVRM: Xid|Out of memory|oom-kill|I/O error|EXT4-fs error|XFS .*(error|shutdown)|BTRFS.*error"
+    r"|Remounting filesystem read-only|not responding|segfault at|general protection|traps: "
+    r"|Link is Down|link down|hung_task|blocked for more than|Machine check|hardware error"
+    r"|nf_conntrack: table full|NETDEV WATCHDOG",
+    re.IGNORECASE,
+)
+
+
+def fault_lines(since_boot_s: float, path: Path = KMSG) -> tuple[str, ...]:
+    """Return the last lines that speak of a fault; none if the log cannot be read.
+
+    Args:
+        since_boot_s: the kernel stamps its lines with this clock.
+    """
+    found = []
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ()
+    try:
+        while True:
+            try:
+                record = os.read(file, RECORD_BYTES)
+            except BrokenPipeError:
+                continue  # overwritten meanwhile: the next read goes on with the oldest
+            except OSError:
+                break
+            if not record:
+                break
+            found += _fault_of(record.decode(errors="replace"), since_boot_s)
+    finally:
+        os.close(file)
+    return tuple(found[-MOST_LINES:])
+
+
+def _fault_of(record: str, since_boot_s: float) -> list[str]:
+    """The line of a record, ``6,1234,5678901,-;text``, if it is recent and about a fault."""
+    head, _, text = record.partition(";")
+    line = text.partition("\n")[0]
+    try:
+        time_s = int(head.split(",")[2]) / 1e6
+    except (IndexError, ValueError):
+        return []
+    return [line] if time_s >= since_boot_s and _FAULTS.search(line) else []

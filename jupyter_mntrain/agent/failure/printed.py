@@ -1,0 +1,97 @@
+"""Printed lines: what a rank, or torchrun, said last in the log. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jupyter_mntrain.agent.attempt.topology import LOG_TAG
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.ids import Rank
+
+LOG_TAIL_BYTES = tunables.size("failure.log_tail_bytes")
+DETAIL_LINES = tunables.count("failure.detail_lines")
+LINE_LIMIT = tunables.count("failure.line_characters")
+
+_ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
+_ABORT_LINE = re.compile(r"^(?: *what\(\): +|(?=[\w.]*Error\b))(?P<reason>.+)")
+_NO_SCRIPT = re.compile(r"^\S*python[\d.]*: can't open file '(?:.*/)?([^'/]+)': .*")
+_OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
+_NOISE = re.compile(
+    r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
+)
+_TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
+"""Prefix that torch.distributed adds to an uncaught exception."""
+
+
+def tail(path: Path) -> str:
+    """Read the end of a log; empty if there is none."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def output_of(rank: Rank, log: str) -> list[str]:
+    """Return the lines of one rank, without its tags."""
+    tag = re.compile(rf"^\[\S+ rank {rank}\] ?")
+    return [_TORCH_TAG.sub("", tag.sub("", line)) for line in log.split("\n") if tag.match(line)]
+
+
+def last_lines(lines: Sequence[str]) -> str:
+    return "\n".join(line[:LINE_LIMIT] for line in lines[-DETAIL_LINES:])
+
+
+def spoken(lines: Sequence[str]) -> list[str]:
+    """Return the lines that are not torchrun's own."""
+    return [line for line in lines if not _NOISE.match(line)]
+
+
+def last_spoken(lines: Sequence[str]) -> str:
+    """Return the last line that is not torchrun's own; empty if there is none."""
+    said = spoken(lines)
+    return _OF_PYTHON.sub("", said[-1])[:LINE_LIMIT] if said else ""
+
+
+def missing_script(lines: Sequence[str]) -> str | None:
+    """Return the script that Python could not open, if it said so last."""
+    said = spoken(lines)
+    missing = _NO_SCRIPT.match(said[-1]) if said else None
+    return missing[1] if missing else None
+
+
+def last_error(lines: Sequence[str]) -> str | None:
+    """Return the error that the output ends with, and where it was raised.
+
+    An error that was printed earlier was handled, and explains nothing.
+    """
+    said = spoken(lines)
+    if not said or not _ERROR_LINE.match(said[-1]):
+        return None
+    return with_place(said[-1], "\n".join(said))
+
+
+def abort_reason(lines: Sequence[str]) -> str:
+    """Return the reason that C++ code prints when it aborts; empty if there is none."""
+    said = [match["reason"] for line in lines if (match := _ABORT_LINE.match(line))]
+    return said[-1][:LINE_LIMIT] if said else ""
+
+
+def with_place(line: str, traceback: str) -> str:
+    """Append the script's own line that an exception came from."""
+    places = re.findall(r'File "([^"]+)", line (\d+)', traceback)
+    return placed(line, [(file, int(number)) for file, number in places])
+
+
+def placed(line: str, places: Sequence[tuple[str, int | None]]) -> str:
+    """Append the innermost of the places, (file, line), that is the script's own."""
+    own = [place for place in places if is_own(place[0])]
+    line = line.strip()[:LINE_LIMIT]
+    return f"{line} ({Path(own[-1][0]).name}, line {own[-1][1]})" if own else line
+
+
+def is_own(file: str) -> bool:
+    """Whether a source file is the user's, not a library's or Python's own."""
+    return not ("/site-packages/" in file or "/lib/python" in file or file.startswith("<"))

@@ -1,0 +1,220 @@
+"""Rank end: how one rank ended, from what it left, best evidence first."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.agent.failure.foreign_messages import kind_of, speaks_of_peers
+from jupyter_mntrain.agent.failure.printed import (
+    abort_reason,
+    last_error,
+    last_lines,
+    last_spoken,
+    missing_script,
+    placed,
+    with_place,
+)
+from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
+from jupyter_mntrain.agent.failure.torchrun_log import Failure
+from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
+from jupyter_mntrain.telemetry.problem_file import handed_over
+from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
+
+
+class RankEnding:
+    """What one rank left behind.
+
+    Args:
+        directory: the attempt's.
+        record: what its hooks wrote; ``None`` if it had none.
+        failure: what torchrun says of it; ``None`` if nothing.
+        lines: what it printed.
+        has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        rank: Rank,
+        local_rank: int,
+        record: ExitRecord | None,
+        failure: Failure | None,
+        lines: Sequence[str],
+        *,
+        has_run_out: bool | None = None,
+    ) -> None:
+        self._directory = directory
+        self._metrics = metrics_of(directory)
+        self._rank = rank
+        self._local_rank = local_rank
+        self._failure = failure
+        self._lines = lines
+        self._has_run_out = has_run_out
+        self._record = record
+
+    @property
+    def ended_normally_s(self) -> float | None:
+        """Unix time at which it reached its normal end; ``None`` if it did not, as far as known."""
+        record = self._record
+        is_normal = record is not None and record.is_over and record.escaped is None
+        if record is None or not is_normal or self._failure is not None:
+            return None
+        return unix_s(record.monotonic_s)
+
+    def problem(self) -> Problem | None:
+        """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
+        return self._told() or self._escaped() or self._of_failure()
+
+    def _told(self) -> Problem | None:
+        """Its own words: the problem that it handed over."""
+        folders = sorted((self._directory / "ranks").glob(f"*/attempt_*/{self._local_rank}"))
+        return next((told for folder in folders if (told := handed_over(folder))), None)
+
+    def _escaped(self) -> Problem | None:
+        """The exception that escaped, from its hooks or from torchelastic's ``@record``."""
+        record = self._record
+        if record is not None and record.escaped is not None:
+            if record.escaped.kind == "KeyboardInterrupt":
+                return None  # it was interrupted by a signal
+            return of_exception(record.escaped)
+        folders = sorted((self._directory / "ranks").glob(f"*/attempt_*/{self._local_rank}"))
+        found = (_error_file(folder / "error.json") for folder in folders)
+        return next((one for one in found if one), None)
+
+    def _of_failure(self) -> Problem | None:
+        failure = self._failure
+        if failure is None or failure.was_ended:
+            return None
+        if failure.exit_code < 0:
+            crash = read_crash(self._metrics, self._rank)
+            return of_signal(failure.exit_code, self._lines, self._has_run_out, crash=crash)
+        return self._of_exit_code(failure.exit_code)
+
+    def _of_exit_code(self, code: int) -> Problem:
+        """An end without an exception, as far as is known."""
+        detail = last_lines(self._lines)
+        if (script := missing_script(self._lines)) is not None:
+            return Problem(
+                kind=Kind.NO_FILE,
+                cause=f"script {script} not found",
+                fix="send it with --file, or give its full path",
+                detail=detail,
+            )
+        said = last_spoken(self._lines)
+        if self._record is None and (error := last_error(self._lines)):
+            return _foreign(error, detail)
+        # Such programs say in their last line why they reject their input; so does Python itself.
+        known = kind_of(said) if code in (1, USER_ERROR) else None
+        if said and (code == USER_ERROR or (known and known[0] not in SYMPTOMS)):
+            return _foreign(said, detail, Kind.EXIT_CODE)
+        cause = f"ended with exit code {code} and without an exception"
+        if self._record is not None and not self._record.is_over:
+            cause = f"ended itself at once (os._exit) with exit code {code}"
+        if said:
+            cause += f"; its last line: {said}"
+        return Problem(kind=Kind.EXIT_CODE, cause=cause, fix=FIXES[Kind.EXIT_CODE], detail=detail)
+
+
+def of_exception(raised: Raised) -> Problem:
+    """Turn an exception that escaped into a problem."""
+    places = [(file, line) for file, line, _ in raised.frames]
+    is_of_torch = any("/torch/" in file for file, _ in places[-3:])
+    found = kind_of(raised.line)
+    if found and found[0] in SYMPTOMS and not (is_of_torch or speaks_of_peers(raised.line)):
+        found = None  # the script's own service was out of reach, not a rank
+    if found is None:
+        found = next(filter(None, map(_symptom_of_peers, raised.causes)), None)
+    kind, fix = found or (Kind.EXCEPTION, FIXES[Kind.EXCEPTION])
+    return Problem(
+        kind=kind,
+        cause=placed(next(iter(raised.line.splitlines()), raised.kind), places),
+        fix=fix,
+        detail=last_lines(raised.traceback.splitlines()),
+        time_s=unix_s(raised.monotonic_s),
+    )
+
+
+def _symptom_of_peers(message: str) -> tuple[Kind, str] | None:
+    """The symptom that an exception was raised from, if it was one."""
+    found = kind_of(message)
+    return found if found and found[0] in SYMPTOMS and speaks_of_peers(message) else None
+
+
+def of_signal(
+    code: int,
+    lines: Sequence[str] = (),
+    has_run_out: bool | None = None,
+    *,
+    who: str = "",
+    crash: str = "",
+) -> Problem:
+    """Explain a death by signal.
+
+    Args:
+        lines: printed ones, for the reason that C++ code prints when it aborts.
+        crash: stacks that faulthandler wrote.
+    """
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    cause = f"{who}killed by {name}"
+    if where := own_line(crashed_thread(crash)):
+        cause += f" in {where}"
+    detail = crash or last_lines(lines)
+    if code == -signal.SIGKILL:
+        cause += {
+            None: ": by a person, another program, or the kernel's OOM killer",
+            True: " by the kernel: the machine ran out of memory",
+            False: "; the kernel's OOM killer was not involved",
+        }[has_run_out]
+        kind = Kind.OUT_OF_MEMORY if has_run_out else Kind.KILLED
+        return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
+    is_asked = code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
+    kind = Kind.TERMINATED if is_asked else Kind.CRASHED
+    if not is_asked and (reason := abort_reason(lines)):
+        return _foreign(f"{cause}: {reason}", detail, kind)
+    return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
+
+
+def of_message(message: str, detail: str) -> Problem:
+    """Turn another program's message into a problem."""
+    return _foreign(message, detail)
+
+
+def _foreign(
+    message: str, detail: str, kind: Kind = Kind.EXCEPTION, time_s: float | None = None
+) -> Problem:
+    known, fix = kind_of(message) or (kind, FIXES[kind])
+    return Problem(kind=known, cause=message, fix=fix, detail=detail, time_s=time_s)
+
+
+def _error_file(path: Path) -> Problem | None:
+    """Read the exception that torchelastic recorded; ``None`` if that is not possible."""
+    try:
+        message = json.loads(path.read_bytes())["message"]
+        extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
+        text = str(message["message"] if isinstance(message, dict) else message)
+        stack = str(extra.get("py_callstack", text))
+        time_s = float(extra["timestamp"]) if "timestamp" in extra else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    line = next((line for line in text.splitlines() if line.strip()), "failed")
+    problem = _foreign(with_place(line, stack), last_lines(stack.splitlines()))
+    return msgspec.structs.replace(problem, time_s=time_s)
+
+
+def unix_s(monotonic_s: float) -> float:
+    """Unix time, by this machine's clock, of a moment of its monotonic clock."""
+    return time.time() - time.monotonic() + monotonic_s

@@ -1,0 +1,197 @@
+"""Hypotheses: what each kind of evidence says about why an attempt failed. Pure.
+
+Each function reads one kind of evidence from all parts, and returns what it would explain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.links import broken_link
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
+from jupyter_mntrain.model.records.job import PartStatus, RankStatus
+
+WHOLE_SECOND_S = 1.0
+"""torchelastic reports the time of a failure in whole seconds."""
+
+RESENT_SHARE = tunables.ratio("failure.resent_share")
+
+
+class Hypothesis(NamedTuple):
+    """One explanation.
+
+    Args:
+        speaks_for: what was found that it explains, as sentences without a full stop.
+        speaks_against: what was found that it does not explain.
+    """
+
+    problem: Problem
+    speaks_for: tuple[str, ...] = ()
+    speaks_against: tuple[str, ...] = ()
+
+
+def own(part: PartStatus) -> Problem | None:
+    """Return a part's problem with its node, by default the part's own."""
+    return part.problem and _at(part, part.problem)
+
+
+def ends(parts: Iterable[PartStatus]) -> list[Problem]:
+    """Every failure of a rank, a torchrun or a keeper that nobody had asked for."""
+    found = []
+    for part in parts:
+        of_ranks = [rank.problem for rank in part.ranks if rank.problem is not None]
+        problems = [*of_ranks, *([part.problem] if part.problem is not None else [])]
+        for problem in problems:
+            if not _was_asked_for(part, problem) and _at(part, problem) not in found:
+                found.append(_at(part, problem))
+    return sorted(found, key=lambda problem: problem.time_s or 0.0)
+
+
+def silent_node(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A participant that does not answer."""
+    silent = next((part.node for part in parts if part.state == "unknown"), None)
+    if silent is None:
+        return None
+    problem = Problem(
+        kind=Kind.NODE_LOST,
+        cause="does not answer, and the other nodes lost their connection to it",
+        fix="'nodes' shows why; with --restarts the job continues once the node is back",
+        node=silent,
+        time_s=symptom.time_s,
+    )
+    return Hypothesis(problem, ("its agent does not answer",))
+
+
+def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A rank that reached its normal end before another one lost its connection."""
+    until_s = (symptom.time_s or 0.0) + WHOLE_SECOND_S
+    done = [
+        (ended_s, part, rank)
+        for part in parts
+        for rank in part.ranks
+        if (ended_s := _normal_end(part, rank)) is not None and ended_s < until_s
+    ]
+    if not done:
+        return None
+    _, part, rank = min(done, key=lambda one: one[0])
+    problem = Problem(
+        kind=Kind.ENDED_EARLY,
+        cause="ended normally while other ranks still needed it",
+        fix="check why its loop ended before the others': it may have had fewer batches",
+        node=part.node,
+        rank=rank.rank,
+        time_s=symptom.time_s,
+    )
+    return Hypothesis(problem, ("its process ended with exit code 0, before the others failed",))
+
+
+def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A link that does not work now, or an interface that is not as it was."""
+    changed = changed_interface(parts)
+    if changed is not None:
+        return _timed(changed, symptom)
+    known = [(part, part.evidence) for part in parts if part.evidence is not None]
+    tried = {(part.node, link.peer): link for part, one in known for link in one.links or ()}
+    broken = broken_link(tried)
+    if broken is not None:
+        return _timed(Hypothesis(broken, ("its links were tried after the failure",)), symptom)
+    return None
+
+
+def changed_interface(parts: Iterable[PartStatus]) -> Hypothesis | None:
+    """An interface of the ranks that is not as it was at launch."""
+    known = ((part, part.evidence) for part in parts if part.evidence is not None)
+    return next((found for part, one in known if (found := _changed(part, one))), None)
+
+
+def broken_connection(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A connection that broke although both ends went on, and that can be opened again."""
+    known = [(part, part.evidence) for part in parts if part.evidence is not None]
+    signs = [sign for part, one in known for sign in _signs_of_loss(part, one)]
+    if not signs:
+        return None
+    problem = Problem(
+        kind=Kind.CONNECTION_BROKE,
+        cause=f"the network broke a connection between ranks: {signs[0]}",
+        fix="check cables, switch ports and other traffic of that network; with --restarts the "
+        "job continues by itself",
+        time_s=symptom.time_s,
+    )
+    return Hypothesis(problem, tuple(signs), ("new connections work",))
+
+
+def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
+    """What changed at the ranks' interface since the launch."""
+    now, before = evidence.network, evidence.at_launch
+    name = now.interface
+    if not now.is_there:
+        problem = Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"{name}, the interface the ranks used, is gone",
+            fix=f"check the card and its driver on {part.node}, then launch again",
+            node=part.node,
+        )
+        return Hypothesis(problem, (f"{part.node} has no {name} now",))
+    if not now.is_up:
+        problem = Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"{name}, the interface the ranks used, is down",
+            fix=f"check its cable and its switch port, or on {part.node}: ip link set {name} up",
+            node=part.node,
+        )
+        return Hypothesis(problem, (f"{name} of {part.node} is down now",))
+    if before is not None and not set(before.addresses) <= set(now.addresses):
+        lost = ", ".join(sorted(set(before.addresses) - set(now.addresses)))
+        has = ", ".join(now.addresses) or "none"
+        problem = Problem(
+            kind=Kind.ADDRESS_CHANGED,
+            cause=f"{name}, the interface the ranks used, lost its address {lost} (now: {has})",
+            fix=f"give {name} a fixed address (or a longer DHCP lease), then launch again",
+            node=part.node,
+        )
+        return Hypothesis(problem, (f"the address of {name} was {lost} at launch",))
+    return None
+
+
+def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[str]:
+    now, before = evidence.network, evidence.at_launch
+    if before is None:
+        return
+    if now.carrier_changes > before.carrier_changes:
+        count = now.carrier_changes - before.carrier_changes
+        yield f"the cable of {now.interface} on {part.node} lost its signal {count} times"
+    if (share := _resent_share(before, now)) >= RESENT_SHARE:
+        yield f"{part.node} had to send {share:.0%} of its packets again"
+
+
+def _resent_share(before: NetworkState, now: NetworkState) -> float:
+    sent = now.sent - before.sent
+    return (now.resent - before.resent) / sent if sent > 0 else 0.0
+
+
+def _normal_end(part: PartStatus, rank: RankStatus) -> float | None:
+    if rank.done_s is not None:
+        return rank.done_s
+    return part.ended_s if part.state == "succeeded" else None
+
+
+def _was_asked_for(part: PartStatus, problem: Problem) -> bool:
+    """Whether it ended after its part had been asked to: it explains nothing."""
+    if part.stopped_s is None or problem is part.problem:
+        return False
+    return problem.time_s is None or problem.time_s > part.stopped_s
+
+
+def _at(part: PartStatus, problem: Problem) -> Problem:
+    return problem if problem.node else msgspec.structs.replace(problem, node=part.node)
+
+
+def _timed(found: Hypothesis, symptom: Problem) -> Hypothesis:
+    problem = msgspec.structs.replace(found.problem, time_s=symptom.time_s)
+    return found._replace(problem=problem)

@@ -1,0 +1,114 @@
+"""Judge: why an attempt failed, from the evidence of all its parts. Pure.
+
+A lost connection is a symptom: some other rank, node or link is its cause. It is never the verdict
+while a part ended otherwise than by being stopped, or while the links have not been tried.
+"Unknown, and this is what we know" is a verdict, and better than a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure import hypotheses
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
+from jupyter_mntrain.model.records.verdict import Verdict
+
+SAME_MOMENT_S = tunables.seconds("failure.same_moment_s")
+
+WEAK: frozenset[Kind] = frozenset({Kind.EXIT_CODE, Kind.TERMINATED})
+"""Ends that may be a program's own reaction to another one's end."""
+
+
+def judge(parts: Sequence[PartStatus]) -> Verdict | None:
+    """Judge why an attempt failed; ``None`` if no part did."""
+    if not any(part.problem for part in parts):
+        return None
+    ends = hypotheses.ends(parts)
+    causes = [end for end in ends if not end.is_symptom]
+    if causes:
+        return _of_ends(causes)
+    symptom = ends[0]
+    found = (
+        hypotheses.silent_node(parts, symptom)
+        or hypotheses.ended_early(parts, symptom)
+        or hypotheses.network(parts, symptom)
+        or hypotheses.broken_connection(parts, symptom)
+    )
+    is_waiting = any(lacks_links(part) for part in parts)
+    if found is None:
+        return _unknown(parts, symptom, is_waiting=is_waiting)
+    is_known = found.problem.kind is not Kind.CONNECTION_BROKE
+    return Verdict(
+        problem=found.problem,
+        sureness="certain" if is_known and not found.speaks_against else "likely",
+        speaks_for=found.speaks_for,
+        speaks_against=found.speaks_against,
+        others=tuple(ends),
+        is_waiting=is_waiting and found.problem.kind is Kind.CONNECTION_BROKE,
+    )
+
+
+def lacks_links(part: PartStatus) -> bool:
+    """Whether a part's links are still to be tried: it stalled, or may have failed by them."""
+    if part.evidence is None or part.evidence.links is not None:
+        return False
+    if part.state not in TERMINAL:
+        return part.stall is not None
+    return part.problem.is_symptom if part.problem else part.stopped_after_failure
+
+
+def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:
+    """Return the part that failed first: causes before symptoms, then by time."""
+
+    def order(part: PartStatus) -> tuple[bool, float]:
+        problem: Problem | None = part.problem
+        return (problem.is_symptom, problem.time_s or 0.0) if problem else (True, float("inf"))
+
+    guilty = [part for part in parts if part.problem is not None]
+    return min(guilty, key=order, default=None)
+
+
+def _of_ends(causes: Sequence[Problem]) -> Verdict:
+    """The first end; but of several in the same moment, one that is no reaction."""
+    first_s = causes[0].time_s or 0.0
+    together = [one for one in causes if (one.time_s or 0.0) - first_s <= SAME_MOMENT_S]
+    problem = min(together, key=lambda one: one.kind in WEAK)
+    rivals = [one for one in together if one.place != problem.place and one.kind not in WEAK]
+    others = tuple(one for one in causes if one is not problem)
+    later = [one for one in others if one not in together]
+    speaks_for = ["it ended first" if others else "nothing else ended by itself"]
+    if later:
+        ahead_s = (later[0].time_s or 0.0) - first_s
+        speaks_for = [f"it ended {ahead_s:.1f} s before {later[0].place}"]
+    against = tuple(f"{one.place} ended in the same moment: {one.cause}" for one in rivals)
+    return Verdict(
+        problem=problem,
+        sureness="likely" if rivals else "certain",
+        speaks_for=tuple(speaks_for),
+        speaks_against=against,
+        others=others,
+    )
+
+
+def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool) -> Verdict:
+    tried = [part.node for part in parts if part.evidence and part.evidence.links]
+    known = ["no rank ended by itself"]
+    if tried:
+        known.append(f"the links that were tried work now ({', '.join(tried)})")
+    problem = Problem(
+        kind=Kind.UNKNOWN_CAUSE,
+        cause=f"cause unknown: {symptom.place} lost its connection to another rank, and "
+        + ", and ".join(known),
+        fix="measure the links, and read the other ranks' logs; --restarts continues by itself",
+        detail=symptom.detail,
+        time_s=symptom.time_s,
+    )
+    return Verdict(
+        problem=problem,
+        sureness="unknown",
+        speaks_for=(symptom.headline, *known),
+        is_waiting=is_waiting,
+    )

@@ -1,0 +1,63 @@
+"""Links: what link tries in both directions say about a broken network. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.evidence import LinkTry
+
+_WORST_FIRST = ("down", "stuck", "no connection", "refused")
+
+
+def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
+    """Find a broken link from the nodes' link trials.
+
+    Args:
+        tried: results by (trying node, peer).
+    """
+    bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
+    if not bad:
+        return None
+    node, one = min(bad, key=lambda pair: _WORST_FIRST.index(pair[1].trouble))
+    if one.trouble == "down":
+        return Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"{one.interface}, the interface the ranks use, is down",
+            fix=f"check its cable and its switch port, or on {node}: "
+            f"ip link set {one.interface} up",
+            node=node,
+        )
+    if one.trouble == "stuck":
+        return Problem(
+            kind=Kind.MTU_TOO_LARGE,
+            cause=f"connections to {one.peer} open, but large packets do not arrive over "
+            f"{one.interface}: its MTU is larger than the network's",
+            fix=f"on {node} and {one.peer}: ip link set {one.interface} mtu 1500",
+            node=node,
+        )
+    return _blocked(node, one, tried.get((one.peer, node)))
+
+
+def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
+    """Explain a connection that does not open.
+
+    Args:
+        back: the other direction; ``None`` if it has not been tried.
+    """
+    kind = Kind.LINK_BLOCKED
+    fix = "check the switch and the firewalls between them, then measure the links"
+    how = "are refused" if link.trouble == "refused" else "get no answer"
+    if back is None:
+        cause = f"connections from {node} over {link.interface} {how}"
+    elif back.trouble is not None:
+        cause = f"connections to and from {node} over {link.interface} {how}"
+    else:
+        kind = Kind.ONE_WAY_LINK
+        cause = (
+            f"connections from {node} over {link.interface} fail, though {link.peer} can connect "
+            f"to {node}: check for a firewall on {link.peer} or between them"
+        )
+        fix = f"let {node} connect to {link.peer} on all high ports"
+    return Problem(kind=kind, cause=cause, fix=fix, node=link.peer)

@@ -1,0 +1,34 @@
+"""Verdict: why an attempt failed, how sure that is, and why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
+
+Sureness = Literal["certain", "likely", "unknown"]
+
+
+class Verdict(Record, frozen=True):
+    """Why an attempt failed.
+
+    Args:
+        speaks_for: findings that the problem explains, as sentences without a full stop.
+        speaks_against: findings that it does not explain.
+        others: what else happened, the first one first.
+        is_waiting: more evidence is being gathered, and may change it.
+    """
+
+    problem: Problem
+    sureness: Sureness
+    speaks_for: tuple[str, ...] = ()
+    speaks_against: tuple[str, ...] = ()
+    others: tuple[Problem, ...] = ()
+    is_waiting: bool = False
+
+    @property
+    def reasons(self) -> str:
+        """How sure it is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
+        told = f"{self.sureness.capitalize()}: {'; '.join(self.speaks_for)}"
+        return f"{told}; but {'; '.join(self.speaks_against)}" if self.speaks_against else told
