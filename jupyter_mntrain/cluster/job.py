@@ -17,7 +17,8 @@ from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement
+from jupyter_mntrain.model.records.stall import RankStack
 
 
 class Job:

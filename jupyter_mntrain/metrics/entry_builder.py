@@ -60,5 +60,6 @@ def job_entry(
         submitted_by=submitted_by,
         problem=view.problem,
         stall=view.stall,
+        warnings=view.warnings,
         restart=view.restart,
     )

@@ -85,6 +85,7 @@ def summarize(
         problem=view.problem,
         verdict=view.verdict,
         stall=view.stall,
+        warnings=view.warnings,
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,

@@ -167,6 +167,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     """The problem with what speaks for and against it."""
     stall: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

@@ -17,8 +17,9 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobRecord, RankStack
+from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.model.records.stall import RankStack
 
 T = TypeVar("T")
 

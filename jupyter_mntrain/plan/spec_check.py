@@ -10,9 +10,12 @@ from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
+    FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
+    ON_NAN_VARIABLE,
+    SAVED_STEP_VARIABLE,
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
@@ -43,6 +46,7 @@ _OWN_VARIABLES = frozenset(
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
         *("ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
         *(JOB_VARIABLE, ATTEMPT_VARIABLE, NODE_VARIABLE, METRICS_VARIABLE, CHECKPOINT_VARIABLE),
+        *(ON_NAN_VARIABLE, FIRST_WORLD_SIZE_VARIABLE, SAVED_STEP_VARIABLE),
     }
 )
 """Variables that torchrun and mntrain set for each rank, whatever the job says."""

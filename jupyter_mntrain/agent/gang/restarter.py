@@ -26,6 +26,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
+    earlier_attempts,
     may_succeed,
     next_restart,
     without,
@@ -227,6 +228,7 @@ def _request(
             master_address=placements[0].address,
             master_port=grants[0].port or 0,
             submitted_s=job.now_s(),
+            earlier=earlier_attempts(job.record),
         ),
         submitted_by=job.record.submitted_by,
     )

@@ -25,13 +25,13 @@ from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
+from jupyter_mntrain.model.lifecycle.events import LinksTried
 from jupyter_mntrain.model.lifecycle.rollup import (
     START_PATIENCE_S,
     has_lost_record,
     lost_part,
     unknown_part,
 )
-from jupyter_mntrain.model.lifecycle.state import LinksTried
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 

@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.state import Exited, PartEvent, RankDown
+from jupyter_mntrain.model.lifecycle.events import Exited, PartEvent, RankDown
 from jupyter_mntrain.model.records.job import Leftover, PartStatus
 from jupyter_mntrain.telemetry.gpus import GpuReader
 

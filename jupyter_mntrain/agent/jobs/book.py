@@ -16,12 +16,11 @@ from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.failure.gathering import note_at_launch
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
-from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
-from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
@@ -33,8 +32,9 @@ from jupyter_mntrain.model.errors import (
 )
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.events import Launched
 from jupyter_mntrain.model.lifecycle.restarts import first_start
-from jupyter_mntrain.model.lifecycle.state import Launched, new_part
+from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -71,7 +71,7 @@ class JobBook:
             try:
                 job = LocalJob(path, read_record(path), self.gpus)
                 is_started = job.is_active and not job.record.is_queued
-                lease = _lease_of(job) if is_started else None
+                lease = lease_of(job.record, job.placement) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
                 log.warning("job in %s is not readable and was ignored: %s", path, error)
                 continue
@@ -332,19 +332,4 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
         other.number,
         other.placements,
         other.master_port,
-    )
-
-
-def _lease_of(job: LocalJob) -> Lease:
-    """The lease of an adopted attempt. Binds its port again if torchrun does not listen yet."""
-    record, placement = job.record, job.placement
-    is_head = placement.node_rank == 0
-    port = record.attempt.master_port if is_head else None
-    return Lease(
-        job_id=record.job_id,
-        attempt=record.attempt.number,
-        gpus=placement.gpus,
-        address=placement.address,
-        port=port,
-        holder=PortHolder.rebind(port) if port else None,
     )

@@ -12,6 +12,7 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.warnings import job_warnings
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
@@ -52,17 +53,19 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
     is_led = newest.attempt.head.node_id not in absent or newest.spec.min_nodes is not None
     if state == "failed" and newest.spec.max_restarts and is_led and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
+    problem = verdict.problem if verdict else None
     return JobView(
         job_id=newest.job_id,
         spec=newest.spec,
         attempt=newest.attempt,
         state=state,
         parts=parts,
-        problem=verdict.problem if verdict else None,
+        problem=problem,
         verdict=verdict,
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
+        warnings=job_warnings(parts, newest.attempt.world_size, problem),
     )
 
 

@@ -1,4 +1,4 @@
-"""Job status: the problem first, then state, figures, ranks and links."""
+"""Job status: problem and warnings first, then state, figures, ranks and links."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ def status_view(
         silences: why nodes cannot be reached, by their names.
     """
     parts = list(_problem_lines(summary, program, with_detail=with_detail))
+    parts += [problem_text(one, mark="⚠", style="yellow") for one in summary.warnings]
     now_s = time.time() if now_s is None else now_s
     parts.append(state_line(summary))
     if summary.elapsed_s is not None:
@@ -189,6 +190,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(doing)
     if summary.stall is not None:
         facts.append(f"stalled: {summary.stall.headline.rstrip('.')}")
+    facts += [f"⚠ {one.headline.rstrip('.')}" for one in summary.warnings]
     if summary.restart is not None:
         facts.append(restart_line(summary.restart, now_s).plain)
     return ", ".join(facts)

@@ -111,6 +111,12 @@ def _when_it_fails(parser: Parser) -> None:
         "--restarts starts it again",
     )
     parser.option(
+        "--on-nan",
+        choices=("stop", "report"),
+        help="when the loss is NaN or infinite: stop the job as failed, or report it and go on; "
+        "default: train.on_nan of a recipe, report for a script",
+    )
+    parser.option(
         "--priority",
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",

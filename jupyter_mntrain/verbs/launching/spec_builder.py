@@ -64,6 +64,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
         port=args.port or before.port,
         link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
         max_restarts=before.max_restarts if args.restarts is None else args.restarts,
+        on_nan=args.on_nan or before.on_nan,
         on_stall=args.on_stall or before.on_stall,
         min_nodes=args.min_nodes or before.min_nodes,
         mixed_versions=args.mixed_versions or before.mixed_versions,

@@ -4,6 +4,7 @@ import * as React from 'react';
 import { FailureCard } from '../liveview/status/failure';
 import { StallCard } from '../liveview/status/stall';
 import { PartNotes } from '../part_notes';
+import { WarningsCard } from '../liveview/status/warnings';
 import { Jobs } from '../sidebar/jobs';
 import { context } from './context';
 import { job } from './samples';
@@ -61,6 +62,38 @@ describe('a job', () => {
     ).toBeTruthy();
     cleanup();
     render(<StallCard job={job()} />);
+    expect(screen.queryByRole('alert')).toBeNull();
+  });
+
+  it('that succeeded says why its numbers are doubtful', () => {
+    const warnings = [
+      {
+        kind: 'ranks-never-met',
+        cause: 'the ranks never met: 2 separate trainings',
+        fix: 'call init_process_group()'
+      },
+      {
+        kind: 'traceback',
+        cause: 'printed a traceback',
+        node: 'muthur',
+        rank: 1,
+        detail: 'ValueError: x'
+      }
+    ] as const;
+    const doubtful = job({ state: 'succeeded', warnings: [...warnings] });
+    const { props } = context({ jobs: [doubtful] });
+    render(<Jobs {...props} />);
+    expect(
+      screen.getByText(/the ranks never met: 2 separate trainings/)
+    ).toBeTruthy();
+    cleanup();
+    render(<WarningsCard job={doubtful} />);
+    const { textContent } = screen.getByRole('alert');
+    expect(textContent).toContain('Fix: call init_process_group()');
+    expect(textContent).toContain('muthur: rank 1: printed a traceback');
+    expect(screen.getByText('ValueError: x')).toBeTruthy();
+    cleanup();
+    render(<WarningsCard job={job()} />);
     expect(screen.queryByRole('alert')).toBeNull();
   });
 

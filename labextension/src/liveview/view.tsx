@@ -17,6 +17,7 @@ import { Numbers } from './status/numbers';
 import { StallCard } from './status/stall';
 import { Starting } from './status/starting';
 import { StillLine } from './status/still';
+import { WarningsCard } from './status/warnings';
 import { PaceStrip } from './strips/pace';
 import { PipelineStrip } from './strips/pipeline';
 import { csv } from './tables/csv';
@@ -57,6 +58,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
           <FailureCard {...{ job }} />
           <StallCard {...{ job }} />
           <PartNotes {...{ job }} />
+          <WarningsCard {...{ job }} />
           <Header
             {...{ job, store, isTab }}
             isLive={controller.isLive}

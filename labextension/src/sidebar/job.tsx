@@ -49,6 +49,11 @@ export function Job(props: IJobProps): JSX.Element {
       <div className="mnt-indent">
         {problem && <ProblemLines problem={problem} />}
         <PartNotes job={job} />
+        {(job.warnings ?? []).map(warning => (
+          <ProblemLines key={warning.kind} problem={warning}>
+            <Icon name="warning" />
+          </ProblemLines>
+        ))}
         <Progress job={job} />
         <Ranks {...props} />
         <Buttons {...props} />

@@ -94,6 +94,10 @@ def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost:
     assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
     assert now.attempt.number >= 2
     assert [rank.rank for part in now.parts for rank in part.ranks] == [0, 1]
+    # A script's learning rate and its part of the data depend on how many ranks there were.
+    attempt = rest[0].state / "jobs" / job_id / f"attempt-{now.attempt.number}"
+    told_to_ranks = json.loads((attempt / "command.json").read_text())["environment"]
+    assert told_to_ranks["MNTRAIN_FIRST_WORLD_SIZE"] == "3"
     # Whoever was away learns that it went on without it, and begins nothing of its own.
     three[lost].start()
     until(lambda: three[lost].record(job_id).part.state != "running", "its part to be over")

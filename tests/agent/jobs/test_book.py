@@ -18,7 +18,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.lifecycle.state import StateLost
+from jupyter_mntrain.model.lifecycle.events import StateLost
 from tests.agent.jobs.books import (
     end_all,
     leased,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.state import (
+from jupyter_mntrain.model.lifecycle.events import (
     EndAwaited,
     EndWished,
     EvidenceGathered,
@@ -21,6 +21,7 @@ from jupyter_mntrain.model.lifecycle.state import (
     RankDone,
     RankDown,
     RankGone,
+    RankJoined,
     RankKilled,
     RankStepped,
     RankUp,
@@ -29,18 +30,13 @@ from jupyter_mntrain.model.lifecycle.state import (
     Stalled,
     StateLost,
     StopAsked,
-    apply,
-    new_part,
+    Warned,
+    WarningOver,
 )
+from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
-from jupyter_mntrain.model.records.job import (
-    TERMINAL,
-    JobState,
-    Leftover,
-    PartStatus,
-    RankStatus,
-    Stall,
-)
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, Leftover, PartStatus, RankStatus
+from jupyter_mntrain.model.records.stall import Stall
 
 STATES: tuple[JobState, ...] = (
     "pending",
@@ -76,6 +72,9 @@ EVENTS: tuple[PartEvent, ...] = (
     StopAsked(reason="it stalled", problem=PROBLEM),
     EndWished(reason="enough, after saving"),
     RankDone(rank=Rank(0), time_s=3.0),
+    RankJoined(rank=Rank(0), size=2),
+    Warned(problem=PROBLEM),
+    WarningOver(kind=PROBLEM.kind, rank=Rank(0)),
     SavedEvent(step=2),
     SavedEvent(step=4),
     Exited(time_s=9.0, exit_code=0),
@@ -300,3 +299,26 @@ def test_a_good_run_ends_the_same_in_whatever_order_its_news_come(
     assert [status.state for status in part.ranks] == ["succeeded", "succeeded"]
     for event in late:
         assert apply(part, event) is part
+
+
+def test_the_first_warning_of_each_kind_is_kept_and_no_failure() -> None:
+    first, again, other = (
+        Problem(kind=kind, cause=cause, rank=Rank(rank))
+        for kind, cause, rank in (
+            (Kind.LOSS_DIVERGED, "it rose", 0),
+            (Kind.LOSS_DIVERGED, "it rose, too", 1),
+            (Kind.ZERO_GRADIENTS, "nothing is learned", 1),
+        )
+    )
+    part = after(*(Warned(problem=one) for one in (first, again, other)))
+    assert part.warnings == (first, other)
+    assert apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(1))) is part
+    part = apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(0)))
+    assert part.warnings == (other,)
+    part = apply(part, Exited(time_s=9.0, exit_code=0))
+    assert (part.state, part.problem, part.warnings) == ("succeeded", None, (other,))
+
+
+def test_the_group_of_a_rank_is_kept() -> None:
+    part = after(RankUp(rank=Rank(0), pid=11), RankJoined(rank=Rank(0), size=2))
+    assert [status.group_size for status in part.ranks] == [2, None]
