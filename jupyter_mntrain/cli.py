@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import msgspec
 from rich.text import Text
 
-from jupyter_mntrain.command_line.error_output import print_error
+from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.text.foreign import escaped_json
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
 from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.context import Clusters, Context, connect
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader is gone (``| head``). Python would report it again when flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
+        return print_defect(error)
 
 
 def _verb(words: Sequence[str]) -> int:
@@ -67,7 +70,7 @@ def _say_error(text: str) -> None:
 def _print(outcome: Outcome, *, wants_json: bool) -> int:
     if wants_json:
         text = msgspec.json.format(msgspec.json.encode(outcome.data), indent=2).decode()
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(escaped_json(text) + "\n")
     elif outcome.renderable:
         # Soft: commands and log lines are to be copied, never folded.
         make_console().print(outcome.renderable, soft_wrap=True)

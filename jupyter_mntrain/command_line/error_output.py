@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.text.foreign import escaped_json, shown
 
 
 def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], None]) -> int:
@@ -19,13 +20,23 @@ def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], 
         say: prints the line for people.
     """
     options = words[: words.index("--")] if "--" in words else words
-    trace = "".join(traceback.format_exception(error)) if "--traceback" in options else ""
+    trace = _trace(error) if "--traceback" in options else ""
     if "--json" in options:
         problem = error.problem
         problem = msgspec.structs.replace(problem, detail=trace or problem.detail)
         text = msgspec.json.format(msgspec.json.encode(problem), indent=2).decode()
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{escaped_json(text)}\n")
     else:
-        sys.stderr.write(trace)
+        sys.stderr.write(shown(trace))
         say(str(error))
     return error.exit_code
+
+
+def print_defect(error: Exception) -> int:
+    """Print an unexpected exception as Python would, but safe to show. Returns the exit code."""
+    sys.stderr.write(shown(_trace(error)))
+    return 1
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))

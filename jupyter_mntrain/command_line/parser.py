@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.spelling import use_nearest
+from jupyter_mntrain.model.text.spelling import use_nearest
 
 K = TypeVar("K", bound=str)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, ClassVar, TypeVar
@@ -17,6 +18,7 @@ from jupyter_mntrain.model.ids import JobId, is_job_id
 T = TypeVar("T")
 
 LARGEST = 2**63 - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 _OF_STATUS = {
     HTTPStatus.FORBIDDEN: (Kind.NOT_ALLOWED, "this user is not allowed to do that"),
@@ -49,7 +51,11 @@ class JsonHandler(RequestHandler):
     def answer(self, content: object, status: int = 200) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "application/json")
-        self.finish(msgspec.json.encode(content))
+        self.finish(self.encode(content))
+
+    def encode(self, content: object) -> bytes:
+        """The content as JSON."""
+        return msgspec.json.encode(content)
 
     def body_as(self, kind: type[T]) -> T:
         """The validated body; an empty one is ``{}``.
@@ -82,11 +88,10 @@ class JsonHandler(RequestHandler):
         text = self.get_query_argument(name, "")
         if not text:
             return default
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
+        # int() also takes other scripts' digits, +1, 1_000 and blanks.
+        is_number = _NUMBER.fullmatch(text) is not None
+        value = int(text) if is_number else 0
+        if not (is_number and least <= value <= most):
             fix = f"use a number from {least} to {most}"
             raise refusal(400, Kind.BAD_REQUEST, f"{name}={text!r} is out of range", fix)
         return value

@@ -13,7 +13,8 @@ import tomli_w
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.spelling import closest, use_nearest
+from jupyter_mntrain.model.text.foreign import escaped_toml, shown_line
+from jupyter_mntrain.model.text.spelling import closest, use_nearest
 
 KEY = "mntrain_job"
 """Key that distinguishes a job file from a recipe; its value is the version."""
@@ -55,7 +56,7 @@ def write_spec(
     if spec.files:
         files = "".join(_file(name, text) for name, text in spec.files.items())
         parts.append(f"[files]\n{files}")
-    return "\n".join(parts)
+    return escaped_toml("\n".join(parts))
 
 
 def is_spec(text: str) -> bool:
@@ -105,7 +106,7 @@ def _header(
     if left_out:
         lines.append(f"Omitted because they look like secrets: {', '.join(left_out)}")
         lines.append("Pass them again: mntrain launch FILE --env NAME=VALUE")
-    return "".join(f"# {_printable(line)}\n" for line in lines)
+    return "".join(f"# {shown_line(line)}\n" for line in lines)
 
 
 def _top(spec: JobSpec) -> str:
@@ -124,11 +125,6 @@ def _participant(one: Participant) -> str:
 def _file(name: str, text: str) -> str:
     # TOML readers normalize line ends in multi-line strings: \r\n survives only escaped.
     return tomli_w.dumps({name: text}, multiline_strings="\r\n" not in text)
-
-
-def _printable(text: str) -> str:
-    """Replace control characters and line breaks, which a comment cannot contain."""
-    return "".join(one if one.isprintable() else "�" for one in text)
 
 
 def _check_version(fields: dict[str, Any], name: str) -> None:

@@ -229,7 +229,7 @@ def _variable(key: str) -> str:
 
 
 def _unknown(where: str, key: str, known: Mapping[str, object]) -> SpecError:
-    from jupyter_mntrain.model.spelling import use_nearest  # difflib, for this message only
+    from jupyter_mntrain.model.text.spelling import use_nearest  # difflib, for this message only
 
     fix = use_nearest(key, known, "see all of them: mntrain config")
     return SpecError(f"{where} is not a setting of mntrain", fix=fix)

@@ -16,6 +16,7 @@ import msgspec
 
 from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.text.foreign import is_safe
 from jupyter_mntrain.model.tunables import all_tunables
 from jupyter_mntrain.notebook.display import PROGRAM
 from jupyter_mntrain.recipe.sections import Recipe
@@ -140,7 +141,8 @@ def _recipe_fields() -> Iterator[str]:
 
 
 def _starting(begun: str, known: Iterable[str], *, ordered: bool = False) -> list[str]:
-    matches = dict.fromkeys(word for word in known if word.startswith(begun))
+    # Nothing is put into a cell that looks different there, or ends its line.
+    matches = dict.fromkeys(word for word in known if word.startswith(begun) and is_safe(word))
     return list(matches) if ordered else sorted(matches)
 
 

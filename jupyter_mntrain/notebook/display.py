@@ -10,6 +10,8 @@ import msgspec
 from rich.console import Console, RenderableType
 
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
+from jupyter_mntrain.model.text.foreign import shown_json
+from jupyter_mntrain.show.safe_console import SafeConsole
 
 PROGRAM = "%mntrain"
 """What a person types in a notebook."""
@@ -45,7 +47,7 @@ def picture_bundle(png: bytes, text: str) -> Bundle:
 def job_bundle(bundle: JobBundle, text: str, png: bytes | None) -> Bundle:
     """Job data for our extension; picture and text for other frontends."""
     pictures = picture_bundle(png, text) if png else {"text/plain": text}
-    return {JOB_MIME: msgspec.to_builtins(bundle), **pictures}
+    return {JOB_MIME: _safe_data(bundle), **pictures}
 
 
 def picture_metadata(width_px: int) -> dict[str, Any]:
@@ -53,9 +55,16 @@ def picture_metadata(width_px: int) -> dict[str, Any]:
     return {"image/png": {"width": width_px}}
 
 
+def _safe_data(bundle: JobBundle) -> Any:
+    """The bundle as data for JSON, every string in it safe to show."""
+    encoded = msgspec.json.encode(bundle)
+    safe = shown_json(encoded)
+    return msgspec.to_builtins(bundle) if safe is encoded else msgspec.json.decode(safe)
+
+
 def _printed(renderable: RenderableType) -> Console:
     # Neither a terminal nor rich's own Jupyter mode: it only records.
-    console = Console(
+    console = SafeConsole(
         record=True,
         width=TEXT_WIDTH,
         file=io.StringIO(),

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
-from IPython.display import DisplayHandle, display
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Job
@@ -17,9 +16,11 @@ from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.completion import Completer
 from jupyter_mntrain.notebook.display import PROGRAM, text_bundle
 from jupyter_mntrain.notebook.magics import MntrainMagics
+from jupyter_mntrain.notebook.output import NotebookOutput, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.screen import Screen
@@ -100,7 +101,7 @@ class Extension:
             self.clusters.get(name, agents)
         except MntrainError as error:
             return f"mntrain {__version__}: {error}"
-        where = "" if name == DEFAULT_CLUSTER else f" of cluster {name}"
+        where = "" if name == DEFAULT_CLUSTER else f" of cluster {shown_name(name)}"
         return f"mntrain {__version__}: looking for nodes{where}. {PROGRAM} nodes, {PROGRAM} --help"
 
     def _make_screen(self) -> Screen:
@@ -109,8 +110,8 @@ class Extension:
             return TerminalScreen(make_console(), PROGRAM, has_variables=True)
         return NotebookScreen(
             self.updater,
-            show=lambda bundle: display(bundle, raw=True),
-            new_output=DisplayHandle,
+            show=show_bundle,
+            new_output=NotebookOutput,
         )
 
     def _new_cell(self, *_: Any) -> None:
@@ -120,7 +121,7 @@ class Extension:
         if job is self._handed_out:
             return
         report = status_view(job.summary(), job.view(), program=PROGRAM)
-        display(text_bundle(report), raw=True)
+        show_bundle(text_bundle(report))
 
 
 def lift_cell_magic(lines: list[str]) -> list[str]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from IPython.core.magic import Magics, line_cell_magic, magics_class
-from IPython.display import display
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.notebook.display import PROGRAM, picture_bundle, picture_metadata, text_bundle
+from jupyter_mntrain.notebook.output import show_bundle
 from jupyter_mntrain.verbs.command import Command, parse, split_line
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
@@ -58,9 +59,11 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             command = parse(split_line(line), program=PROGRAM)
             return self._do(command, cell)
         except HelpWanted as wanted:
-            display(text_bundle(Text(str(wanted))), raw=True)
+            show_bundle(text_bundle(Text(str(wanted))))
         except MntrainError as error:
-            if not WANTS_TRACEBACK.search(line):
+            if WANTS_TRACEBACK.search(line):
+                say_with_traceback(error, self.shell)
+            else:
                 say_in_one_line(error)
             raise
         return None
@@ -86,14 +89,15 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
 
     def _present(self, command: Command, outcome: Outcome) -> None:
         if command.args.json:
-            display(outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data})
+            data = outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data}
+            show_bundle(*self.shell.display_formatter.format(data))
             return
         if outcome.picture is not None:
             from jupyter_mntrain.show.picture import WIDTH_PX
 
             words = f"{outcome.job.id if outcome.job else 'job'}: {PROGRAM} status has the numbers"
             bundle = picture_bundle(outcome.picture, words)
-            display(bundle, metadata=picture_metadata(WIDTH_PX), raw=True)
+            show_bundle(bundle, metadata=picture_metadata(WIDTH_PX))
         if outcome.renderable:
             self._screen.say(outcome.renderable)
 
@@ -103,6 +107,17 @@ def say_in_one_line(error: MntrainError) -> None:
     line = f"\x1b[31mmntrain:\x1b[0m {_for_cells(str(error))}"
     # IPython's own hook, looked up on the exception.
     error.__dict__["_render_traceback_"] = lambda: [line]
+
+
+def say_with_traceback(error: MntrainError, shell: InteractiveShell) -> None:
+    """Have IPython show its usual traceback, in which other exceptions are quoted safely."""
+
+    def render() -> list[str]:
+        del error.__dict__["_render_traceback_"]
+        lines = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        return [visible(line, keeps_color=True) for line in lines]
+
+    error.__dict__["_render_traceback_"] = render
 
 
 def _for_cells(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.spelling import use_nearest
+from jupyter_mntrain.model.text.spelling import use_nearest
 
 
 def find_node(reference: str, nodes: Sequence[NodeInfo]) -> NodeInfo:

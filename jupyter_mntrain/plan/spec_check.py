@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import PurePosixPath
 
@@ -19,11 +20,13 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.text.foreign import is_safe, is_unicode
 
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
 
 _OWN_OPTIONS = {
@@ -63,11 +66,8 @@ def check_spec(spec: JobSpec) -> None:
             f"the job has format version {spec.version}; this version supports {SPEC_VERSION}",
             fix="install a newer jupyter-mntrain",
         )
-    if len(spec.name) > MOST_NAME_CHARACTERS:
-        raise SpecError(
-            f"the job's name has {len(spec.name)} characters; the limit is {MOST_NAME_CHARACTERS}",
-            fix="choose a shorter one: --name NAME",
-        )
+    check_name(spec.name)
+    _check_unicode(spec)
     _check_entry(spec)
     _check_files(spec)
     _check_surroundings(spec)
@@ -101,6 +101,24 @@ def check_spec(spec: JobSpec) -> None:
         raise SpecError(
             f"link_capacity must be positive, not {capacity} bytes per second",
             fix="use a positive number",
+        )
+
+
+def check_name(name: str) -> None:
+    """Refuse a job's name that is too long, or cannot be shown as it is.
+
+    Raises:
+        SpecError: it is.
+    """
+    if len(name) > MOST_NAME_CHARACTERS:
+        raise SpecError(
+            f"the job's name has {len(name)} characters; the limit is {MOST_NAME_CHARACTERS}",
+            fix="choose a shorter one: --name NAME",
+        )
+    if not is_safe(name):
+        raise SpecError(
+            f"the job's name {name!r} has characters that cannot be shown",
+            fix="choose another one: --name NAME",
         )
 
 
@@ -145,8 +163,26 @@ def _check_surroundings(spec: JobSpec) -> None:
             raise SpecError(
                 f"torchrun's {option} is set by the launch itself", fix=_OWN_OPTIONS[option]
             )
+    for name in spec.environment:
+        if not _VARIABLE.fullmatch(name):
+            raise SpecError(
+                f"{name!r} cannot be a variable's name",
+                fix="use letters, digits and '_', a letter or '_' first",
+            )
     for name in sorted(_OWN_VARIABLES.intersection(spec.environment)):
         raise SpecError(f"the variable {name} is set for each rank by the launch", fix="omit it")
+
+
+def _check_unicode(spec: JobSpec) -> None:
+    texts = [*spec.entry, *spec.torchrun_arguments, *spec.environment.values()]
+    for what, text in [("an argument or variable", one) for one in texts] + [
+        (f"the file {name!r}", name + text) for name, text in spec.files.items()
+    ]:
+        if not is_unicode(text):
+            raise SpecError(
+                f"{what} has half of a surrogate pair, which is no character",
+                fix="replace it; \\ud83d and the like come from text that was cut in two",
+            )
 
 
 def _check_files(spec: JobSpec) -> None:

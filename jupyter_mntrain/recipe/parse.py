@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.spelling import use_nearest
+from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.combinations import check_memory, check_prompts, check_tied
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches

@@ -38,6 +38,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
+from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -209,5 +210,11 @@ class Unwatch(Record, frozen=True, forbid_unknown_fields=True, tag_field="kind",
     job_id: JobId
 
 
+def page_json(content: object) -> bytes:
+    """Encode what a page shows: the edge at which foreign text reaches it."""
+    return shown_json(_encode(content))
+
+
 PageMessage = Watch | Unwatch
 page_decoder = msgspec.json.Decoder(PageMessage)
+_encode = msgspec.json.Encoder().encode

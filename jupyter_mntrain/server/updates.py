@@ -31,6 +31,7 @@ from jupyter_mntrain.server.messages import (
     Snapshot,
     StatusSet,
     StreamResumed,
+    page_json,
 )
 from jupyter_mntrain.server.series_feed import JobFeed, Send
 
@@ -45,8 +46,6 @@ RELEASED_AFTER_S = tunables.seconds("server.released_after_s")
 MOST_READ_BACK = tunables.count("server.jobs_read_back")
 
 MOST_KEPT = tunables.count("server.messages_kept")
-
-encode = msgspec.json.Encoder().encode
 
 
 class PageUpdates:
@@ -140,7 +139,7 @@ class PageUpdates:
         first = self._kept[0][0] if self._kept else self._seq + 1
         if stream == self.stream and first - 1 <= since <= self._seq:
             missed = [message for seq, message in self._kept if seq > since]
-            return [encode(StreamResumed(stream=self.stream, seq=self._seq)), *missed]
+            return [page_json(StreamResumed(stream=self.stream, seq=self._seq)), *missed]
         whole = Snapshot(
             stream=self.stream,
             seq=self._seq,
@@ -148,7 +147,7 @@ class PageUpdates:
             nodes=tuple(self._nodes.values()),
             jobs=tuple(self._jobs.values()),
         )
-        return [encode(whole)]
+        return [page_json(whole)]
 
     # rounds
 
@@ -301,7 +300,7 @@ class PageUpdates:
     def _tell(self, message_of: Callable[..., object], **content: object) -> None:
         """Number a message and send it to every page."""
         self._seq += 1
-        message = encode(message_of(seq=self._seq, **content))
+        message = page_json(message_of(seq=self._seq, **content))
         self._kept.append((self._seq, message))
         for tell in tuple(self._listeners):
             tell(message)

@@ -55,11 +55,6 @@ CONDITIONS: Final[dict[Condition | None, str]] = {
 """What disturbed the measurement of a link."""
 
 
-def one_line(text: str) -> str:
-    """Text on one line, without control characters."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(text.split()))
-
-
 def fixed(value: float, digits: int) -> str:
     """Fixed number of decimals; halves are rounded up, as in JavaScript. From 1e15 on with an
     exponent.

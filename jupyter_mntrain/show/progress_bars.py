@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as RichProgress
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.text.foreign import shown_name
 
 PATIENCE_S = tunables.seconds("terminal.bar_after_s")
 
@@ -59,7 +60,7 @@ class PatientBar:
 
     def report(self, what: str, done: int, total: int | None) -> None:
         # A single assignment needs no lock.
-        self._now = (what, done, total)
+        self._now = (shown_name(what), done, total)
 
     def _run(self) -> None:
         if self._ended.wait(PATIENCE_S):

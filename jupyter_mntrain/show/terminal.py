@@ -13,6 +13,7 @@ from rich.live import Live
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.progress_bars import PatientBar, TerminalBar
+from jupyter_mntrain.show.safe_console import SafeConsole
 from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.show.tables.job import progress_line, status_view
 
@@ -28,7 +29,7 @@ PIPE_WIDTH = 140
 
 def make_console(*, stderr: bool = False) -> Console:
     """Console that does not wrap pipes at 80 columns and adds no highlighting."""
-    console = Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    console = SafeConsole(stderr=stderr, highlight=False, emoji=False, markup=False)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console

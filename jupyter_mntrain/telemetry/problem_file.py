@@ -12,8 +12,11 @@ import msgspec
 
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.text.foreign import LINE_LIMIT, NAME_LIMIT
 
 PROBLEM_FILE = "problem.json"
+MOST_DETAIL = 10 * LINE_LIMIT
+"""Characters of a traceback; its end tells the most."""
 
 
 def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> None:
@@ -27,8 +30,18 @@ def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> 
 
 
 def handed_over(directory: Path) -> Problem | None:
-    """Read the problem that a rank wrote; ``None`` if there is none, or it is unreadable."""
+    """Read the problem that a rank wrote; ``None`` if there is none, or it is unreadable.
+
+    Its texts are cut: a rank may have put anything into them, and every driver gets them.
+    """
     try:
-        return msgspec.json.decode((directory / PROBLEM_FILE).read_bytes(), type=Problem)
+        told = msgspec.json.decode((directory / PROBLEM_FILE).read_bytes(), type=Problem)
     except (OSError, msgspec.MsgspecError):
         return None
+    return msgspec.structs.replace(
+        told,
+        cause=told.cause[:LINE_LIMIT],
+        fix=told.fix[:LINE_LIMIT],
+        node=None if told.node is None else told.node[:NAME_LIMIT],
+        detail=told.detail[-MOST_DETAIL:],
+    )

@@ -16,6 +16,7 @@ from jupyter_mntrain.command_line.parser import (
     output_options,
 )
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.text.foreign import is_unicode
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
@@ -52,6 +53,11 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         SpecError: a word is unknown, missing or malformed.
         HelpWanted: ``--help`` or no word at all was given.
     """
+    for word in argv:
+        if not is_unicode(word):
+            raise bad_command(
+                f"{word!r} is not valid Unicode", fix="rename the file, or type the word again"
+            )
     # By hand: argparse loses what follows -- if options stand between positionals.
     at = argv.index("--") if "--" in argv else len(argv)
     words, arguments = list(argv[:at]), tuple(argv[at + 1 :])

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import use_nearest
+from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.tunables import DEFAULT, Tunable, all_tunables, config_file
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.verbs.context import Context

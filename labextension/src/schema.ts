@@ -215,7 +215,8 @@ export interface ServerStatus {
  * A problem: what is wrong, where, and what to do about it.
  *
  *     ``cause`` and ``fix`` are for people, without a full stop, and name neither the node nor the
- *     rank that the fields name. Code decides by ``kind``.
+ *     rank that the fields name. Code decides by ``kind``. The fields may hold foreign text; what the
+ *     properties return is safe to show.
  *
  *     Args:
  *         fix: what to do next; empty if unknown.

@@ -108,3 +108,9 @@ def test_actions_of_a_verb_and_their_options(offers):
 
 def test_settings(offers):
     assert offers("%mntrain config cluster.se") == ["cluster.settle_s"]
+
+
+def test_nothing_is_offered_that_would_end_the_line_or_look_different(offers, tmp_path):
+    for name in ("a.toml", "a\nimport os.toml", "a\x1b]0;x\x07.toml", "a\u202elmot.toml"):
+        (tmp_path / name).write_text("")
+    assert offers("%mntrain launch a") == ["a.toml"]

@@ -8,11 +8,13 @@ import pytest
 
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.notebook import output as output_module
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S
+from tests.hostile import HOSTILE, assert_safe, poisoned, strings
 from tests.standin.cluster import StandInJob
 from tests.standin.screen import StillClock
-from tests.standin.training import SCENES, Sample
+from tests.standin.training import SCENES, Sample, sample_job
 from tests.wording import says
 
 
@@ -171,3 +173,25 @@ def raising(error: Exception):
         raise error
 
     return do
+
+
+def test_a_frame_has_only_text_that_is_safe_to_show():
+    sample = poisoned(sample_job({"wopr": 1}, steps=2, wrote={"Who?": HOSTILE}))
+    view, page, _ = make(StandInJob(sample))
+    view.frame()
+    assert_safe(page.last["text/plain"])
+    for text in strings(page.last[JOB_MIME]):
+        assert_safe(text)
+    assert any("\\u202e" in text for text in strings(page.last[JOB_MIME]))
+
+
+def test_an_output_in_a_notebook_is_safe_whatever_it_is_given(monkeypatch):
+    given = []
+    monkeypatch.setattr(output_module, "DisplayHandle", Page)
+    monkeypatch.setattr(output_module, "display", lambda bundle, **_: given.append(bundle))
+    place = output_module.NotebookOutput()
+    for show in (place.display, place.update, output_module.show_bundle):
+        show({"text/plain": HOSTILE, "text/html": HOSTILE, "image/png": "x"})
+    for bundle in (*place._handle.frames, *given):
+        assert_safe("".join(bundle.values()))
+    assert len(given) + len(place._handle.frames) == 3

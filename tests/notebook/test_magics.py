@@ -7,7 +7,9 @@ import threading
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+import jupyter_mntrain
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from tests.hostile import HOSTILE, STYLING, assert_safe
 from tests.notebook.conftest import Notebook, begin_shell, end_shell
 from tests.standin.cluster import StandInCluster
 from tests.wording import says
@@ -50,6 +52,25 @@ def test_a_bad_cluster_name_does_not_stop_the_extension_from_loading(monkeypatch
 def test_the_magic_and_the_command_line_say_the_same(notebook):
     assert "eno1 10.0.0.1/24" in notebook.words("%mntrain nodes")
     assert "launch" in notebook.words("%mntrain")
+
+
+def test_the_version(notebook):
+    assert notebook.words("%mntrain --version") == f"mntrain {jupyter_mntrain.__version__}"
+
+
+def test_a_traceback_quotes_other_exceptions_safely(notebook, monkeypatch):
+    def fail(*_, **__):
+        try:
+            raise ValueError(HOSTILE)
+        except ValueError as error:
+            raise MntrainError(HOSTILE, fix=HOSTILE) from error
+
+    monkeypatch.setattr("jupyter_mntrain.notebook.magics.run", fail)
+    result = notebook.run("%mntrain nodes --traceback")
+    shown = result.stdout + result.stderr
+    assert "ValueError" in shown
+    assert "Traceback" in shown
+    assert_safe(STYLING.sub("", shown))
 
 
 @pytest.mark.wording

@@ -11,6 +11,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.spec_check import check_spec
+from tests.hostile import assert_safe
 from tests.standin.nodes import gpu, nic, node
 from tests.wording import says, wording
 
@@ -113,3 +114,27 @@ def test_nodes_come_back_in_the_order_of_participants() -> None:
     chosen = find_participants(participants, nodes)
     assert [one.name for one in chosen] == ["b", "a"]
     assert [place.node for place in arrange(participants, chosen)] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "x" * 201),
+        ("name", "\x1b]0;title\x07"),
+        ("name", "user\u202egpj"),
+        ("environment", {"A=B": "1"}),
+        ("environment", {"A\nB": "1"}),
+        ("environment", {"": "1"}),
+        ("environment", {"A": "\ud83d"}),
+        ("files", {"s.py": "print('\ud83d')"}),
+        ("files", {"\ud83d": ""}),
+        ("entry", ("s.py", "\ud83d")),
+    ],
+)
+def test_a_spec_that_cannot_be_shown_or_sent_is_refused(field: str, value: object) -> None:
+    fields = {"entry": ("s.py",), "files": {"s.py": ""}, "participants": (Participant(node="a"),)}
+    check_spec(JobSpec(**fields))  # type: ignore[arg-type]
+    with pytest.raises(SpecError) as caught:
+        check_spec(JobSpec(**(fields | {field: value})))  # type: ignore[arg-type]
+    assert_safe(str(caught.value))
+    assert caught.value.fix

@@ -181,6 +181,19 @@ class StandInJob:
             for node, said in self.at.items()
         }
 
+    def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
+        return self.history()
+
+    def save(self, *, is_last: bool = False, reason: str = "") -> JobView:
+        self.calls.append(("save", is_last))
+        return self.view()
+
+    def wait_for_save(
+        self, *, after: int | None, timeout_s: float, progress: Progress = SILENT
+    ) -> int | None:
+        progress.report("saving", 0, None)
+        return self.view().saved_step
+
     def stop(
         self,
         *,

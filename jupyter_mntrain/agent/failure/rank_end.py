@@ -28,6 +28,7 @@ from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
+from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.telemetry.problem_file import handed_over
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
 
@@ -205,8 +206,9 @@ def _error_file(path: Path) -> Problem | None:
     try:
         message = json.loads(path.read_bytes())["message"]
         extra = message.get("extraInfo", {}) if isinstance(message, dict) else {}
-        text = str(message["message"] if isinstance(message, dict) else message)
-        stack = str(extra.get("py_callstack", text))
+        # JSON can hold half a surrogate pair, which no record can.
+        text = visible(str(message["message"] if isinstance(message, dict) else message))
+        stack = visible(str(extra.get("py_callstack", text)))
         time_s = float(extra["timestamp"]) if "timestamp" in extra else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

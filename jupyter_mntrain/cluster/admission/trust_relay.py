@@ -12,6 +12,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 log = logging.getLogger("mntrain.cluster")
@@ -47,7 +48,8 @@ class TrustRelay:
             if self._wants_news(info):
                 self._identity.take_news(await client.news())
         except MntrainError as error:
-            log.info("%s: revocations and renewals were not exchanged: %s", info.name, error)
+            name = shown_name(info.name)
+            log.info("%s: revocations and renewals were not exchanged: %s", name, error)
 
     def _knows_less(self, info: NodeInfo) -> bool:
         if info.revocations < self._identity.credentials.revocations:

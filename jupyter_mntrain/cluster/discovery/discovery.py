@@ -19,6 +19,7 @@ from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.text.foreign import shown_name
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
@@ -175,11 +176,14 @@ class MdnsDiscovery(Discovery):
 
 
 def read_announcement(info: ServiceInfo) -> FoundAgent | None:
-    """Parse an announcement, which is untrusted; ``None`` if it cannot be used."""
+    """Parse an announcement, which is untrusted; ``None`` if it cannot be used.
+
+    Its texts are safe to show: names, and what is compared with our own.
+    """
     from zeroconf import IPVersion
 
     text = {
-        key.decode(errors="replace"): (value or b"").decode(errors="replace")
+        key.decode(errors="replace"): shown_name((value or b"").decode(errors="replace"))
         for key, value in info.properties.items()
     }
     try:

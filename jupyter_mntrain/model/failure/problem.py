@@ -5,13 +5,15 @@ from __future__ import annotations
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.text.foreign import shown_line, shown_name
 
 
 class Problem(Record, frozen=True):
     """A problem: what is wrong, where, and what to do about it.
 
     ``cause`` and ``fix`` are for people, without a full stop, and name neither the node nor the
-    rank that the fields name. Code decides by ``kind``.
+    rank that the fields name. Code decides by ``kind``. The fields may hold foreign text; what the
+    properties return is safe to show.
 
     Args:
         fix: what to do next; empty if unknown.
@@ -42,18 +44,20 @@ class Problem(Record, frozen=True):
     def place(self) -> str:
         """Node and rank, like ``node2: rank 1``; empty without both."""
         rank = None if self.rank is None else f"rank {self.rank}"
-        return ": ".join(part for part in (self.node, rank) if part)
+        node = shown_name(self.node or "")
+        return ": ".join(part for part in (node, rank) if part)
 
     @property
     def headline(self) -> str:
         """Place and cause, as a sentence."""
-        told = f"{self.place}: {self.cause}" if self.place else self.cause
+        cause = shown_line(self.cause)
+        told = f"{self.place}: {cause}" if self.place else cause
         return told if told.endswith((".", "!", "?")) else f"{told}."
 
     @property
     def fix_line(self) -> str:
         """The fix, as a sentence; empty if there is none."""
-        return f"Fix: {self.fix}." if self.fix else ""
+        return f"Fix: {shown_line(self.fix)}." if self.fix else ""
 
     def __str__(self) -> str:
         """One line for logs, tracebacks and pictures, like ``node: cause. Fix: fix``."""

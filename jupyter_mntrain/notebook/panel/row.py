@@ -8,6 +8,7 @@ from typing import Any
 import ipywidgets
 import msgspec
 
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.verbs.panel.checks.check import Check
@@ -35,6 +36,7 @@ class NodeRow:
 
     def __init__(self, name: str, listen: Listen, change: Change) -> None:
         self._name = name
+        name = shown_name(name)
         self._change = change
         self._checks_shown: tuple[Check, ...] = ()
         self.use = ipywidgets.Checkbox(description=name, indent=False)

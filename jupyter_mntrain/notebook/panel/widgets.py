@@ -7,6 +7,8 @@ from typing import Any
 
 import ipywidgets
 
+from jupyter_mntrain.model.text.foreign import shown
+
 
 def box(classes: str, *children: ipywidgets.Widget) -> ipywidgets.Box:
     """A plain box; the style sheet lays it out."""
@@ -25,11 +27,20 @@ def html(value: str = "") -> ipywidgets.HTML:
 def put(widget: ipywidgets.Widget, **traits: Any) -> None:
     """Set the traits that differ: each assignment sends a message to every page.
 
-    A drop-down's options go before its value: new ones alone select the first.
+    A drop-down's options go before its value: new ones alone select the first. Foreign text in them
+    is made safe to show.
     """
-    for name, value in traits.items():
+    for name, given in traits.items():
+        value = safe(given)
         if getattr(widget, name) != value:
             setattr(widget, name, value)
+
+
+def safe(value: Any) -> Any:
+    """A trait with every text in it safe to show; options are tuples of texts, or of pairs."""
+    if isinstance(value, str):
+        return shown(value)
+    return tuple(map(safe, value)) if isinstance(value, tuple) else value
 
 
 def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:

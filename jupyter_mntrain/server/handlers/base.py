@@ -20,6 +20,7 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
+from jupyter_mntrain.server.messages import page_json
 from jupyter_mntrain.server.updates import PageUpdates
 
 T = TypeVar("T")
@@ -52,6 +53,9 @@ class ClusterHandler(JsonHandler, JupyterHandler):
 
     def initialize(self, opening: ClusterOpening) -> None:
         self._opening = opening
+
+    def encode(self, content: object) -> bytes:
+        return page_json(content)
 
     async def updates(self) -> PageUpdates:
         """The cluster's updates; the first call opens the cluster."""

@@ -25,8 +25,9 @@ from jupyter_mntrain.server.messages import (
     Unwatch,
     Watch,
     page_decoder,
+    page_json,
 )
-from jupyter_mntrain.server.updates import PageUpdates, encode
+from jupyter_mntrain.server.updates import PageUpdates
 
 MOST_WAITING = tunables.count("server.messages_waiting")
 
@@ -58,7 +59,7 @@ class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
             self._updates = await self.updates()
         except MntrainError as error:
             problem, _ = self.problem_of(error, 400)
-            await self.write_message(encode(Refused(problem=problem)))
+            await self.write_message(page_json(Refused(problem=problem)))
             self.close(1011, "no cluster")
             return
         if self.ws_connection is None or self.ws_connection.is_closing():
@@ -74,7 +75,7 @@ class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
             self._take(page_decoder.decode(message))
         except (msgspec.MsgspecError, RecursionError) as error:
             problem = Problem(kind=Kind.BAD_REQUEST, cause=f"not readable: {error}")
-            self._queue(encode(Refused(problem=problem)))
+            self._queue(page_json(Refused(problem=problem)))
 
     def on_close(self) -> None:
         updates: PageUpdates | None = getattr(self, "_updates", None)
@@ -86,7 +87,7 @@ class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
 
     def _since(self) -> int:
         text = self.get_query_argument("since", "0")
-        return int(text) if text.isdecimal() and len(text) < 16 else 0
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
 
     def _take(self, message: PageMessage) -> None:
         match message:
@@ -116,10 +117,10 @@ class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):
             unwatch()
 
     def _refuse(self, job_id: JobId, problem: Problem) -> None:
-        self._queue(encode(Refused(problem=problem, job_id=job_id)))
+        self._queue(page_json(Refused(problem=problem, job_id=job_id)))
 
     def _send_series(self, series: JobSeries) -> None:
-        self._queue(encode(SeriesSent(series=series)))
+        self._queue(page_json(SeriesSent(series=series)))
 
     # sending never blocks the caller
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
@@ -14,6 +16,7 @@ from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 from jupyter_mntrain.server.updates import PageUpdates
@@ -109,7 +112,8 @@ class LogsResource(OneJobResource):
         job = updates.cluster.known_job(entry.job_id)
         read = SEARCHED if search else tail + 1
         lines = await self.work(job.logs, rank=None if rank < 0 else rank, node=node, tail=read)
-        found = [line for line in lines if search in line.text]
+        plain = (msgspec.structs.replace(one, text=without_color(one.text)) for one in lines)
+        found = [line for line in plain if search in line.text]
         self.answer(JobLog(lines=tuple(found[-tail:]), is_cut=len(found) > tail))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from bisect import bisect_right
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.transforms import Affine2D, BboxTransformTo, ScaledTranslation
 from PIL import Image
 
+from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show.picture.theme import SCALE, SMALL, WIDTH_PX, Stroke
 
 DPI = 100
@@ -27,6 +29,8 @@ FONT = "DejaVu Sans"
 """It comes with matplotlib, so the picture is the same on every machine."""
 
 BOX = "□"
+MOST_DRAWN = 1000
+"""Characters; more than fits. Measuring the rest would only take time."""
 
 
 class Canvas:
@@ -65,7 +69,14 @@ class Canvas:
     def write(
         self, x: float, y: float, text: str, size: float, color: str, *, bold: bool = False
     ) -> float:
-        """Write text centered vertically at ``y``; returns the ``x`` at its end."""
+        """Write text centered vertically at ``y``; returns the ``x`` at its end.
+
+        It is one line, and cut at the picture's edge.
+        """
+        text = self.shortened(text, WIDTH_PX - x, size, bold=bold)
+        end = x + self.width(text, size, bold=bold)
+        if end > WIDTH_PX:  # not even one character
+            return x
         self.figure.text(
             x,
             y,
@@ -76,20 +87,24 @@ class Canvas:
             parse_math=False,
             transform=self._pixels,
         )
-        return x + self.width(text, size, bold=bold)
+        return end
 
     def shortened(self, text: str, room: float, size: float = SMALL, *, bold: bool = False) -> str:
         """The text, cut with an ellipsis if it is wider than ``room``."""
+        text = self.drawable(text, bold=bold)
         if self.width(text, size, bold=bold) <= room:
             return text
-        while len(text) > 1 and self.width(f"{text}…", size, bold=bold) > room:
-            text = text[:-1]
-        return f"{text.rstrip()}…"
+        lengths = range(1, len(text))
+        fitting = bisect_right(
+            lengths, room, key=lambda n: self.width(f"{text[:n]}…", size, bold=bold)
+        )
+        return f"{text[: max(1, fitting)].rstrip()}…"
 
     def wrapped(
         self, text: str, room: float, size: float, *, most: int, bold: bool = False
     ) -> list[str]:
         """The first ``most`` lines of a text, none wider than ``room``; long words are broken."""
+        text = self.drawable(text, bold=bold)
         count = 1 + int(len(text) * room / max(1.0, self.width(text, size, bold=bold)))
         while True:
             lines = textwrap.wrap(text, max(1, count))[:most]
@@ -98,9 +113,11 @@ class Canvas:
             count -= 1
 
     def drawable(self, text: str, *, bold: bool = False) -> str:
-        """The text with a box for each character that the font lacks: matplotlib would warn."""
+        """The text on one line, safe, with a box for each character that the font lacks:
+        matplotlib would warn.
+        """
         known = _characters(bold=bold)
-        return "".join(one if ord(one) in known else BOX for one in text)
+        return "".join(one if ord(one) in known else BOX for one in shown_line(text, MOST_DRAWN))
 
     def width(self, text: str, size: float, *, bold: bool) -> float:
         """Pixels that a text takes."""

@@ -12,8 +12,6 @@ from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme
 
 MOST_LINES = 3
-MOST_CHARACTERS = 1000
-"""More than fits in the lines: measuring the rest would only take time."""
 
 TITLE_PX = 26
 LINE_PX = 17
@@ -63,11 +61,9 @@ def lay_out(canvas: Canvas, one: WrittenText) -> NewestText:
     """Wrap a text into at most :data:`MOST_LINES` lines, cut with an ellipsis."""
     room = WIDTH_PX - 2 * EDGE_PX
     step = f"step {formats.count(one.step)}"
-    prompt = canvas.drawable(formats.one_line(one.prompt)[:MOST_CHARACTERS], bold=True)
     beside = room - 8 - canvas.width(step, SMALL, bold=False)
-    text = canvas.drawable(formats.one_line(one.text)[:MOST_CHARACTERS])
-    lines = canvas.wrapped(text, room, MEDIUM, most=MOST_LINES + 1) or ["(empty)"]
+    lines = canvas.wrapped(one.text, room, MEDIUM, most=MOST_LINES + 1) or ["(empty)"]
     if len(lines) > MOST_LINES:
         cut = canvas.shortened(f"{lines[MOST_LINES - 1]}…", room, MEDIUM)
         lines = [*lines[: MOST_LINES - 1], cut]
-    return NewestText(canvas.shortened(prompt, beside, MEDIUM, bold=True), step, tuple(lines))
+    return NewestText(canvas.shortened(one.prompt, beside, MEDIUM, bold=True), step, tuple(lines))

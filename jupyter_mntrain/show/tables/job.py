@@ -15,6 +15,7 @@ from rich.text import Text
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Restart
+from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
 from jupyter_mntrain.show.problems import problem_text
@@ -134,8 +135,8 @@ def sample_line(sample: WrittenText) -> Text:
     """The model's newest text, cut at the line's end."""
     return Text.assemble(
         (f"sample at step {count(sample.step)}  ", "dim"),
-        (formats.one_line(sample.prompt)[:SAMPLE_CHARACTERS], "bold"),
-        f" {formats.one_line(sample.text)[:SAMPLE_CHARACTERS]}",
+        (shown_line(sample.prompt, SAMPLE_CHARACTERS), "bold"),
+        f" {shown_line(sample.text, SAMPLE_CHARACTERS)}",
         no_wrap=True,
         overflow="ellipsis",
     )

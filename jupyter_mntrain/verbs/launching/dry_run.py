@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -13,7 +12,9 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.text.foreign import escaped_shell, shown_name
 from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
@@ -51,14 +52,14 @@ def dry_run_outcome(built: Built) -> Outcome:
 
 def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
     """Shell commands to paste on each node, in node-rank order."""
-    parts = []
+    parts: list[RenderableType] = []
     for command in commands:
-        text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")
-        text.append(f"cd {shlex.quote(command.directory)}\n", style="default")
+        lines = [f"cd {escaped_shell(command.directory)}"]
         for name, value in sorted(command.environment.items()):
-            text.append(f"export {name}={shlex.quote(value)}\n", style="default")
-        text.append(shlex.join(command.argv), style="default")
-        parts += [text, Text()]
+            lines.append(f"export {name}={escaped_shell(value)}")
+        lines.append(" ".join(map(escaped_shell, command.argv)))
+        heading = Text(f"# {shown_name(command.node)}", style="bold", no_wrap=True)
+        parts += [heading, verbatim("\n".join(lines) + "\n"), Text()]
     files = ", ".join(spec.files) or "none"
     parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
     return Group(*parts)

@@ -6,12 +6,12 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from rich.segment import Segment, Segments
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -19,11 +19,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 OWNER_ONLY = 0o600
 ALL_MAY_READ = 0o666
 """File mode, before the umask."""
-
-
-def verbatim(text: str) -> Segments:
-    """Text without any change: a tab stays a tab, so that redirected output is the file itself."""
-    return Segments([Segment(text)])
 
 
 class ExportVerb(Verb):

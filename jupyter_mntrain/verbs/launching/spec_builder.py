@@ -12,7 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import SILENCES
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.verbs.context import Context

@@ -13,7 +13,7 @@ from jupyter_mntrain.launch.spec_file import KEY, is_spec, read_spec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job

@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.spelling import use_nearest
+from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES

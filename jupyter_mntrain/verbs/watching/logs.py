@@ -12,6 +12,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.text.foreign import shown_name, visible
 from jupyter_mntrain.show.log_follower import LogFollower
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
@@ -76,7 +77,8 @@ def log_text(lines: tuple[LogLine, ...] | list[LogLine]) -> Group | Text:
         return Text("no output yet", style="dim")
     parts = []
     for line in lines:
-        who = f"{line.node} r{line.rank}" if line.rank is not None else f"{line.node} torchrun"
+        node = shown_name(line.node)
+        who = f"{node} r{line.rank}" if line.rank is not None else f"{node} torchrun"
         text = Text.assemble((f"{who} │ ", "cyan"), no_wrap=True, overflow="ignore")
-        parts.append(text.append_text(Text.from_ansi(line.text)))
+        parts.append(text.append_text(Text.from_ansi(visible(line.text, keeps_color=True))))
     return Group(*parts)

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.telemetry.problem_file import hand_over
+from jupyter_mntrain.telemetry.problem_file import hand_over, handed_over
 from tests.agent.failure.explained import explained
+from tests.hostile import LONG
 
 RANKS = [Rank(2), Rank(3)]
 FAILED = (
@@ -142,3 +144,20 @@ def test_torchrun_s_own_end_is_told_when_no_rank_failed(attempt):
     assert explained(attempt(""), RANKS, -15, now_s=5.0)[1].kind is Kind.TERMINATED
     heading = "[mntrain] job j-00000001 attempt 1: rank 0 on node1 (lo 127.0.0.1)\n"
     assert explained(attempt(heading), RANKS, 1, now_s=5.0)[1].kind is Kind.EXIT_CODE
+
+
+def test_an_error_with_half_a_surrogate_pair_can_be_stored(attempt):
+    """JSON can hold it; a record could not be written with it."""
+    content = {"message": {"message": "bad \ud83d\x1b[2J", "extraInfo": {}}}
+    directory = attempt(FAILED.format(code=1, local=0), {0: content})
+    _, problem = explained(directory, RANKS, 1, now_s=2e9)
+    assert "bad \\ud83d\\x1b[2J" in problem.cause
+    msgspec.json.encode(problem)
+
+
+def test_what_a_rank_hands_over_is_cut(tmp_path):
+    long = Problem(kind=Kind.ERROR, cause=LONG, fix=LONG, node=LONG, detail=LONG)
+    hand_over(long, {"TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")})
+    told = handed_over(tmp_path)
+    assert told is not None
+    assert len(msgspec.json.encode(told)) < 60_000

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import psutil
 import pytest
 
+from jupyter_mntrain import cli
 from jupyter_mntrain.cluster.discovery.discovery import (
     FoundAgent,
     MdnsDiscovery,
@@ -20,7 +22,9 @@ from jupyter_mntrain.cluster.discovery.discovery import (
 )
 from jupyter_mntrain.cluster.discovery.local_interfaces import browsing_addresses
 from jupyter_mntrain.model.api import SERVICE_TYPE
+from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.cluster.conftest import until
+from tests.hostile import HOSTILE, LONG, assert_safe, strings
 from tests.sysfs import sysfs
 
 __all__ = ["sysfs"]
@@ -156,3 +160,37 @@ async def test_an_announced_agent_is_found_by_multicast(loopback_addresses: Iter
     count = len(ours("before"))
     await asyncio.sleep(0)
     assert len(ours("before")) == count
+
+
+def test_what_anyone_announces_is_safe_and_short() -> None:
+    found = read("10.0.0.1", name=HOSTILE, cluster=LONG[:200], joining="\x1b]0;x\x07")
+    assert found
+    for text in strings(msgspec.to_builtins(found)):
+        assert_safe(text)
+        assert len(text) < 300
+    assert "\\x1b]52" in found.name
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_nodes_shows_no_announcement_as_it_is(
+    capsys: pytest.CaptureFixture[str], loopback_addresses: Iterator[str]
+) -> None:
+    """Everybody on the network can read the authority's id in announcements, and repeat it."""
+    from zeroconf.asyncio import AsyncZeroconf
+
+    authority = DriverMembership.make("mine").credentials.authority_id
+    name = "EVIL\x1b]52;c;bm8=\x07\x1b[2J\u202e\x9b"
+    member = announcement(next(loopback_addresses), authority=authority, name=name, cluster="mine")
+    stranger = announcement(next(loopback_addresses), authority="0" * 16, name=name, cluster=name)
+    announcer = AsyncZeroconf(interfaces=["127.0.0.1"])
+    try:
+        for info in (member, stranger):
+            await (await announcer.async_register_service(info))  # type: ignore[arg-type]
+        for words in (["nodes"], ["nodes", "--json"]):
+            await asyncio.to_thread(cli.main, ["--cluster", "mine", *words])
+            captured = capsys.readouterr()
+            assert_safe(captured.out + captured.err)
+            assert "EVIL\\x1b]52;c;" in captured.out.replace("\\\\", "\\")
+    finally:
+        await announcer.async_close()

@@ -17,7 +17,8 @@ from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
-from tests.standin.cluster import StandInCluster, node
+from tests.hostile import HOSTILE, assert_safe, poisoned, strings
+from tests.standin.cluster import StandInCluster, node, silent
 from tests.standin.screen import make_context
 from tests.verbs.panel.opened import RECIPE
 from tests.waiting import until
@@ -274,3 +275,25 @@ def test_without_ipywidgets_it_is_text_with_the_reason(in_notebook, monkeypatch)
     said = in_notebook.words("%mntrain panel small.toml")
     assert "ipywidgets is not installed, so the panel is text only: pip install ipywidgets" in said
     assert "%mntrain launch small.toml --member" in said
+
+
+def test_no_widget_shows_text_of_a_node_as_it_is(open_one) -> None:
+    nodes = (node("muthur", 2, gpus=1), node("wopr", 1, torch="2.9"), silent("10.0.0.9:1", "x"))
+    page = open_one(*map(poisoned, nodes))
+    until(lambda: len(page.view.nodes.rows) == 3)
+    page.view.launch_bar.complain(HOSTILE)
+    seen = 0
+    for widget in everything_in(page.view.root):
+        for name in set(widget.traits()) - {"placeholder"}:  # ipywidgets' own is invisible
+            for text in strings(getattr(widget, name)):
+                assert_safe(text, what=(type(widget), name))
+                seen += "\\u202e" in text
+        assert "<script" not in str(getattr(widget, "value", ""))
+    assert seen > 10
+    assert_safe(page.view.bundle["text/plain"])
+
+
+def everything_in(widget: Any) -> Iterator[Any]:
+    yield widget
+    for child in getattr(widget, "children", ()):
+        yield from everything_in(child)

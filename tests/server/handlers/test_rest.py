@@ -90,6 +90,15 @@ def test_metrics(served: Served, job_id: JobId) -> None:
     assert [len(rank["step"]) for rank in thin["ranks"]] == [5, 5]
 
 
+def test_logs_are_safe_to_show(served: Served) -> None:
+    job_id = served.add_job()
+    evil = "\x1b[31mred\x1b[0m \x1b]52;c;x\x07 \u202e \x9b <b>"
+    agent = served.agents[0]
+    served.do(agent.logs.__setitem__, job_id, f"[{agent.name} rank 0] {evil}\n".encode())
+    lines = served.server.get(f"/jobs/{job_id}/logs?rank=0")["lines"]
+    assert [line["text"] for line in lines] == ["red \\x1b]52;c;x\\x07 \\u202e \\x9b <b>"]
+
+
 def test_logs(served: Served, job_id: JobId) -> None:
     log = served.server.get(f"/jobs/{job_id}/logs")
     assert len(log["lines"]) == 60

@@ -118,7 +118,7 @@ def test_status_says_in_one_line_what_the_model_wrote_last(do, text):
     sample = sample_job({"wopr": 1, "muthur": 1}, wrote=wrote)
     on = StandInCluster(nodes=[node("wopr", 1)], jobs=[StandInJob(sample)])
     last = text(do("status", on=on).renderable).rstrip().splitlines()[-1]
-    assert last.startswith("sample at step 60  Who are you? I am Samantha, \ufffd[31ma helpful")
+    assert last.startswith("sample at step 60  Who are you? I am Samantha, \\x1b[31ma helpful")
     assert last.endswith("…")
     assert "sample" not in text(do("status").renderable)
 

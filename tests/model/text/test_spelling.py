@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.spelling import closest
+from jupyter_mntrain.model.text.spelling import closest
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Text: near spellings, and what others wrote."""
