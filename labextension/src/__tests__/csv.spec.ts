@@ -23,6 +23,12 @@ describe('what is copied as CSV', () => {
     expect(job.split(',')[head.split(',').indexOf('bubble')]).toBe('0.37');
   });
 
+  it('has no formula, and quotes as spreadsheets read them', () => {
+    const store = stored();
+    store.sorted[0].who.node = '=cmd("x")';
+    expect(csv(store)).toContain(`recent,0,"'=cmd(""x"")",`);
+  });
+
   it('says NaN where the loss is that', () => {
     const job = { time_s: [1001], step: [1], loss: ['NaN'] } as any;
     const written = csv(stored({ job })).split('\n');

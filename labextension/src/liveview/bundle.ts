@@ -1,5 +1,6 @@
 /** Job bundle: checks a job saved in a notebook before it is drawn; it may come from anywhere. */
 
+import { safe } from '../foreign';
 import type { JobBundle } from '../schema';
 import { ranksOf } from '../words';
 
@@ -46,7 +47,7 @@ export function checkBundle(data: unknown): Checked {
       ...(series.links ?? [])
     ].every(areColumns) &&
     areTexts(series.texts ?? []);
-  return isWhole ? { bundle } : { problem: 'damaged' };
+  return isWhole ? { bundle: safe(bundle) } : { problem: 'damaged' };
 }
 
 /** Whether every column is short enough and holds only numbers, text or null. */

@@ -16,14 +16,20 @@ export function csv(store: SeriesStore): string {
     lines.push(recent('job', '', { ...store.summary }));
   }
   for (const { who } of store.sorted) {
-    lines.push(recent(who.rank, JSON.stringify(who.node), { ...who }));
+    lines.push(recent(who.rank, cell(who.node), { ...who }));
   }
   lines.push(...steps('job', '', store.job, JOB_COLUMNS));
   for (const { who, table } of store.sorted) {
-    const node = JSON.stringify(who.node);
+    const node = cell(who.node);
     lines.push(...steps(who.rank, node, table, RANK_COLUMNS));
   }
   return lines.join('\n') + '\n';
+}
+
+/** Text in quotes. A spreadsheet would compute what begins like a formula. */
+function cell(text: string): string {
+  const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return `"${plain.replace(/"/g, '""')}"`;
 }
 
 function recent(
