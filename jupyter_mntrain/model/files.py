@@ -1,13 +1,20 @@
-"""Files: writes small files atomically."""
+"""Files: small files written atomically, and what only this user may read."""
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o600
+SHARED: Final = 0o644
+"""Modes of files, before the umask."""
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
     """Replace a file: after a crash it has either the old or the new content."""
     mine = f"{os.getpid()}.{threading.get_native_id()}"
     temporary = path.with_name(f".{path.name}.{mine}")
@@ -21,6 +28,30 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def private_directory(path: Path) -> Path:
+    """Make a directory that only this user may enter, and those above it that are missing."""
+    if not path.exists():
+        private_directory(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def close_to_others(path: Path) -> bool:
+    """Take other users' permissions from a directory; return whether they could enter it.
+
+    If they could, also from everything in it. Symbolic links are not followed.
+    """
+    mode = path.stat().st_mode
+    if not mode & _OTHERS:
+        return False
+    path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+    for folder, _, names in os.walk(path):
+        for inside in (Path(folder), *(Path(folder, name) for name in names)):
+            if not inside.is_symlink() and inside.exists():
+                inside.chmod(stat.S_IMODE(inside.stat().st_mode) & ~_OTHERS)
+    return True
 
 
 def fsync_directory(path: Path) -> None:

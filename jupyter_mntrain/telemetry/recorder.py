@@ -19,6 +19,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
@@ -292,8 +293,8 @@ def as_float(value: SupportsFloat) -> float:
 
 
 def _open(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    private_directory(path.parent)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
     size = os.fstat(file).st_size
     if size and os.pread(file, 1, size - 1) != b"\n":
         os.write(file, b"\n")  # an earlier process was killed in the middle of a line

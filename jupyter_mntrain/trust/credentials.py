@@ -198,7 +198,7 @@ def read_private(path: Path) -> str:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a private file atomically; other users can never read it."""
-    write_atomically(path, text.encode(), mode=0o600)
+    write_atomically(path, text.encode())
 
 
 def blind_context() -> ssl.SSLContext:

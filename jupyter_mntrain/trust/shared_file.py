@@ -11,9 +11,7 @@ import msgspec
 from filelock import FileLock
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.files import write_atomically
-
-PRIVATE = 0o600
+from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 
 T = TypeVar("T")
 
@@ -52,14 +50,14 @@ class SharedFile(Generic[T]):
 
     def write(self, content: T) -> None:
         """Replace the record; use :meth:`locked` for read-modify-write."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(self.path.parent)
         text = msgspec.json.format(msgspec.json.encode(content))
-        write_atomically(self.path, text, mode=PRIVATE)
+        write_atomically(self.path, text)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the file against changes by other processes."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(self.path.parent)
         # The lock is a separate file: replacing a locked file would unlock it.
         with FileLock(self.path.with_suffix(".lock"), mode=PRIVATE):
             yield

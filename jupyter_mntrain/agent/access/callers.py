@@ -112,7 +112,7 @@ class TrustKeeper:
         if subject.role != "driver" or self._is_older(subject, offered):
             return False
         self._drivers[subject.uri] = pem
-        write_atomically(self._path, msgspec.json.encode(self._drivers), mode=0o600)
+        write_atomically(self._path, msgspec.json.encode(self._drivers))
         return True
 
     def _is_older(self, subject: Subject, offered: x509.Certificate) -> bool:

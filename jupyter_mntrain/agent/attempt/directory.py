@@ -31,7 +31,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.clock import Clock, clock_of, epoch_s
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Leftover
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
@@ -107,11 +107,11 @@ class AttemptDirectory:
         """
         work = self.path / "work"
         for folder in (work, self.path / "metrics", self.path / "ranks"):
-            folder.mkdir(parents=True, exist_ok=True)
+            private_directory(folder)
         for name, text in files.items():
             _write_inside(work.resolve(), name, text)
         if heading:
-            (self.path / "log").write_text(f"{heading}\n")
+            write_atomically(self.path / "log", f"{heading}\n".encode())
         content = {
             "job_id": self.job_id,
             "attempt": self.number,
@@ -123,7 +123,7 @@ class AttemptDirectory:
             },
             "directory": command.directory,
         }
-        write_atomically(self.path / "command.json", msgspec.json.encode(content), mode=0o600)
+        write_atomically(self.path / "command.json", msgspec.json.encode(content))
 
     def spawn(self) -> None:
         """Start the keeper in a session of its own, so that it outlives the agent.
@@ -131,7 +131,10 @@ class AttemptDirectory:
         Raises:
             OSError: it could not be started or stored; nothing of it runs.
         """
-        with (self.path / "keeper.log").open("ab") as log:
+        descriptor = os.open(
+            self.path / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE
+        )
+        with open(descriptor, "ab") as log:  # noqa: PTH123 - made with its mode
             self.keeper = subprocess.Popen(
                 [sys.executable, "-m", "jupyter_mntrain.agent.attempt.keeper", str(self.path)],
                 start_new_session=True,
@@ -253,7 +256,7 @@ class AttemptDirectory:
         """(rank, pid) of every rank: its oldest process, not the children it started."""
         found: dict[Rank, int] = {}
         for pid, environment in sorted(processes_of(self.path).items()):
-            if environment.get("RANK", "").isdigit():
+            if environment.get("RANK", "").isdecimal():
                 found.setdefault(Rank(int(environment["RANK"])), pid)
         yield from found.items()
 
@@ -280,7 +283,7 @@ def _write_inside(work: Path, name: str, text: str) -> None:
             raise SpecError(
                 f"file name {name!r} is outside the job's directory", fix="use a relative name"
             )
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_directory(target.parent)
         target.write_text(text)
     except (ValueError, OSError) as error:  # a NUL in the name, "a" beside "a/b", too long
         raise SpecError(

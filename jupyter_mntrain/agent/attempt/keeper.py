@@ -33,7 +33,7 @@ from jupyter_mntrain.agent.attempt.processes import (
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.clock import Clock, clock_of
-from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.files import PRIVATE, write_atomically
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
@@ -126,7 +126,8 @@ def _end(directory: Path, children: Children) -> list[dict[str, object]]:
 
 
 def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
-    with (directory / "log").open("ab", buffering=0) as log:
+    descriptor = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    with open(descriptor, "ab", buffering=0) as log:  # noqa: PTH123 - made with its mode
         return subprocess.Popen(
             command["argv"],
             cwd=command["directory"],

@@ -31,11 +31,13 @@ from jupyter_mntrain.model.errors import (
     SpecError,
 )
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.events import Launched
 from jupyter_mntrain.model.lifecycle.restarts import first_start
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
+from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
@@ -63,7 +65,7 @@ class JobBook:
 
     def __post_init__(self) -> None:
         self._early_stops = EarlyStops(self.leases.clock)
-        self.directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self.directory)
 
     def load(self) -> None:
         """Load the jobs that an earlier agent stored; running attempts are adopted."""
@@ -148,7 +150,7 @@ class JobBook:
         directory = self.directory / request.job_id
         job = LocalJob(directory, record, self.gpus)
         with self._refusing("cannot store the job", Kind.NOT_STARTED):
-            directory.mkdir(exist_ok=True)
+            private_directory(directory)
             try:
                 job.file.write()
             except BaseException:
@@ -227,6 +229,7 @@ class JobBook:
         self.listeners.publish(JobChanged(record=record))
 
     def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:
+        check_name(request.spec.name)
         job_id, number = request.job_id, request.attempt.number
         if known is not None and known.record.attempt.number >= number:
             newest = known.record.attempt.number

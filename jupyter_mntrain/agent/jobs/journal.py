@@ -19,7 +19,7 @@ import msgspec
 from jupyter_mntrain.agent.attempt.log_trimming import give_back
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.records.metrics import JournalLine, Sample, encoder, journal_decoder
 
 READ_BYTES = 1 << 18
@@ -77,7 +77,7 @@ class Journal:
         self._gap: _Gap | None = None
         self._attempt = 0
         self._sources: dict[str, int] = {}
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
         self._marks: list[int] = []
         """Offsets of lines 1, 1 + MARK_EVERY, 1 + 2 MARK_EVERY, …"""
         self.last_seq = 0

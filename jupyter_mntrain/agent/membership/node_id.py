@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.files import close_to_others, private_directory, write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
 
 NODE_NAME_LIMIT = 49
@@ -46,7 +46,7 @@ def load_node_id(state: Path) -> NodeId:
     """
     path = state / "node_id"
     if not path.exists():
-        write_atomically(path, new_node_id().encode(), mode=0o600)
+        write_atomically(path, new_node_id().encode())
     text = path.read_text(errors="replace").strip()
     if not _NODE_ID.fullmatch(text):
         raise MntrainError(
@@ -56,8 +56,11 @@ def load_node_id(state: Path) -> NodeId:
 
 
 @contextmanager
-def locked_state(state: Path) -> Iterator[None]:
+def locked_state(state: Path) -> Iterator[bool]:
     """Lock the state directory. The lock ends with the process, even if it is killed.
+
+    Yields:
+        Whether other users could enter the directory until now, and read what it holds.
 
     Raises:
         MntrainError: another agent holds the lock, or the directory is not writable.
@@ -66,9 +69,10 @@ def locked_state(state: Path) -> Iterator[None]:
     # Not in the lock file: releases of filelock before 3.20 truncate it when they find it locked.
     owner = state / "lock.owner"
     try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_directory(state)
+        was_open = close_to_others(state)
         lock.acquire(timeout=0)
-        write_atomically(owner, f"{os.getpid()} on {socket.gethostname()}".encode(), mode=0o600)
+        write_atomically(owner, f"{os.getpid()} on {socket.gethostname()}".encode())
     except Timeout:
         pid = owner.read_text(errors="replace") if owner.exists() else "unknown"
         raise MntrainError(
@@ -81,6 +85,6 @@ def locked_state(state: Path) -> Iterator[None]:
             fix="use another one with --state-dir",
         ) from error
     try:
-        yield
+        yield was_open
     finally:
         lock.release()

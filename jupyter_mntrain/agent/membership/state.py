@@ -13,7 +13,7 @@ import platformdirs
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
-from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.files import private_directory, write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 
 FILE = "membership.json"
@@ -109,7 +109,7 @@ def keep(state: Path, cluster: str, settings: Settings) -> Membership:
         cluster=cluster, hostname=socket.gethostname(), joined_s=time.time(), settings=settings
     )
     content = msgspec.json.format(msgspec.json.encode(membership))
-    write_atomically(state / FILE, content, mode=0o600)
+    write_atomically(state / FILE, content)
     return membership
 
 
@@ -121,7 +121,7 @@ def leave(state: Path) -> str:
     """
     membership = joined(state)
     aside = state / "left" / f"{membership.cluster}-{int(time.time())}"
-    aside.mkdir(parents=True, mode=0o700)
+    private_directory(aside)
     for name in _FORGOTTEN:
         if (state / name).exists():
             shutil.move(state / name, aside / name)

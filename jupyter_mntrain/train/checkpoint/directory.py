@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.files import fsync_directory, write_atomically
+from jupyter_mntrain.model.files import SHARED, fsync_directory, write_atomically
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -97,9 +97,9 @@ class CheckpointDirectory:
             self._merge(unfinished, target)
         with suppress(FileNotFoundError):
             # Manifest first, then rename: the checkpoint appears complete.
-            write_atomically(unfinished / MANIFEST, content)
+            write_atomically(unfinished / MANIFEST, content, mode=SHARED)
             unfinished.rename(target)
-        write_atomically(target / MANIFEST, content)
+        write_atomically(target / MANIFEST, content, mode=SHARED)
         fsync_directory(target)
         fsync_directory(self.path)
 

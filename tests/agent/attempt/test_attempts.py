@@ -49,6 +49,38 @@ def running(agent, job_id):
     until(lambda: agent.record(job_id).part.ranks[0].step, "a first step")
 
 
+def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(new_agent):
+    """Its record holds the environment, where tokens are."""
+    agent = new_agent()
+    agent.end()
+    old = agent.state / "jobs" / "j-old"
+    old.mkdir()
+    (old / "record.json").write_text("")
+    for path in (agent.state, agent.state / "jobs", old):
+        path.chmod(0o755)
+    (old / "record.json").chmod(0o644)
+    before = os.umask(0)
+    try:
+        agent.start()
+    finally:
+        os.umask(before)
+    assert says("other users could read ", agent.log())
+    assert ("running as root" in agent.log()) == (os.geteuid() == 0)
+    job_id = launch([agent], SHORT, environment={"HF_TOKEN": "secret"})
+    assert agent.ended(job_id).part.state == "succeeded"
+    attempt = agent.state / "jobs" / job_id / "attempt-1"
+    # What torchrun and the script write in these has the modes that they choose.
+    theirs = attempt / "ranks", attempt / "work"
+    found = set()
+    for path in agent.state.rglob("*"):
+        if not any(one in path.parents for one in theirs) and path.name != "agent.log":
+            assert not path.stat().st_mode & 0o077, path
+            found.add(path.name)
+    assert not agent.state.stat().st_mode & 0o077
+    assert {"record.json", "journal.ndjson", "log", "keeper.log", "keeper.json"} <= found
+    assert {"command.json", "status.json", "rank-0.ndjson", "links.json"} <= found | {"links.json"}
+
+
 def test_two_nodes_run_and_leave_nothing(new_agent):
     agents = [new_agent(), new_agent()]
     job_id = launch(agents, SHORT)
