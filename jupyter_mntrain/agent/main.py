@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -25,6 +26,7 @@ from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
+from jupyter_mntrain.agent.log import set_up_log
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
@@ -37,7 +39,7 @@ from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirector
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
-from jupyter_mntrain.command_line.error_output import print_error
+from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
@@ -45,6 +47,7 @@ from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
@@ -73,18 +76,20 @@ def run(argv: Sequence[str]) -> int:
         tunables.check()
         options = parse_options(argv)
         done = perform(options)
-        print(json.dumps(done.data, indent=2) if options.wants_json else done.text)  # noqa: T201
+        print(json.dumps(done.data, indent=2) if options.wants_json else shown(done.text))  # noqa: T201
     except HelpWanted as wanted:
-        print(wanted)  # noqa: T201
+        print(shown(str(wanted)))  # noqa: T201
     except MntrainError as error:
         return print_error(error, argv, _say_error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
+        return print_defect(error)
     return 0
 
 
 def _say_error(text: str) -> None:
-    print(f"{PROGRAM}: {text}", file=sys.stderr)  # noqa: T201
+    print(f"{PROGRAM}: {shown(text)}", file=sys.stderr)  # noqa: T201
 
 
 def perform(options: Options) -> Done:
@@ -98,25 +103,24 @@ def perform(options: Options) -> Done:
         is_removed = options.action == "remove-service"
         lines = service.remove() if is_removed else service.install(membership.joined(state), state)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
-    with locked_state(state):
+    with locked_state(state) as was_open:
         if options.action == "leave":
             cluster = membership.leave(state)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
             membership.joined(state)
-        _set_up_log()
+        set_up_log()
+        if was_open and (state / "jobs").exists():
+            log.warning(
+                "other users could read %s until now, with the environment and files of its jobs: "
+                "if they hold secrets, replace those",
+                state,
+            )
         asyncio.run(_serve(options))
         found = membership.find(state)
         data = {"node": options.settings.name, "cluster": found.cluster if found else ""}
         done = "ran as a node" if options.stays else "joined as a node"
         return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data)
-
-
-def _set_up_log() -> None:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    # Failed connections of unknown clients are not an error of this program.
-    for name in ("tornado.access", "tornado.general"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 async def _serve(options: Options) -> None:
@@ -267,6 +271,11 @@ def _greet(node: LocalNode) -> None:
     interfaces = read_interfaces()
     where = ", ".join(node.address_settings.addresses(interfaces))
     log.info("node %s of cluster %s listens on %s", node.name, node.cluster, where)
+    if os.geteuid() == 0:
+        log.warning(
+            "running as root: the cluster's drivers are root on this machine through their jobs; "
+            "run the agent as a user of its own where you can"
+        )
     if node.address_settings.listen and node.address_settings.is_local(interfaces):
         log.info("listening on loopback only, as configured: no other machine can reach this node")
     elif node.address_settings.is_local(interfaces):

@@ -10,7 +10,7 @@ from tornado.web import Application
 
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
-from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge
+from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
     JobJournalHandler,
@@ -63,8 +63,7 @@ class AgentApplication(Application):
     """Routes requests whose body is too long to a handler that discards it."""
 
     def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
-        length = request.headers.get("Content-Length", "0")
-        if length.isdigit() and int(length) > MAX_BODY_BYTES:
+        if (body_length(request.headers) or 0) > MAX_BODY_BYTES:
             return self.get_handler_delegate(
                 request, TooLarge, self.settings["default_handler_args"]
             )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
@@ -23,6 +25,8 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.certificates import Subject
 
 log = logging.getLogger("mntrain.agent")
+
+_LENGTH = re.compile(r"[0-9]{1,19}")
 
 DRAINED_BYTES = tunables.size("limits.drained_bytes")
 
@@ -113,6 +117,16 @@ class AgentHandler(JsonHandler):
             raise StreamClosedError from None
 
 
+def body_length(headers: HTTPHeaders) -> int | None:
+    """The announced length of a body; ``None`` if there is none, or it is not a length.
+
+    tornado answers the latter with 400. int() would take other scripts' digits, +1 and 1_000, and
+    fails for thousands of digits.
+    """
+    text = headers.get("Content-Length", "")
+    return int(text) if _LENGTH.fullmatch(text) else None
+
+
 class NotFound(AgentHandler):
     for_nodes = True
 
@@ -129,8 +143,7 @@ class TooLarge(AgentHandler):
 
     def prepare(self) -> None:
         super().prepare()
-        length = int(self.request.headers["Content-Length"])
-        if length > DRAINED_BYTES:
+        if (body_length(self.request.headers) or 0) > DRAINED_BYTES:
             raise self._refusal()
         self.request.connection.set_max_body_size(DRAINED_BYTES)  # type: ignore[union-attr]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.membership.state import Membership
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.text.foreign import shown_name
 
 UNIT = "mntrain-agent.service"
 
@@ -32,10 +33,24 @@ RestartSec=2
 # systemd's default would limit the ranks, too.
 TasksMax=infinity
 LimitNOFILE=1048576
-
+{hardening}
 [Install]
 WantedBy={target}
 """
+
+_HARDENING = """\
+# What training needs stays: GPUs, /dev/shm, every data directory, the modules and device nodes that
+# CUDA loads and makes on first use. /tmp stays shared: a private one ends with the agent, not with
+# the jobs. The agent itself makes its files private; a UMask would reach what jobs write.
+NoNewPrivileges=yes
+ProtectSystem=yes
+ProtectControlGroups=yes
+ProtectKernelTunables=yes
+LockPersonality=yes
+"""
+"""For the system's service. In a user's service most of these need user namespaces, which many
+systems forbid, and would keep the service from starting; and NoNewPrivileges would keep the setuid
+program nvidia-modprobe from making the device nodes of GPUs."""
 
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
@@ -51,12 +66,17 @@ def unit_path(*, is_root: bool) -> Path:
 def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
     command = [sys.executable, "-m", "jupyter_mntrain.agent", "run", "--state-dir", str(state)]
     return _TEXT.format(
-        name=membership.settings.name,
-        cluster=membership.cluster,
+        name=_described(membership.settings.name),
+        cluster=_described(membership.cluster),
         # systemd reads % and $ itself.
         command=shlex.join(command).replace("%", "%%").replace("$", "$$"),
+        hardening=_HARDENING if is_root else "",
         target="multi-user.target" if is_root else "default.target",
     )
+
+
+def _described(name: str) -> str:
+    return shown_name(name).replace("%", "%%")
 
 
 def install(

@@ -153,7 +153,9 @@ class _ExitRecord:
         beside = f"{self._path}.{self._pid}.new"
         try:
             with self._lock:
-                with open(beside, "w", encoding="utf-8", errors="backslashreplace") as file:
+                # Its user's alone, whatever the umask: messages quote data.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                with open(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
                     json.dump(content, file)
                 os.replace(beside, self._path)
         except (OSError, ValueError):

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -17,8 +18,9 @@ from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.trust.credentials import TRUSTED
-from tests.agent.live import free_port
+from tests.agent.live import free_port, start_request
 from tests.trusted import driver_context, join
 from tests.waiting import until
 from tests.wording import says
@@ -78,6 +80,33 @@ def test_a_body_that_is_too_long_is_refused_in_words(agent):
     answer = agent.send("POST", "/v1/leases", {"padding": "x" * (9 << 20)})
     assert (answer.status_code, answer.json()["kind"]) == (413, "too-large")
     assert agent.get("/v1/node").status_code == 200
+
+
+LENGTHS = ["²", "٣", "-1", "+1", "1_000", "1 0", "0x10", "1e3", "9" * 5000, "5, 6"]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_what_is_no_length_is_answered_with_400_and_logged_by_nobody(agent, length):
+    before = agent.log()
+    with agent.connect() as connection:
+        head = f"POST /v1/leases HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{{}}"
+        connection.sendall(head.encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
+    assert agent.get("/v1/node").status_code == 200
+    assert agent.log() == before
+
+
+@pytest.mark.parametrize("name", ["x" * 100_000, "\x1b]0;x\x07", "a\nb"])
+def test_an_agent_takes_no_job_with_a_name_that_cannot_be_shown(agent, name):
+    request = start_request([agent], "", JobId("j-00000001"), 1, 0, name=name)
+    answer = agent.send("PUT", "/v1/jobs/j-00000001/attempts/1", request)
+    assert (answer.status_code, answer.json()["kind"]) == (400, "bad-spec")
+
+
+@pytest.mark.parametrize("number", ["²", "٣", "+1", "1_0", "9" * 5000, "1.0"])
+def test_a_number_in_a_query_has_digits_only(agent, number):
+    answer = agent.get(f"/v1/jobs/j-12345678/journal?since={quote(number)}")
+    assert (answer.status_code, answer.json()["kind"]) == (400, "bad-request")
 
 
 @pytest.mark.parametrize(

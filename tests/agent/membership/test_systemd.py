@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.main import run
@@ -117,3 +118,23 @@ def test_a_node_that_has_not_joined_is_told_so(
 ) -> None:
     assert run(["install-service", "--state-dir", str(tmp_path)]) != 0
     assert says("is not a member of a cluster yet. Fix: ", capsys.readouterr().err)
+
+
+def test_a_unit_is_hardened_as_far_as_jobs_allow(membership: Membership, tmp_path: Path) -> None:
+    """What would keep CUDA, data sets or jobs that outlive the agent from working is left out."""
+    system = service.unit_text(membership, tmp_path, is_root=True)
+    assert "\nNoNewPrivileges=yes\nProtectSystem=yes\n" in system
+    user = service.unit_text(membership, tmp_path, is_root=False)
+    for text in (system, user):
+        for unusable in ("PrivateTmp", "PrivateDevices", "ProtectKernelModules", "ProtectClock"):
+            assert unusable not in text
+        for unusable in ("DevicePolicy", "ProtectHome", "MemoryDenyWriteExecute", "\nUMask"):
+            assert unusable not in text
+    assert "Protect" not in user
+
+
+def test_a_name_cannot_add_lines_to_a_unit(membership: Membership, tmp_path: Path) -> None:
+    evil = msgspec.structs.replace(membership, cluster="x\nExecStartPre=/bin/evil %h")
+    text = service.unit_text(evil, tmp_path, is_root=True)
+    assert "\nExecStartPre" not in text
+    assert "%%h" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from datetime import UTC, datetime
@@ -58,6 +59,13 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
     for method, path in (("GET", "/v1/node"), ("PUT", "/v1/jobs/j-00000001/attempts/1")):
         answer = httpx.request(method, f"https://{waiting.where}{path}", verify=blind)
         assert (answer.status_code, answer.json()["kind"]) == (403, "not-joined")
+    for length in ("²", "-1", "1_000", "9" * 3000):
+        plain = socket.create_connection((waiting.address, waiting.port), timeout=30)
+        with blind.wrap_socket(plain) as connection:
+            head = f"POST /v1/join HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{{}}"
+            connection.sendall(head.encode())
+            assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in waiting.log()
     for body in (b"", b"{", b'{"nonce": ""}', b"[" * 10_000, b'{"nonce": 7}'):
         for method in ("POST", "PUT"):
             answer = httpx.request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +17,7 @@ from tests.server.conftest import (
     put_job,
     refused,
 )
-from tests.server.live_server import LiveServer
+from tests.server.live_server import BASE, TOKEN, LiveServer
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Refuse
 from tests.wording import says
@@ -147,3 +148,16 @@ def test_a_job_on_silent_nodes_cannot_be_stopped(
     for agent in agents:
         elsewhere.do(agent.die)
     refused(server.ask("POST", f"/jobs/{job_id}/stop"), 502, "connection-refused")
+
+
+@pytest.mark.parametrize("length", ["²", "٣", "-1", "+1", "1_000", "9" * 5000])
+def test_what_is_no_length_is_answered_with_400(served: Served, length: str) -> None:
+    before = served.server.log
+    head = (
+        f"POST {BASE}mntrain/v1/nodes HTTP/1.1\r\nHost: 127.0.0.1:{served.server.port}\r\n"
+        f"Authorization: token {TOKEN}\r\nContent-Length: {length}\r\n\r\n{{}}"
+    )
+    with socket.create_connection(("127.0.0.1", served.server.port), timeout=30) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in served.server.log.removeprefix(before)
