@@ -18,6 +18,7 @@ from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
+from jupyter_mntrain.agent.access.log import set_up_log
 from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
@@ -26,7 +27,6 @@ from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.log import set_up_log
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook

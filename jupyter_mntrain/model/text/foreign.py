@@ -12,7 +12,7 @@ terminal                :mod:`jupyter_mntrain.show.safe_console`, ``command_line
 notebook                :mod:`jupyter_mntrain.notebook.output`
 page                    :func:`shown_json`, in ``server.messages``
 picture                 ``show.picture.canvas``
-log of the agent        :mod:`jupyter_mntrain.agent.log`
+log of the agent        :mod:`jupyter_mntrain.agent.access.log`
 errors as text          ``Problem.__str__``
 JSON, TOML and shell    :func:`escaped_json`, :func:`escaped_toml`, :func:`escaped_shell`: lossless
 ======================  =================================================================

@@ -19,7 +19,6 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.picture import WIDTH_PX, Picture
 from jupyter_mntrain.show.picture.spread import spread
 from jupyter_mntrain.show.picture.theme import SCALE, THEMES
-from tests.hostile import HOSTILE, LONG, assert_safe, poisoned
 from tests.standin.jobs import taken
 from tests.standin.training import LOST_LINK, SCENES, sample_job
 from tests.wording import says
@@ -191,8 +190,6 @@ def test_warnings_stand_above_everything_else_and_are_wrapped():
 def test_a_long_cause_is_wrapped_not_cut():
     import msgspec
 
-    from tests.standin.training import LOST_LINK
-
     problem = msgspec.structs.replace(
         LOST_LINK, cause="FileNotFoundError: " + "/data/long" * 25, node="b"
     )
@@ -343,26 +340,3 @@ def test_pyplot_is_never_imported():
         "assert 'matplotlib.pyplot' not in sys.modules and 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("poison", [HOSTILE, LONG], ids=["hostile", "long"])
-def test_text_of_others_is_one_safe_line_within_the_picture(poison):
-    wrote = {"Who?": "I"}
-    for state, started in (("failed", True), ("starting", False)):
-        sample = poisoned(
-            sample_job(
-                {"wopr": 1, "muthur": 1},
-                steps=4 if started else 0,
-                state=state,
-                started=started,
-                problem=LOST_LINK if state == "failed" else None,
-                wrote=wrote if started else {},
-            ),
-            poison,
-        )
-        picture = Picture(program="%mntrain")
-        picture.draw(sample.series, sample.history.view, now_s=sample.now_s, note=poison)
-        assert_safe(words(picture).replace("\n", " "))
-        assert not any("\n" in text.get_text() for text in picture.painter.figure.texts)
-        for text, box in boxes(picture):
-            assert box.x1 <= WIDTH_PX * SCALE + 2, text

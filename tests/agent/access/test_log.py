@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from jupyter_mntrain.agent.log import SafeFormatter
+from jupyter_mntrain.agent.access.log import SafeFormatter
 from tests.hostile import HOSTILE, assert_safe
 
 
