@@ -154,7 +154,7 @@ def room_for(cluster: str) -> Path:
         if registrar is None or len(registrar.members()) != 1:
             raise SpecError(
                 f"a different cluster named {cluster!r} already exists here",
-                fix=f"join under another name: mntrain --cluster {cluster}2 driver join TOKEN",
+                fix=f"join under another name: mntrain --cluster {cluster}2 driver join",
             )
         shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
     return target

@@ -99,7 +99,7 @@ def joined(state: Path) -> Membership:
     if membership is None:
         raise TrustError(
             "this node is not a member of a cluster yet",
-            fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
+            fix="run mntrain invite on the notebook machine, then mntrain agent join here",
         )
     return membership
 

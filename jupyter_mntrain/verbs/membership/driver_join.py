@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.command_line.token_input import add_token_arguments, read_token_text
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.verbs.context import Context
@@ -30,7 +31,7 @@ class JoinAsDriver(Verb):
     help = "join a cluster as a driver, with a token from mntrain driver invite"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("token", metavar="TOKEN", help="from: mntrain driver invite")
+        add_token_arguments(parser)
         parser.option("--name", metavar="NAME", help="name of this driver; default: USER-HOST")
         parser.option(
             "--port",
@@ -46,12 +47,12 @@ class JoinAsDriver(Verb):
         from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
         from jupyter_mntrain.trust.joining.candidate import Candidate
 
-        token = _token(args.token, context)
         name = args.name or own_driver_name()
         if not is_member_name(name):
             raise SpecError(
                 f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
             )
+        token = _token(read_token_text(args, f"{context.program} driver join"), context)
         candidate = Candidate(token, Subject(role="driver", name=name), name)
         context.screen.say(
             Text(
@@ -128,7 +129,7 @@ def _token(text: str, context: Context) -> Token:
     if token.role != "driver":
         raise SpecError(
             "this token is for a node",
-            fix="use it with mntrain agent join TOKEN; invite drivers with "
+            fix="use it with mntrain agent join; invite drivers with "
             f"{context.program} driver invite",
         )
     return token

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
@@ -71,11 +72,13 @@ class InviteVerb(Verb):
         noun = f"{self.role}s" if args.uses > 1 else self.role
         return Group(
             Text(self.where, style="bold"),
-            Text(f"\n    pip install jupyter-mntrain && {self.joins} {token}\n"),
+            Text(f"\n    pip install jupyter-mntrain && {piped(token, self.joins)}\n"),
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
-                f"this line can join: send it like a password. Machines are admitted only while "
-                f"{runs} notebook or JupyterLab of yours that uses the cluster{comma} is running.",
+                f"this line can join: send it like a password. To keep it out of the shell's "
+                f"history, run {self.joins} and paste the token when it asks. Machines are "
+                f"admitted only while {runs} notebook or JupyterLab of yours that uses the "
+                f"cluster{comma} is running.",
                 style="dim",
             ),
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -47,6 +49,30 @@ def test_one_command_joins_and_afterwards_run_needs_no_argument(agent) -> None:
         again = agent("run", again=first)
         until(lambda: up(cluster) == ["n0"], "the node to be up again")
         assert f"listens on {first.where}" in again.log()
+
+
+@pytest.mark.parametrize("way", ["standard input", "file"])
+def test_no_process_shows_the_token(agent, tmp_path, way) -> None:
+    """Every user of a machine can read the arguments of all its processes."""
+    with Cluster("home") as cluster:
+        token = cluster.membership.invite()
+        file = tmp_path / "token"
+        file.write_text(token)
+        given = ("join", token) if way == "standard input" else ("join", "", "--token-file", file)
+        joined = agent(*map(str, given))
+        shown = arguments_of_all_processes()
+        until(lambda: up(cluster) == ["n0"], "the node to be up")
+        shown += arguments_of_all_processes()
+        assert str(joined.state) in shown, "the agent is among them"
+        assert token not in shown
+
+
+def arguments_of_all_processes() -> str:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_text(errors="replace"))
+    return "\n".join(found)
 
 
 def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates(agent) -> None:

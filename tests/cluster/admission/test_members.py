@@ -61,10 +61,11 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
     colleague = {**os.environ, "HOME": str(tmp_path / "colleague")}
 
-    def theirs(*words: str) -> subprocess.CompletedProcess[str]:
+    def theirs(*words: str, token: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [mntrain, "--cluster", "home", *words],
             env=colleague,
+            input=token,
             capture_output=True,
             text=True,
             timeout=60,
@@ -75,9 +76,8 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
         node = agent("join", cluster.membership.invite())
         until(lambda: up(cluster) == ["n0"], "the node to be up")
         port = str(free_port("127.0.0.1"))
-        joined = theirs(
-            "driver", "join", cluster.membership.invite("driver"), "--name", "kim", "--port", port
-        )
+        token = cluster.membership.invite("driver")
+        joined = theirs("driver", "join", "--name", "kim", "--port", port, token=token)
         assert joined.returncode == 0, joined.stderr
         assert "kim is a driver of cluster home" in joined.stdout
         known = ("--agent", node.where)
