@@ -138,7 +138,7 @@ async def _join(
     interfaces = read_interfaces()
     addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
-    candidate = Candidate(token, Subject(role="node", name=node_id), name)
+    candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
     admission = await seek_admission(
         candidate,
         announcer,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.trust.certificates import Role, Subject, load_certificate
 from jupyter_mntrain.trust.joining.token import Token
 
@@ -15,12 +16,14 @@ class IssuedInvitation(Record, frozen=True):
         taken: URIs of the subjects that were admitted. Joining again after a lost answer does not
             take another use.
         joined: those that confirmed to have received their certificate.
+        replaces: URI of the member that the machine replaces: its certificates are revoked then.
     """
 
     token: Token
     uses: int
     taken: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    replaces: str = ""
 
     def admits(self, subject: Subject, now_s: float) -> bool:
         """Whether a subject may still join with it."""
@@ -77,3 +80,28 @@ class Register(Record, frozen=True):
     def member(self, subject: Subject) -> RegisteredMember | None:
         """Find a member that is not revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)
+
+    def find(self, name: str, role: Role | None = None) -> RegisteredMember:
+        """Find a member that is not revoked by a driver's name, or a node's name or id.
+
+        Raises:
+            SpecError: no member or several have this name, or it has another role.
+        """
+        valid = [m for m in self.members if not m.is_revoked]
+        named = [m for m in valid if name in (m.name, m.title)]
+        wanted = [m for m in named if role in (None, m.role)]
+        if len(wanted) == 1:
+            return wanted[0]
+        if named and not wanted:
+            raise SpecError(
+                f"{name} is a {named[0].role}, not a {role}",
+                fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
+            )
+        if not named:
+            known = ", ".join(sorted(m.title for m in valid if role in (None, m.role)))
+            raise SpecError(
+                f"no {role or 'member'} of the cluster is named {name!r}",
+                fix=f"use {known}" if known else "invite one first: mntrain invite",
+            )
+        ids = ", ".join(member.name for member in named)
+        raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")

@@ -24,6 +24,7 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
 )
 from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.joining.endorsement import holds_key
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.token import Token, new_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
@@ -57,15 +58,25 @@ class Registrar:
     """Cached result of :meth:`expiries`, with the register's modification time."""
 
     def invite(
-        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
+        self,
+        role: Role = "node",
+        *,
+        uses: int = 1,
+        expires_in_s: float = INVITE_LIFE_S,
+        replaces: str | None = None,
     ) -> Token:
         """Make a token for joining the cluster.
 
+        Args:
+            replaces: name of the member that the machine replaces, whose key is lost.
+
         Raises:
-            SpecError: ``uses`` or ``expires_in_s`` is out of range.
+            SpecError: ``uses`` or ``expires_in_s`` is out of range, or there is no such member.
         """
         if not 1 <= uses <= MOST_USES:
             raise SpecError(f"uses={uses} is out of range", fix=f"use 1 to {MOST_USES}")
+        if replaces is not None and uses != 1:
+            raise SpecError("only one machine can replace a member", fix="omit --uses")
         if expires_in_s < 1:
             raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
         now_s = self.clock()
@@ -73,7 +84,8 @@ class Registrar:
         with self.file.locked():
             register = self.file.read()
             open_ones = tuple(i for i in register.invites if now_s < i.token.expires_s)
-            invites = (*open_ones, IssuedInvitation(token=token, uses=uses))
+            gone = self._other(register, replaces, role).subject.uri if replaces else ""
+            invites = (*open_ones, IssuedInvitation(token=token, uses=uses, replaces=gone))
             self.file.write(msgspec.structs.replace(register, invites=invites))
         return token
 
@@ -108,6 +120,8 @@ class Registrar:
                     application.request, subject, now=self._now(), lifetime=self.lifetime
                 )
             )
+            if _replaces_now(known, application):
+                register = _without(register, known.replaces, self.clock())
             taken = dict.fromkeys([*known.taken, subject.uri])
             invites = [i for i in register.invites if i.token != invite.token]
             member = RegisteredMember(
@@ -126,6 +140,7 @@ class Registrar:
                     members=(*others, member),
                 )
             )
+            self._publish(register)
         return Admission(
             cluster=self.credentials.cluster_name,
             certificate=certificate,
@@ -162,24 +177,11 @@ class Registrar:
         """
         with self.file.locked():
             register = self.file.read()
-            member = _find(register, name, role)
-            if member.subject == self.credentials.subject:
-                raise SpecError(
-                    f"{name} is this driver, which holds the cluster's authority",
-                    fix="to give up the whole cluster, see docs/security.md, Rotating",
-                )
-            revoked = (*register.revoked, *member.serials)
-            number = register.number + 1
-            gone = msgspec.structs.replace(member, revoked_s=self.clock())
-            members = tuple(gone if one is member else one for one in register.members)
-            self.file.write(
-                msgspec.structs.replace(register, members=members, revoked=revoked, number=number)
-            )
-            serials = [int(one, 16) for one in revoked]
-            before = load_revocations(self.credentials.revocations_pem())
-            newer = self.authority.revocations(serials, number, self._now(), after=before)
-            self.credentials.take_revocations(pem_of(newer))
-        return gone
+            member = self._other(register, name, role)
+            register = _without(register, member.subject.uri, self.clock())
+            self.file.write(register)
+            self._publish(register)
+        return msgspec.structs.replace(member, revoked_s=self.clock())
 
     def renew(self) -> bool:
         """Renew certificates that are due; return whether there were any."""
@@ -229,32 +231,61 @@ class Registrar:
                 "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
             }
         other = register.member(subject)
-        if subject.role == "driver" and other is not None and subject.uri not in invite.taken:
+        if other is None or _replaces_now(invite, application):
+            return None
+        if holds_key(other.certificate, application.request, application.endorsement):
+            return None
+        if subject.role == "driver":
             return {
                 "refusal": f"the cluster already has a driver named {subject.name}",
                 "fix": f"join with another --name, or first: mntrain driver revoke {subject.name}",
             }
-        return None
+        return {
+            "refusal": f"the node id {subject.name} belongs to node {other.title}, and this "
+            "machine does not hold its key",
+            "fix": f"if this is {other.title} and its keys are lost, invite it with mntrain "
+            f"invite --replace {other.title}; if its files were copied from there, run mntrain "
+            "agent leave here and join again",
+        }
+
+    def _other(self, register: Register, name: str, role: Role | None) -> RegisteredMember:
+        member = register.find(name, role)
+        if member.subject == self.credentials.subject:
+            raise SpecError(
+                f"{name} is this driver, which holds the cluster's authority",
+                fix="to give up the whole cluster, see docs/security.md, Rotating",
+            )
+        return member
+
+    def _publish(self, register: Register) -> None:
+        """Sign the list of revocations, if the register has newer ones."""
+        if register.number <= self.credentials.revocations:
+            return
+        serials = [int(one, 16) for one in register.revoked]
+        before = load_revocations(self.credentials.revocations_pem())
+        newer = self.authority.revocations(serials, register.number, self._now(), after=before)
+        self.credentials.take_revocations(pem_of(newer))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
 
-def _find(register: Register, name: str, role: Role | None) -> RegisteredMember:
-    valid = [m for m in register.members if not m.is_revoked]
-    named = [m for m in valid if name in (m.name, m.title)]
-    wanted = [m for m in named if role in (None, m.role)]
-    if len(wanted) == 1:
-        return wanted[0]
-    if named and not wanted:
-        raise SpecError(
-            f"{name} is a {named[0].role}, not a {role}",
-            fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
-        )
-    if not named:
-        known = ", ".join(sorted(m.title for m in valid if role in (None, m.role)))
-        raise SpecError(
-            f"no {role or 'member'} of the cluster is named {name!r}", fix=f"use {known}"
-        )
-    ids = ", ".join(member.name for member in named)
-    raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")
+def _replaces_now(invite: IssuedInvitation, application: Application) -> bool:
+    """Whether this is the machine that replaces a member. When it asks again, it is known."""
+    return bool(invite.replaces) and application.subject.uri not in invite.taken
+
+
+def _without(register: Register, uri: str, now_s: float) -> Register:
+    """The register after a member was revoked."""
+    gone = [m for m in register.members if m.subject.uri == uri and not m.is_revoked]
+    if not gone:
+        return register
+    return msgspec.structs.replace(
+        register,
+        members=tuple(
+            msgspec.structs.replace(m, revoked_s=now_s) if m in gone else m
+            for m in register.members
+        ),
+        revoked=(*register.revoked, *(serial for m in gone for serial in m.serials)),
+        number=register.number + 1,
+    )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from jupyter_mntrain.cluster.admission.trust_relay import RENEW_EVERY_S, TrustRelay
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import (
+    Role,
     Subject,
     load_certificate,
     load_revocations,
@@ -19,6 +22,7 @@ from jupyter_mntrain.trust.certificates import (
 )
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory, room_for
+from jupyter_mntrain.trust.joining.endorsement import endorse
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.proof import new_nonce
 from jupyter_mntrain.trust.joining.token import Token
@@ -49,10 +53,26 @@ def identity(clock: Clock) -> DriverMembership:
     return DriverMembership(made.directory, clock=clock, lifetime=LIFE)
 
 
-def join(identity: DriverMembership, token: Token, subject: Subject = NODE) -> Admission:
+KEYS: dict[str, ec.EllipticCurvePrivateKey] = defaultdict(new_key)
+"""Of members that keep theirs, by URI."""
+
+
+def join(
+    identity: DriverMembership,
+    token: Token,
+    subject: Subject = NODE,
+    *,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    former: ec.EllipticCurvePrivateKey | None = None,
+) -> Admission:
     invite = next(one for one in identity.authorized().invites() if one.token == token)
+    wanted = request(key or KEYS[subject.uri], subject)
     asked = Application(
-        nonce=new_nonce(), subject=subject, name="n1", request=request(new_key(), subject)
+        nonce=new_nonce(),
+        subject=subject,
+        name="n1",
+        request=wanted,
+        endorsement=endorse(former, wanted) if former else b"",
     )
     return identity.authorized().admit(invite, asked)
 
@@ -106,10 +126,78 @@ def test_a_token_for_a_node_makes_no_driver(identity: DriverMembership) -> None:
     assert len(identity.authorized().members()) == 1
 
 
+@pytest.mark.parametrize("role", ["node", "driver"])
+def test_nobody_joins_under_the_id_of_another(identity: DriverMembership, role: Role) -> None:
+    """Ids and names are public: whoever has a token could act as any member."""
+    victim = Subject(role=role, name="ab" * 16)
+    token = identity.authorized().invite(role, uses=9)
+    own, stolen = new_key(), new_key()
+    assert join(identity, token, victim, key=own).refusal is None
+    before = member(identity, victim)
+    for attempt in (
+        join(identity, token, victim, key=stolen),  # the same token
+        join(identity, identity.authorized().invite(role), victim, key=stolen),
+        join(identity, identity.authorized().invite(role), victim, key=stolen, former=stolen),
+    ):
+        assert attempt.refusal
+        assert attempt.fix
+        assert attempt.certificate == ""
+    assert member(identity, victim) == before
+    # An endorsement is for one request: it cannot be moved to another.
+    newer = new_key()
+    moved = Application(
+        nonce=new_nonce(),
+        subject=victim,
+        name="n1",
+        request=request(stolen, victim),
+        endorsement=endorse(own, request(newer, victim)),
+    )
+    invite = next(i for i in identity.authorized().invites() if i.token == token)
+    assert identity.authorized().admit(invite, moved).refusal
+    # Its owner joins again: after a lost answer with the same key, later with a new one.
+    assert join(identity, token, victim, key=own).refusal is None
+    fresh = identity.authorized().invite(role)
+    assert join(identity, fresh, victim, key=newer, former=own).refusal is None
+    assert identity.credentials.revoked == frozenset()
+
+
+def test_a_member_whose_key_is_lost_is_replaced(identity: DriverMembership) -> None:
+    join(identity, identity.authorized().invite(), key=new_key())
+    lost = serial(member(identity).certificate)
+    token = identity.authorized().invite(replaces="n1")
+    key = new_key()
+    admission = join(identity, token, key=key)
+    assert admission.refusal is None
+    assert identity.credentials.revoked == {lost}
+    assert admission.revocations == identity.credentials.revocations_pem(), "it is told, too"
+    assert join(identity, token, key=key).refusal is None, "its answer was lost"
+    assert join(identity, token, key=new_key()).refusal, "the token is used up"
+    assert identity.credentials.revoked == {lost}
+    # A machine that lost its id as well replaces it all the same.
+    other = Subject(role="node", name="cd" * 16)
+    lost = serial(admission.certificate)
+    token = identity.authorized().invite(replaces=NODE.name)
+    assert join(identity, token, other, key=new_key()).refusal is None
+    assert lost in identity.credentials.revoked
+    assert [m.name for m in identity.authorized().members() if not m.is_revoked][1:] == [other.name]
+
+
+def test_only_another_member_can_be_replaced_and_by_one_machine(
+    identity: DriverMembership,
+) -> None:
+    own = identity.credentials.subject.name
+    for role, name, uses in (("node", "n1", 1), ("driver", own, 1), ("node", own, 1)):
+        with pytest.raises(SpecError):
+            identity.authorized().invite(role, replaces=name, uses=uses)  # type: ignore[arg-type]
+    join(identity, identity.authorized().invite())
+    with pytest.raises(SpecError):
+        identity.authorized().invite(replaces="n1", uses=2)
+
+
 def test_a_driver_does_not_take_the_name_of_another(identity: DriverMembership) -> None:
     kim = Subject(role="driver", name="kim")
     assert join(identity, identity.authorized().invite("driver"), kim).refusal is None
-    again = join(identity, identity.authorized().invite("driver"), kim)
+    again = join(identity, identity.authorized().invite("driver"), kim, key=new_key())
     assert "kim" in (again.refusal or "")
     assert says("already has a driver named kim", again.refusal or "")
     identity.authorized().revoke("kim")
@@ -149,7 +237,7 @@ def test_whoever_is_revoked_is_so_with_all_certificates_it_ever_had(
     clock.now_s += LIFE.total_seconds() * 0.6
     assert identity.authorized().renew()
     serials.append(serial(member(identity).certificate))
-    join(identity, identity.authorized().invite())  # anew, after its disk was replaced
+    join(identity, identity.authorized().invite())  # again, with the key that it has
     serials.append(serial(member(identity).certificate))
     assert len(set(serials)) == 3
     gone = identity.authorized().revoke("n1")

@@ -44,7 +44,11 @@ class JoinAsDriver(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.cluster.loop import LoopThread
         from jupyter_mntrain.trust.certificates import Subject, is_member_name
-        from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
+        from jupyter_mntrain.trust.driver_membership import (
+            clusters_directory,
+            own_driver_name,
+            room_for,
+        )
         from jupyter_mntrain.trust.joining.candidate import Candidate
 
         name = args.name or own_driver_name()
@@ -53,7 +57,8 @@ class JoinAsDriver(Verb):
                 f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
             )
         token = _token(read_token_text(args, f"{context.program} driver join"), context)
-        candidate = Candidate(token, Subject(role="driver", name=name), name)
+        room = clusters_directory().parent
+        candidate = Candidate(token, Subject(role="driver", name=name), name, room=room)
         context.screen.say(
             Text(
                 f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",

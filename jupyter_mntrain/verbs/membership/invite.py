@@ -48,6 +48,13 @@ class InviteVerb(Verb):
             metavar="TIME",
             help=f"validity, like 30m, 2h or 7d; default: {INVITE_LIFE_S / 3600:g}h",
         )
+        parser.option(
+            "--replace",
+            metavar="NAME",
+            completes="node",
+            help="the machine replaces this member, whose keys are lost: it may have the same id, "
+            "and the old certificates are revoked when it joins",
+        )
         parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -55,7 +62,9 @@ class InviteVerb(Verb):
         from jupyter_mntrain.trust.joining.token import read_token
 
         cluster = context.cluster(args)
-        text = cluster.membership.invite(self.role, uses=args.uses, expires_in_s=args.expires)
+        text = cluster.membership.invite(
+            self.role, uses=args.uses, expires_in_s=args.expires, replaces=args.replace
+        )
         token = read_token(text)
         expires_s = token.expires_s
         data = {"token": text, "role": self.role, "uses": args.uses, "expires_s": expires_s}

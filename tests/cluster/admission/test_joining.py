@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
 import time
 from contextlib import suppress
@@ -19,15 +20,21 @@ from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.model.errors import SpecError, TrustError
-from jupyter_mntrain.trust.authority import self_signed
+from jupyter_mntrain.trust.authority import Authority, self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
     key_pem,
     new_key,
+    pem_of,
+    request,
 )
+from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
-from jupyter_mntrain.trust.joining.token import read_token, write_token
-from tests.cluster.admission.conftest import up
+from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.messages import Admission
+from jupyter_mntrain.trust.joining.token import new_token, read_token, write_token
+from tests.agent.live import free_port
+from tests.cluster.admission.conftest import Joining, up
 from tests.waiting import PATIENCE_S, until
 from tests.wording import says, wording
 
@@ -114,6 +121,58 @@ def test_a_token_is_good_for_its_uses_and_its_time(agent) -> None:
         assert len(cluster.membership.members()) == 2
         with pytest.raises(SpecError, match=wording("uses=0 is out of range")):
             cluster.membership.invite(uses=0)
+
+
+def test_a_machine_does_not_join_under_the_id_of_another(
+    agent, tmp_path, loopback_addresses
+) -> None:
+    """Ids are public: every driver and every announcement shows them."""
+    with Cluster("home") as cluster:
+        token = cluster.membership.invite(uses=2)
+        owner = agent("join", token)
+        until(lambda: up(cluster) == ["n0"], "the node to be up")
+        address = next(loopback_addresses)
+        thief = Joining(address, free_port(address), tmp_path / "thief", owner.process)
+        thief.state.mkdir(mode=0o700)
+        shutil.copy(owner.state / "node_id", thief.state)
+        refused = agent("join", token, again=thief)
+        assert refused.process.wait(PATIENCE_S) == TrustError.exit_code
+        assert says("does not hold its key", refused.log())
+        assert says("--replace n0", refused.log())
+        assert not (thief.state / "own.pem").exists()
+        assert up(cluster) == ["n0"]
+        # Its owner is known by its key; the token is not used up by that.
+        owner.end()
+        again = agent("join", token, again=owner)
+        until(lambda: up(cluster) == ["n2"], "the node to be up again")
+        again.end()
+        # The driver says that the keys are lost: the id goes to the other machine.
+        lost = Credentials(owner.state).certificate.serial_number
+        agent("join", cluster.membership.invite(replaces="n2"), again=thief)
+        until(lambda: up(cluster) == ["n3"], "the machine that replaces it to be up")
+        identity = cluster.membership.identity
+        assert identity is not None
+        assert lost in identity.credentials.revoked
+
+
+def test_a_key_lasts_until_it_is_certified(tmp_path) -> None:
+    token = new_token("node", bytes(32), 2e9)
+    subject = Subject(role="node", name="ab" * 16)
+    first, again = (Candidate(token, subject, "n1", room=tmp_path) for _ in range(2))
+    assert first.key.public_key() == again.key.public_key(), "it may ask again"
+    assert (tmp_path / "joining.key").stat().st_mode & 0o777 == 0o600
+    own = Authority.make("home")
+    first.keep(
+        tmp_path,
+        Admission(
+            cluster="home",
+            certificate=pem_of(own.issue(request(first.key, subject), subject)),
+            authority=pem_of(own.certificate),
+            revocations=pem_of(own.revocations((), 1)),
+        ),
+    )
+    assert not (tmp_path / "joining.key").exists()
+    assert Candidate(token, subject, "n1", room=tmp_path).key.public_key() != first.key.public_key()
 
 
 def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:

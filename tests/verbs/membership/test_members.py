@@ -87,6 +87,7 @@ def test_as_data_it_is_the_token(run):
         (["invite", "--uses", "many"], SpecError, "many"),
         (["invite", "--expires", "soon"], SpecError, "30m, 2h or 7d"),
         (["invite", "--expires", "0s"], SpecError, "expire immediately"),
+        (["invite", "--replace", "kim"], TrustError, "no cluster named 'mine'"),
         (["members"], TrustError, "no cluster named 'mine'"),
         (["revoke", "kim"], TrustError, "no cluster named 'mine'"),
         (["driver"], SpecError, "use one of invite, join, revoke"),
