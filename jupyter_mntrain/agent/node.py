@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.access.limits import Streams
+from jupyter_mntrain.agent.access.limits import (
+    Quota,
+    measure_quota,
+    sink_quota,
+    stream_quota,
+)
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
@@ -56,7 +61,9 @@ class LocalNode:
     jobs: JobBook
     listeners: Listeners
     audit: Audit
-    streams: Streams = field(default_factory=Streams)
+    streams: Quota = field(default_factory=stream_quota)
+    sinks: Quota = field(default_factory=sink_quota)
+    measurements: Quota = field(default_factory=measure_quota)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()

@@ -68,7 +68,7 @@ class AgentHandler(JsonHandler):
         connection = self.request.connection
         assert connection is not None  # noqa: S101 - a server's request has one
         with (
-            self.node.streams.opened(self.request.remote_ip or ""),
+            self.node.streams.held(self.caller.uri),
             self.node.trust.connected(self._serial, connection.stream),  # type: ignore[attr-defined]
         ):
             yield

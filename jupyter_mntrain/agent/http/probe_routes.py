@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine import probe
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 
 
@@ -16,7 +18,16 @@ class ProbeListenHandler(AgentHandler):
 
     def post(self) -> None:
         address = self.body_as(ProbeListen).address
-        self.answer(probe.open_sink(address, self.node.name, self.node.has_job))
+        sinks, who = self.node.sinks, self.caller.uri
+        sinks.take(who)
+        try:
+            ticket = probe.open_sink(
+                address, self.node.name, self.node.has_job, on_end=partial(sinks.give_back, who)
+            )
+        except MntrainError:
+            sinks.give_back(who)
+            raise
+        self.answer(ticket)
 
 
 class ProbeSendHandler(AgentHandler):
@@ -25,7 +36,9 @@ class ProbeSendHandler(AgentHandler):
         known = {interface.name for interface in self.node.inventory.read().interfaces}
         if request.interface not in known:
             raise refusal(400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}")
-        link = await asyncio.to_thread(probe.measure, request, self.node.name, self.node.has_job)
+        node = self.node
+        with node.measurements.held(self.caller.uri):
+            link = await asyncio.to_thread(probe.measure, request, node.name, node.has_job)
         self.node.links.keep(link)
         self.node.changed()
         self.answer(link)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -102,6 +103,30 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
         until(lambda: up(cluster) == ["n0"], "the node to be up")
     with pytest.raises(httpx.TransportError):
         httpx.get(f"https://{waiting.where}/v1/node", verify=blind)
+
+
+def test_strangers_do_not_keep_a_driver_from_a_machine_that_waits(agent) -> None:
+    token = write_token(DriverMembership.make("home").authorized().invite())
+    waiting = agent("join", token)
+    waiting.says("waiting for admission")
+    where = (waiting.address, waiting.port)
+    with ExitStack() as open_ones:
+
+        def stranger(source: str) -> socket.socket:
+            made = socket.create_connection(where, timeout=20, source_address=(source, 0))
+            return open_ones.enter_context(made)
+
+        hung_up = 0
+        for number in range(300):
+            stranger(f"127.9.0.{number % 3 + 1}")
+        for connection in [stranger("127.9.0.1") for _ in range(20)]:
+            connection.settimeout(0.05)
+            with suppress(TimeoutError):
+                hung_up += connection.recv(1) == b""
+        assert hung_up == 20, "too many in too short a time"
+        with Cluster("home", discovery=StaticDiscovery()) as cluster:
+            cluster.discovery.add(waiting.where)
+            until(lambda: up(cluster) == ["n0"], "the node to be up")
 
 
 def test_a_token_is_good_for_its_uses_and_its_time(agent) -> None:
