@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
@@ -44,6 +43,8 @@ from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
+from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
@@ -54,6 +55,8 @@ from jupyter_mntrain.trust.joining.token import Token
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
+
+OWN_USER = "a user of this machine"
 
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
@@ -99,6 +102,7 @@ def perform(options: Options) -> Done:
     with locked_state(state):
         if options.action == "leave":
             cluster = membership.leave(state)
+            Audit(state / AUDIT_FILE).note("leave", who=OWN_USER, cluster=cluster)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
             membership.joined(state)
@@ -139,16 +143,24 @@ async def _join(
     addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
-    admission = await seek_admission(
-        candidate,
-        announcer,
-        sockets=sockets,
-        addresses=addresses,
-        sources=options.settings.announced_from(interfaces),
-        directory=options.state,
-        hint=lambda: _hint(addresses),
+    audit = partial(
+        Audit(options.state / AUDIT_FILE).note, "join", who=OWN_USER, invitation=token.id
     )
+    try:
+        admission = await seek_admission(
+            candidate,
+            announcer,
+            sockets=sockets,
+            addresses=addresses,
+            sources=options.settings.announced_from(interfaces),
+            directory=options.state,
+            hint=lambda: _hint(addresses),
+        )
+    except TrustError as error:
+        audit(outcome=f"refused: {error.cause}")
+        raise
     candidate.keep(options.state, admission)
+    audit(cluster=admission.cluster)
     membership.keep(options.state, admission.cluster, options.settings)
     log.info("node %s has joined cluster %s", name, admission.cluster)
 
@@ -228,7 +240,7 @@ def _node(options: Options) -> LocalNode:
             gpus=inventory.gpus,
         ),
         listeners=listeners,
-        audit=Audit(options.state / "audit.log"),
+        audit=Audit(options.state / AUDIT_FILE),
     )
 
 

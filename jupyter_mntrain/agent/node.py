@@ -6,7 +6,6 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.limits import (
     Quota,
@@ -37,6 +36,7 @@ from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
+from jupyter_mntrain.trust.audit import Audit
 
 NEAR_PORTS = tunables.count("launch.ports_tried")
 
@@ -142,13 +142,19 @@ class LocalNode:
             free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
         return PortStatus(port=port, address=address, problem=problem, next_free=free)
 
-    def take_news(self, news: TrustNews) -> None:
+    def take_news(self, news: TrustNews, *, who: str, where: str) -> None:
         """Store revocations and certificates, and notify listeners of new ones.
+
+        Args:
+            who, where: the caller, for the audit log.
 
         Raises:
             TrustError: they are not signed by the cluster's authority.
         """
-        if self.trust.take(news):
+        changes = self.trust.take(news)
+        for what, member in changes:
+            self.audit.note(what, member=member, who=who, where=where)
+        if changes:
             self.changed()
 
     def changed(self) -> None:

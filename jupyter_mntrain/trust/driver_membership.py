@@ -19,6 +19,7 @@ import platformdirs
 
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.audit import FILE, Audit
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -137,7 +138,8 @@ class DriverMembership:
             return None
         authority = Authority(load_key(read_private(path).encode()), self.credentials.authority)
         file = _register_file(self.directory)
-        return Registrar(authority, self.credentials, file, self.clock, self.lifetime)
+        audit = Audit(self.directory / FILE, self.clock)
+        return Registrar(authority, self.credentials, file, audit, self.clock, self.lifetime)
 
 
 def room_for(cluster: str) -> Path:

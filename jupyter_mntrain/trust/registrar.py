@@ -13,6 +13,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
     Role,
@@ -45,6 +46,7 @@ class Registrar:
         authority: signs them.
         credentials: the driver's own, updated with what it signs.
         file: the register.
+        audit: gets a line for each change.
         clock: Unix time.
         lifetime: of certificates that it signs.
     """
@@ -52,6 +54,7 @@ class Registrar:
     authority: Authority
     credentials: Credentials
     file: SharedFile[Register]
+    audit: Audit
     clock: Clock
     lifetime: timedelta
     _expiries: tuple[int, Mapping[str, float]] | None = None
@@ -87,6 +90,8 @@ class Registrar:
             gone = self._other(register, replaces, role).subject.uri if replaces else ""
             invites = (*open_ones, IssuedInvitation(token=token, uses=uses, replaces=gone))
             self.file.write(msgspec.structs.replace(register, invites=invites))
+        about = {"replaces": gone} if gone else {}
+        self._note("invite", role=role, uses=str(uses), invitation=token.id, **about)
         return token
 
     def invites(self) -> Sequence[IssuedInvitation]:
@@ -103,11 +108,29 @@ class Registrar:
         found = next((i for i in self.invites() if i.token.id == token_id), None)
         return found if found and now_s < found.token.expires_s else None
 
-    def admit(self, invite: IssuedInvitation, application: Application) -> Admission:
+    def admit(
+        self, invite: IssuedInvitation, application: Application, *, where: str = ""
+    ) -> Admission:
         """Sign the certificate of an applicant that has proved to hold the token, or refuse.
 
         It has joined once it has received the certificate: see :meth:`note_joined`.
+
+        Args:
+            where: its address, for the audit log.
         """
+        admission = self._admit(invite, application)
+        outcome = f"refused: {admission.refusal}" if admission.refusal else "admitted"
+        self._note(
+            "join",
+            member=application.subject.uri,
+            name=application.name,
+            invitation=invite.token.id,
+            where=where,
+            outcome=outcome,
+        )
+        return admission
+
+    def _admit(self, invite: IssuedInvitation, application: Application) -> Admission:
         subject = application.subject
         with self.file.locked():
             register = self.file.read()
@@ -122,6 +145,7 @@ class Registrar:
             )
             if _replaces_now(known, application):
                 register = _without(register, known.replaces, self.clock())
+                self._note("revoke", member=known.replaces, invitation=known.token.id)
             taken = dict.fromkeys([*known.taken, subject.uri])
             invites = [i for i in register.invites if i.token != invite.token]
             member = RegisteredMember(
@@ -159,6 +183,11 @@ class Registrar:
                 for i in register.invites
             )
             self.file.write(msgspec.structs.replace(register, invites=invites))
+        self._note("join", member=subject.uri, invitation=invite.token.id)
+
+    def note_refused(self, address: str, cause: str) -> None:
+        """Record that a machine asked to join without having proved to hold a token."""
+        self._note("join", where=address, outcome=f"refused: {cause}")
 
     def members(self) -> Sequence[RegisteredMember]:
         """All members, including revoked ones."""
@@ -181,6 +210,7 @@ class Registrar:
             register = _without(register, member.subject.uri, self.clock())
             self.file.write(register)
             self._publish(register)
+        self._note("revoke", member=member.subject.uri, name=member.title)
         return msgspec.structs.replace(member, revoked_s=self.clock())
 
     def renew(self) -> bool:
@@ -202,6 +232,9 @@ class Registrar:
             if members == register.members:
                 return False
             self.file.write(msgspec.structs.replace(register, members=members))
+        for before, after in zip(register.members, members, strict=True):
+            if before is not after:
+                self._note("renew", member=after.subject.uri, name=after.title)
         own = msgspec.structs.replace(register, members=members).member(self.credentials.subject)
         if own is not None:
             self.credentials.take_certificate(own.certificate)
@@ -256,6 +289,10 @@ class Registrar:
                 fix="to give up the whole cluster, see docs/security.md, Rotating",
             )
         return member
+
+    def _note(self, what: str, *, where: str = "", outcome: str = "done", **about: str) -> None:
+        who = f"driver {self.credentials.subject.name}"
+        self.audit.note(what, who=who, where=where, outcome=outcome, **about)
 
     def _publish(self, register: Register) -> None:
         """Sign the list of revocations, if the register has newer ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_d
 from jupyter_mntrain.trust.joining.endorsement import endorse
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.proof import new_nonce
-from jupyter_mntrain.trust.joining.token import Token
+from jupyter_mntrain.trust.joining.token import Token, write_token
 from jupyter_mntrain.trust.member_register import RegisteredMember
 from tests.wording import says, wording
 
@@ -180,6 +181,31 @@ def test_a_member_whose_key_is_lost_is_replaced(identity: DriverMembership) -> N
     assert join(identity, token, other, key=new_key()).refusal is None
     assert lost in identity.credentials.revoked
     assert [m.name for m in identity.authorized().members() if not m.is_revoked][1:] == [other.name]
+
+
+def test_every_change_of_trust_leaves_a_line(identity: DriverMembership, clock: Clock) -> None:
+    registrar = identity.authorized()
+    token = registrar.invite(uses=2)
+    (invite,) = registrar.invites()
+    join(identity, token)
+    registrar.note_joined(invite, NODE)
+    join(identity, token, key=new_key())
+    registrar.note_refused("10.0.0.9:8765", "another token")
+    clock.now_s += LIFE.total_seconds() * 0.6
+    registrar.renew()
+    registrar.revoke("n1")
+    path = identity.directory / "audit.log"
+    assert path.stat().st_mode & 0o777 == 0o600
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    kinds = ["invite", "join", "join", "join", "join", "renew", "revoke"]
+    assert [line["what"] for line in lines] == kinds
+    begun = [line["outcome"].partition(":")[0] for line in lines[1:5]]
+    assert begun == ["admitted", "done", "refused", "refused"]
+    assert {line["who"] for line in lines} == {f"driver {identity.credentials.subject.name}"}
+    assert {line.get("member", NODE.uri) for line in lines} == {NODE.uri}
+    assert lines[0]["invitation"] == lines[1]["invitation"] == token.id
+    assert lines[4]["from"] == "10.0.0.9:8765"
+    assert write_token(token) not in path.read_text()
 
 
 def test_only_another_member_can_be_replaced_and_by_one_machine(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord
@@ -21,6 +21,8 @@ class OwnNode:
     def __init__(self, node: LocalNode, job: LocalJob) -> None:
         self._node = node
         self._job = job
+        is_waiting = job.record.attempt.number == 0
+        self._who = f"this node as head, {'from the queue' if is_waiting else 'after a failure'}"
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         refuse_if_stopped(self._job)
@@ -28,12 +30,25 @@ class OwnNode:
 
     async def start(self, request: StartRequest) -> JobRecord:
         refuse_if_stopped(self._job)
-        return self._node.jobs.start(request).record
+        outcome = "failed"
+        try:
+            record = self._node.jobs.start(request).record
+            outcome = "done"
+        except MntrainError as error:
+            outcome = f"refused: {error.cause}"
+            raise
+        finally:
+            number = str(request.attempt.number)
+            self._node.audit.note(
+                "start", job=request.job_id, attempt=number, who=self._who, outcome=outcome
+            )
+        return record
 
     async def job(self, job_id: JobId) -> JobRecord:
         return self._node.jobs.get(job_id).record
 
     async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
+        self._node.audit.note("stop", job=job_id, who=self._who)
         return self._node.jobs.stop(job_id, request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:

@@ -76,9 +76,18 @@ class AgentHandler(JsonHandler):
     def on_connection_close(self) -> None:
         self.has_hung_up = True
 
+    @property
+    def caller_name(self) -> str:
+        """The caller, for the audit log."""
+        return f"{self.caller.role} {self.caller.name}"
+
     @contextmanager
-    def audited(self, what: str, job: str) -> Iterator[None]:
-        """Log who did something, and with what outcome."""
+    def audited(self, what: str, **about: str) -> Iterator[None]:
+        """Log who did something, and with what outcome.
+
+        Args:
+            about: what it concerns: a job, an attempt, an address.
+        """
         outcome = "failed"
         try:
             yield
@@ -88,8 +97,7 @@ class AgentHandler(JsonHandler):
             raise
         finally:
             where = self.request.remote_ip or ""
-            who = f"{self.caller.role} {self.caller.name}"
-            self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
+            self.node.audit.note(what, who=self.caller_name, where=where, outcome=outcome, **about)
 
     async def send_block(self, block: bytes) -> None:
         """Send a block and wait until it is flushed, so that no buffer grows without bound.

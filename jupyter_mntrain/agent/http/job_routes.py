@@ -72,7 +72,7 @@ class QueueHandler(_SharedJob):
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
             raise refusal(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
-        with self.audited("queue", job_id):
+        with self.audited("queue", job=job_id):
             job = self.node.jobs.deposit(request)
         self.watch_tasks.watch(job)
         self.answer(job.record)
@@ -86,7 +86,7 @@ class AttemptsHandler(RestartHandler):
         self.refuse_other_work(request)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise refusal(400, Kind.BAD_REQUEST, "the path and the body name different attempts")
-        with self.audited("start", job_id):
+        with self.audited("start", job=job_id, attempt=attempt):
             job = self.node.jobs.start(request)
         self.watch_tasks.watch(job)
         self.node.tell_leases()
@@ -98,7 +98,7 @@ class JobStopHandler(_SharedJob):
         known = self.shared(job_id)
         request = self.body_as(StopRequest)
         try:
-            with self.audited("stop", job_id):
+            with self.audited("stop", job=job_id):
                 record = self.node.jobs.stop(known, request)
         finally:
             self.node.tell_leases()  # a stop before the start releases the lease
@@ -153,7 +153,7 @@ class JobSaveHandler(AgentHandler):
     def post(self, job_id: str) -> None:
         request = self.body_as(SaveRequest)
         job = self.node.jobs.get(self.job_id(job_id))
-        with self.audited("save", job_id):
+        with self.audited("save", job=job_id):
             job.save_checkpoint(request)
         self.answer(job.record)
 

@@ -18,15 +18,16 @@ class ProbeListenHandler(AgentHandler):
 
     def post(self) -> None:
         address = self.body_as(ProbeListen).address
-        sinks, who = self.node.sinks, self.caller.uri
-        sinks.take(who)
-        try:
-            ticket = probe.open_sink(
-                address, self.node.name, self.node.has_job, on_end=partial(sinks.give_back, who)
-            )
-        except MntrainError:
-            sinks.give_back(who)
-            raise
+        node, who = self.node, self.caller.uri
+        node.sinks.take(who)  # before the audit log: requests without end must not fill it
+        with self.audited("probe", address=address):
+            try:
+                ticket = probe.open_sink(
+                    address, node.name, node.has_job, on_end=partial(node.sinks.give_back, who)
+                )
+            except MntrainError:
+                node.sinks.give_back(who)
+                raise
         self.answer(ticket)
 
 

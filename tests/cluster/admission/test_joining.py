@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import ssl
@@ -165,6 +166,8 @@ def test_a_machine_does_not_join_under_the_id_of_another(
         assert says("does not hold its key", refused.log())
         assert says("--replace n0", refused.log())
         assert not (thief.state / "own.pem").exists()
+        assert [line["outcome"].partition(":")[0] for line in audit_of(thief)] == ["refused"]
+        assert [line["what"] for line in audit_of(owner)] == ["join"]
         assert up(cluster) == ["n0"]
         # Its owner is known by its key; the token is not used up by that.
         owner.end()
@@ -178,6 +181,10 @@ def test_a_machine_does_not_join_under_the_id_of_another(
         identity = cluster.membership.identity
         assert identity is not None
         assert lost in identity.credentials.revoked
+
+
+def audit_of(agent: Joining) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (agent.state / "audit.log").read_text().splitlines()]
 
 
 def test_a_key_lasts_until_it_is_certified(tmp_path) -> None:
