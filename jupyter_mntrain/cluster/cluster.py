@@ -116,6 +116,14 @@ class Cluster:
         """All known nodes, sorted by name. From the live view: contacts no node."""
         return self._driver.live.nodes
 
+    def refuse_read_only(self) -> None:
+        """Refuse early what a read-only driver may not do.
+
+        Raises:
+            RefusedError: this driver is read-only.
+        """
+        self._driver.refuse_read_only()
+
     def settled_nodes(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:

@@ -58,6 +58,8 @@ _FORMS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+SHORTEST_MASKED = 4
+
 _RUN = re.compile(r"[A-Za-z0-9]{20,}")
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")
@@ -89,6 +91,18 @@ def is_secret_value(value: str) -> bool:
 def redacted(text: str) -> str:
     """Text without the secrets that have a known form."""
     return _FORMS.sub(HIDDEN, text)
+
+
+def masked(text: str, values: Iterable[str] = ()) -> str:
+    """Text of the same length, with a ``*`` for each character of a secret.
+
+    Args:
+        values: further secrets; short ones are words that occur by themselves.
+    """
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= SHORTEST_MASKED:
+            text = text.replace(value, "*" * len(value))
+    return _FORMS.sub(lambda found: "*" * len(found[0]), text)
 
 
 def shown(environment: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:

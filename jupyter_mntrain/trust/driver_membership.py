@@ -110,7 +110,7 @@ class DriverMembership:
         wanted = [
             member.certificate
             for member in (self.registrar.members() if self.registrar else ())
-            if not member.is_revoked and (member.role == "driver" or member.name == node_id)
+            if not member.is_revoked and (member.role != "node" or member.name == node_id)
         ]
         return TrustNews(revocations=self.credentials.revocations_pem(), certificates=tuple(wanted))
 
@@ -125,6 +125,11 @@ class DriverMembership:
             found = load_certificate(certificate)
             if found.public_key() == self.credentials.key.public_key():
                 self.credentials.take_certificate(certificate)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it may only watch."""
+        return self.credentials.subject.role == "viewer"
 
     @property
     def is_due(self) -> bool:

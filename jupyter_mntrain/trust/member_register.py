@@ -59,6 +59,10 @@ class RegisteredMember(Record, frozen=True):
         """Serial numbers of all its certificates."""
         return (*self.earlier, f"{load_certificate(self.certificate).serial_number:x}")
 
+    def is_of(self, role: Role | None) -> bool:
+        """Whether it has a role; ``None`` is any, and a read-only driver is a driver."""
+        return role in (None, self.role) or (role, self.role) == ("driver", "viewer")
+
     @property
     def is_revoked(self) -> bool:
         return self.revoked_s is not None
@@ -81,6 +85,12 @@ class Register(Record, frozen=True):
         """Find a member that is not revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)
 
+    def namesake(self, subject: Subject) -> RegisteredMember | None:
+        """Find a member that is not revoked and has this name; a read-only driver is a driver."""
+        is_node = subject.role == "node"
+        valid = (m for m in self.members if not m.is_revoked and m.name == subject.name)
+        return next((m for m in valid if (m.role == "node") == is_node), None)
+
     def find(self, name: str, role: Role | None = None) -> RegisteredMember:
         """Find a member that is not revoked by a driver's name, or a node's name or id.
 
@@ -89,7 +99,7 @@ class Register(Record, frozen=True):
         """
         valid = [m for m in self.members if not m.is_revoked]
         named = [m for m in valid if name in (m.name, m.title)]
-        wanted = [m for m in named if role in (None, m.role)]
+        wanted = [m for m in named if m.is_of(role)]
         if len(wanted) == 1:
             return wanted[0]
         if named and not wanted:
@@ -98,7 +108,7 @@ class Register(Record, frozen=True):
                 fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
             )
         if not named:
-            known = ", ".join(sorted(m.title for m in valid if role in (None, m.role)))
+            known = ", ".join(sorted(m.title for m in valid if m.is_of(role)))
             raise SpecError(
                 f"no {role or 'member'} of the cluster is named {name!r}",
                 fix=f"use {known}" if known else "invite one first: mntrain invite",

@@ -263,12 +263,13 @@ class Registrar:
                 "refusal": "the invitation has expired, was used up, or is for another role",
                 "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
             }
-        other = register.member(subject)
+        other = register.namesake(subject)
         if other is None or _replaces_now(invite, application):
             return None
-        if holds_key(other.certificate, application.request, application.endorsement):
+        is_same = other.subject == subject
+        if is_same and holds_key(other.certificate, application.request, application.endorsement):
             return None
-        if subject.role == "driver":
+        if subject.role != "node":
             return {
                 "refusal": f"the cluster already has a driver named {subject.name}",
                 "fix": f"join with another --name, or first: mntrain driver revoke {subject.name}",

@@ -221,6 +221,9 @@ class StandInCluster:
         if not self.is_driver:
             raise no_cluster(self.name)
 
+    def refuse_read_only(self) -> None:
+        """Every driver here may do everything."""
+
     def check(self) -> str | None:
         return self.problem
 

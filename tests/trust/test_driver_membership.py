@@ -183,6 +183,21 @@ def test_a_member_whose_key_is_lost_is_replaced(identity: DriverMembership) -> N
     assert [m.name for m in identity.authorized().members() if not m.is_revoked][1:] == [other.name]
 
 
+def test_a_read_only_driver_is_a_driver_by_name(identity: DriverMembership, clock: Clock) -> None:
+    registrar = identity.authorized()
+    kim, viewer = (Subject(role=role, name="kim") for role in ("driver", "viewer"))  # type: ignore[arg-type]
+    assert join(identity, registrar.invite("viewer"), kim).refusal, "the token says what it may be"
+    assert join(identity, registrar.invite("viewer"), viewer).refusal is None
+    assert join(identity, registrar.invite("driver"), kim, key=KEYS[viewer.uri]).refusal
+    node = Subject(role="node", name="kim")
+    assert join(identity, registrar.invite(), node).refusal is None
+    # It is renewed and revoked like any other driver.
+    clock.now_s += LIFE.total_seconds() * 0.6
+    assert registrar.renew()
+    assert member(identity, viewer).certificate in identity.news_for("ab" * 16).certificates
+    assert registrar.revoke("kim", role="driver").subject == viewer
+
+
 def test_every_change_of_trust_leaves_a_line(identity: DriverMembership, clock: Clock) -> None:
     registrar = identity.authorized()
     token = registrar.invite(uses=2)

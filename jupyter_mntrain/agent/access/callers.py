@@ -120,7 +120,7 @@ class TrustKeeper:
                 log.info("renewed certificate, valid until %s", offered.not_valid_after_utc.date())
                 return True
             return False
-        if subject.role != "driver" or self._is_older(subject, offered):
+        if subject.role == "node" or self._is_older(subject, offered):
             return False
         self._drivers[subject.uri] = pem
         write_atomically(self._path, msgspec.json.encode(self._drivers), mode=0o600)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine import probe
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
-from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 
 
 class ProbeListenHandler(AgentHandler):
-    for_nodes = True
-
     def post(self) -> None:
         address = self.body_as(ProbeListen).address
         node, who = self.node, self.caller.uri
         node.sinks.take(who)  # before the audit log: requests without end must not fill it
-        with self.audited("probe", address=address):
-            try:
-                ticket = probe.open_sink(
-                    address, node.name, node.has_job, on_end=partial(node.sinks.give_back, who)
-                )
-            except MntrainError:
-                node.sinks.give_back(who)
-                raise
+        with self.audited("probe", address=address), ExitStack() as undoing:
+            undoing.callback(node.sinks.give_back, who)
+            ticket = probe.open_sink(
+                address, node.name, node.has_job, on_end=partial(node.sinks.give_back, who)
+            )
+            undoing.pop_all()  # the sink gives it back
         self.answer(ticket)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import secrets
 import socket
 import struct
@@ -49,10 +50,11 @@ def open_sink(
         RefusedError: ``address`` is not one of this machine's.
     """
     try:
-        listener = socket.create_server((address, 0))
-    except OSError as error:
+        listener = socket.create_server((str(ipaddress.IPv4Address(address)), 0))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not an IPv4 address"
         raise RefusedError(
-            f"cannot listen on {address}: {error.strerror}",
+            f"cannot listen on {address}: {why}",
             fix="choose an interface that is up",
             node=node,
         ) from error

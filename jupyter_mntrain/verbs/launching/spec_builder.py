@@ -40,6 +40,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
     Raises:
         SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
     """
+    joined_cluster(context, args).refuse_read_only()
     saved = find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
     extra = read_files([context.directory / path for path in args.file])

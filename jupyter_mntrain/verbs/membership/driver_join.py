@@ -58,7 +58,7 @@ class JoinAsDriver(Verb):
             )
         token = _token(read_token_text(args, f"{context.program} driver join"), context)
         room = clusters_directory().parent
-        candidate = Candidate(token, Subject(role="driver", name=name), name, room=room)
+        candidate = Candidate(token, Subject(role=token.role, name=name), name, room=room)
         context.screen.say(
             Text(
                 f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",
@@ -72,13 +72,14 @@ class JoinAsDriver(Verb):
             thread.close()
         cluster = args.cluster or admission.cluster
         candidate.keep(room_for(cluster), admission)
+        kind = "driver" if token.role == "driver" else "read-only driver"
         text = Text.assemble(
-            ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
+            ("✓ ", "green"), (name, "bold"), f" is a {kind} of cluster {cluster}. Next: "
         )
         option = "" if cluster == "default" else f" --cluster {cluster}"
         text.append(f"{context.program} nodes{option}")
         text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
-        return Outcome(text, {"driver": name, "cluster": cluster})
+        return Outcome(text, {"driver": name, "cluster": cluster, "role": token.role})
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
@@ -131,7 +132,7 @@ def _token(text: str, context: Context) -> Token:
     from jupyter_mntrain.trust.joining.token import read_token
 
     token = read_token(text)
-    if token.role != "driver":
+    if token.role == "node":
         raise SpecError(
             "this token is for a node",
             fix="use it with mntrain agent join; invite drivers with "

@@ -30,6 +30,7 @@ class InviteVerb(Verb):
     role: ClassVar[Role] = "node"
     joins: ClassVar[str] = "mntrain agent join"
     where: ClassVar[str] = "Run this on the machine that will be a node:"
+    takes_read_only: ClassVar[bool] = False
 
     def add_arguments(self, parser: Parser) -> None:
         from jupyter_mntrain.trust.registrar import INVITE_LIFE_S, MOST_USES
@@ -55,6 +56,12 @@ class InviteVerb(Verb):
             help="the machine replaces this member, whose keys are lost: it may have the same id, "
             "and the old certificates are revoked when it joins",
         )
+        if self.takes_read_only:
+            parser.flag(
+                "--read-only",
+                help="the driver may watch nodes, jobs and logs without their secrets, and do "
+                "nothing else",
+            )
         parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -62,12 +69,13 @@ class InviteVerb(Verb):
         from jupyter_mntrain.trust.joining.token import read_token
 
         cluster = context.cluster(args)
+        role: Role = "viewer" if getattr(args, "read_only", False) else self.role
         text = cluster.membership.invite(
-            self.role, uses=args.uses, expires_in_s=args.expires, replaces=args.replace
+            role, uses=args.uses, expires_in_s=args.expires, replaces=args.replace
         )
         token = read_token(text)
         expires_s = token.expires_s
-        data = {"token": text, "role": self.role, "uses": args.uses, "expires_s": expires_s}
+        data = {"token": text, "role": role, "uses": args.uses, "expires_s": expires_s}
         stays = not (context.screen.in_background or args.json or args.no_wait)
         explained = self._explained(text, args, stays=stays)
         if not stays:
