@@ -9,7 +9,7 @@ from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.model.secrets import shown_words
+from jupyter_mntrain.model.records.secrets import shown_words
 from jupyter_mntrain.plan.versions import divergences
 
 

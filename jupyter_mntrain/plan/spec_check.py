@@ -19,7 +19,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.secrets import HIDDEN, has_hidden
+from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden
 
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""

@@ -8,7 +8,7 @@ import msgspec
 
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
-from jupyter_mntrain.model.secrets import HIDDEN, is_secret, masked, shown_words
+from jupyter_mntrain.model.records.secrets import HIDDEN, is_secret, masked, shown_words
 
 LONGEST_SECRET_BYTES = 8192
 """A private key of 4096 bits has 3,300."""

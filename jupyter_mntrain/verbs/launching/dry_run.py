@@ -14,7 +14,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.model.secrets import HIDDEN, shown, shown_words
+from jupyter_mntrain.model.records.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
