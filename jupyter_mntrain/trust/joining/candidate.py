@@ -37,6 +37,7 @@ from jupyter_mntrain.trust.joining.token import Token
 PENDING_KEY = "joining.key"
 
 MOST_GREETINGS = tunables.count("trust.greetings")
+MOST_ADDRESSES = tunables.count("trust.greeting_addresses")
 
 
 class Candidate:
@@ -69,10 +70,14 @@ class Candidate:
             request=asked,
             endorsement=endorse(former, asked) if former else b"",
         )
-        self._conversations: deque[Conversation] = deque(maxlen=MOST_GREETINGS)
+        self._conversations: dict[str, deque[Conversation]] = {}
+        """The newest of each address: strangers must not push out those of a driver."""
 
-    def apply(self, greeting: Greeting) -> Sealed:
+    def apply(self, greeting: Greeting, where: str = "") -> Sealed:
         """Answer a driver's greeting with a sealed application.
+
+        Args:
+            where: the address that it came from.
 
         Raises:
             TrustError: the greeting is malformed.
@@ -80,17 +85,24 @@ class Candidate:
         if len(greeting.nonce) != NONCE_BYTES:
             raise TrustError("malformed greeting")
         seen = Conversation(self._hash, greeting.nonce, self._application.nonce)
-        self._conversations.append(seen)
+        own = self._conversations.pop(where, deque(maxlen=MOST_GREETINGS))
+        own.append(seen)
+        self._conversations[where] = own
+        if len(self._conversations) > MOST_ADDRESSES:
+            del self._conversations[next(iter(self._conversations))]
         return seal(self._application, self.token, seen)
 
-    def admitted(self, sealed: Sealed) -> Admission:
+    def admitted(self, sealed: Sealed, where: str = "") -> Admission:
         """Unseal and check an admission.
+
+        Args:
+            where: the address that it came from.
 
         Raises:
             TrustError: it is not from a driver of the token's cluster, or that driver refuses.
         """
         problem = TrustError("unexpected admission: no greeting was received")
-        for seen in self._conversations:
+        for seen in self._conversations.get(where, ()):
             try:
                 admission = unseal(sealed, Admission, self.token, seen)
             except TrustError as error:

@@ -82,7 +82,7 @@ class JoinServer:
         self._server.stop()
         await self._server.close_all_connections()
 
-    def take(self, sealed: Sealed) -> None:
+    def take(self, sealed: Sealed, where: str) -> None:
         """Accept an admission.
 
         Raises:
@@ -91,7 +91,7 @@ class JoinServer:
         if self.outcome.done():
             return
         try:
-            self.outcome.set_result(self.candidate.admitted(sealed))
+            self.outcome.set_result(self.candidate.admitted(sealed, where))
         except JoinRefusedError as error:
             self.outcome.set_exception(error)
 
@@ -165,11 +165,15 @@ class _Join(_Handler):
     def initialize(self, server: JoinServer) -> None:
         self.server = server
 
+    @property
+    def _where(self) -> str:
+        return self.request.remote_ip or ""
+
     def post(self) -> None:
-        self.answer(self.server.candidate.apply(self.body_as(Greeting)))
+        self.answer(self.server.candidate.apply(self.body_as(Greeting), self._where))
 
     def put(self) -> None:
-        self.server.take(self.body_as(Sealed))
+        self.server.take(self.body_as(Sealed), self._where)
         self.answer({})
 
 

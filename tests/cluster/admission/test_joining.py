@@ -25,7 +25,9 @@ from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.authority import Authority, self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
+    fingerprint,
     key_pem,
+    load_certificate,
     new_key,
     pem_of,
     request,
@@ -33,7 +35,13 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory
 from jupyter_mntrain.trust.joining.candidate import Candidate
-from jupyter_mntrain.trust.joining.messages import Admission
+from jupyter_mntrain.trust.joining.messages import (
+    Admission,
+    Greeting,
+    JoinRefusedError,
+    seal,
+)
+from jupyter_mntrain.trust.joining.proof import Conversation, new_nonce
 from jupyter_mntrain.trust.joining.token import new_token, read_token, write_token
 from tests.agent.live import free_port
 from tests.cluster.admission.conftest import Joining, up
@@ -205,6 +213,26 @@ def test_a_key_lasts_until_it_is_certified(tmp_path) -> None:
     )
     assert not (tmp_path / "joining.key").exists()
     assert Candidate(token, subject, "n1", room=tmp_path).key.public_key() != first.key.public_key()
+
+
+def test_greetings_of_strangers_do_not_push_out_those_of_a_driver(tmp_path) -> None:
+    token = new_token("node", bytes(32), 2e9)
+    candidate = Candidate(token, Subject(role="node", name="ab" * 16), "n1", room=tmp_path)
+    greeting = Greeting(nonce=new_nonce())
+    candidate.apply(greeting, "10.0.0.1")
+    for number in range(2000):
+        candidate.apply(Greeting(nonce=new_nonce()), f"10.0.9.{number % 200}")
+    refused = Admission(cluster="home", refusal="no", fix="none")
+    own = Conversation(
+        fingerprint(load_certificate(candidate.certificate)),
+        greeting.nonce,
+        candidate._application.nonce,
+    )
+    with pytest.raises(JoinRefusedError):
+        candidate.admitted(seal(refused, token, own), "10.0.0.1")
+    with pytest.raises(TrustError) as error:
+        candidate.admitted(seal(refused, token, own), "10.0.9.1")
+    assert not isinstance(error.value, JoinRefusedError)
 
 
 def test_a_token_that_is_not_ours_admits_nobody(agent) -> None:
