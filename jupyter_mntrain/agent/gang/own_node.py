@@ -21,8 +21,7 @@ class OwnNode:
     def __init__(self, node: LocalNode, job: LocalJob) -> None:
         self._node = node
         self._job = job
-        is_waiting = job.record.attempt.number == 0
-        self._who = f"this node as head, {'from the queue' if is_waiting else 'after a failure'}"
+        self._after = "queue" if job.record.attempt.number == 0 else "failure"
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         refuse_if_stopped(self._job)
@@ -39,20 +38,23 @@ class OwnNode:
             raise
         finally:
             number = str(request.attempt.number)
-            self._node.audit.note(
-                "start", job=request.job_id, attempt=number, who=self._who, outcome=outcome
-            )
+            self._note("start", request.job_id, attempt=number, outcome=outcome)
         return record
 
     async def job(self, job_id: JobId) -> JobRecord:
         return self._node.jobs.get(job_id).record
 
     async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
-        self._node.audit.note("stop", job=job_id, who=self._who)
+        self._note("stop", job_id)
         return self._node.jobs.stop(job_id, request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         self._node.leases.release_unstarted(job_id, attempt)
+
+    def _note(self, what: str, job_id: JobId, **about: str) -> None:
+        """For the audit log; the other participants note the same caller."""
+        who = f"node {self._node.node_id}"
+        self._node.audit.note(what, job=job_id, after=self._after, who=who, **about)
 
 
 def refuse_if_stopped(job: LocalJob) -> None:

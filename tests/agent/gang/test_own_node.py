@@ -20,23 +20,23 @@ REQUEST: Any = SimpleNamespace(job_id="j-00000001", attempt=SimpleNamespace(numb
 
 def own_node(path: Path, *, before: int, start: Any) -> Any:
     node: Any = SimpleNamespace(
-        audit=Audit(path), jobs=SimpleNamespace(start=start, stop=lambda *_: "stopped")
+        node_id="ab" * 16,
+        audit=Audit(path),
+        jobs=SimpleNamespace(start=start, stop=lambda *_: "stopped"),
     )
     record = SimpleNamespace(attempt=SimpleNamespace(number=before), restart="planned")
     job: Any = SimpleNamespace(record=record)
     return OwnNode(node, job)
 
 
-@pytest.mark.parametrize(
-    ("before", "why"), [(0, "this node as head, from the queue"), (1, "this node as head, after")]
-)
+@pytest.mark.parametrize(("before", "why"), [(0, "queue"), (1, "failure")])
 def test_who_starts_it_is_said(tmp_path: Path, before: int, why: str) -> None:
     path = tmp_path / "audit.log"
     node = own_node(path, before=before, start=lambda _: STARTED)
     assert asyncio.run(node.start(REQUEST)) == "started"
     line = json.loads(path.read_text())
     assert (line["what"], line["job"], line["attempt"]) == ("start", "j-00000001", "2")
-    assert line["who"].startswith(why)
+    assert (line["who"], line["after"]) == (f"node {'ab' * 16}", why)
     assert line["outcome"] == "done"
 
 

@@ -145,7 +145,7 @@ def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAge
     assert now.attempt.number == 2
     first_step = min(rank.step or 0 for part in now.parts for rank in part.ranks)
     assert first_step > 4, "it went on where the first one was"
-    assert [who.split(" ")[0] for who in starters(agents[0], job_id)] == ["driver", "this"]
+    assert [who.split(" ")[0] for who in starters(agents[0], job_id)] == ["driver", "node"]
     assert [who.split(" ")[0] for who in starters(agents[1], job_id)] == ["driver", "node"]
     assert not any(agent.info().leases for agent in agents)
 
