@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.secrets import HIDDEN, is_secret, masked, shown_words
+
+Found = TypeVar("Found", Problem, Evidence)
 
 LONGEST_SECRET_BYTES = 8192
 """A private key of 4096 bits has 3,300."""
@@ -25,11 +29,14 @@ def for_viewer(record: JobRecord) -> JobRecord:
         files={},
     )
     part, values = record.part, secret_values(spec)
+    warnings = (_clean(warning, values) for warning in part.warnings)
     part = msgspec.structs.replace(
         part,
-        problem=_masked_problem(part.problem, values),
+        problem=_clean(part.problem, values),
+        evidence=_clean(part.evidence, values),
+        warnings=tuple(warning for warning in warnings if warning is not None),
         ranks=tuple(
-            msgspec.structs.replace(rank, problem=_masked_problem(rank.problem, values))
+            msgspec.structs.replace(rank, problem=_clean(rank.problem, values))
             for rank in part.ranks
         ),
     )
@@ -44,12 +51,28 @@ def secret_values(spec: JobSpec) -> list[str]:
     ]
 
 
-def _masked_problem(problem: Problem | None, values: Iterable[str]) -> Problem | None:
-    """A problem without secrets: a cause may quote what a script printed."""
-    if problem is None:
+def _clean(found: Found | None, values: Sequence[str]) -> Found | None:
+    """What was found, without secrets: it may quote what a script printed. If it cannot be read
+    without them, since a secret is one of its own words, it is left out.
+    """
+    if found is None:
         return None
-    cause, detail = masked(problem.cause, values), masked(problem.detail, values)
-    return msgspec.structs.replace(problem, cause=cause, detail=detail)
+    try:
+        return msgspec.convert(_masked_in(msgspec.to_builtins(found), values), type(found))
+    except msgspec.ValidationError:
+        return None
+
+
+def _masked_in(content: Any, values: Sequence[str]) -> Any:
+    match content:
+        case str():
+            return masked(content, values)
+        case dict():
+            return {key: _masked_in(one, values) for key, one in content.items()}
+        case list() | tuple():
+            return [_masked_in(one, values) for one in content]
+        case _:
+            return content
 
 
 def around(offset: int, limit: int) -> tuple[int, int]:

@@ -11,9 +11,11 @@ import pytest
 from tornado.web import RequestHandler
 
 from jupyter_mntrain.agent.access.roles import MAY
-from jupyter_mntrain.agent.access.viewing import around, masked_log
+from jupyter_mntrain.agent.access.viewing import around, for_viewer, masked_log
 from jupyter_mntrain.agent.http import ROUTES
 from jupyter_mntrain.model.api import ProbeListen, Route, TrustNews, stream_decoder
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.trust.certificates import Role, Subject, pem_of
@@ -144,6 +146,24 @@ def test_a_viewer_sees_everything_but_secrets(
     assert record.part.state == "running"
     hello = stream_decoder.decode(answers[2])
     assert [one.job_id for one in hello.jobs] == [job]  # type: ignore[union-attr]
+
+
+def test_what_a_failure_quotes_is_masked(running: tuple[LiveAgent, JobId]) -> None:
+    agent, job = running
+    record = agent.record(job)
+    said = Problem(kind=Kind.EXCEPTION, cause=f"bad token {SECRET}", detail=f"{QUIET}\nrunning")
+    part = msgspec.structs.replace(record.part, problem=said, warnings=(said,))
+    spec = msgspec.structs.replace(
+        record.spec, environment={**record.spec.environment, "A_TOKEN": "running"}
+    )
+    seen = for_viewer(msgspec.structs.replace(record, part=part, spec=spec))
+    text = msgspec.json.encode(seen).decode()
+    assert SECRET not in text
+    assert QUIET not in text
+    assert seen.part.state == "running"
+    assert seen.part.problem is not None
+    assert seen.part.problem.kind is Kind.EXCEPTION
+    assert len(seen.part.warnings) == 1
 
 
 def test_a_masked_part_of_a_log_is_as_long_as_it_was() -> None:
