@@ -32,6 +32,7 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
@@ -49,6 +50,7 @@ from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.clocks import clock_problem
 from jupyter_mntrain.trust.joining.join_server import seek_admission
 from jupyter_mntrain.trust.joining.token import Token
 
@@ -159,6 +161,8 @@ async def _join(
     except TrustError as error:
         audit(outcome=f"refused: {error.cause}")
         raise
+    if (problem := clock_problem(admission, time.time())) is not None:
+        log.warning("%s", problem)
     candidate.keep(options.state, admission)
     audit(cluster=admission.cluster)
     membership.keep(options.state, admission.cluster, options.settings)
@@ -199,6 +203,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     tasks = [
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
+        asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.check_state)),
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
@@ -231,7 +236,7 @@ def _node(options: Options) -> LocalNode:
         links=links,
         leases=leases,
         jobs=JobBook(
-            directory=options.state / "jobs",
+            directory=options.state / JOBS,
             node_id=node_id,
             node=told.name,
             python=told.python,
@@ -241,6 +246,7 @@ def _node(options: Options) -> LocalNode:
         ),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),
+        state=StateDirectory(options.state, node_id),
     )
 
 

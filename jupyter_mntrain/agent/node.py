@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from dataclasses import dataclass, field
+
+import msgspec
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.limits import (
@@ -20,6 +23,7 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LAST_PORT,
@@ -32,11 +36,15 @@ from jupyter_mntrain.model.api import (
 )
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
+from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.trust.audit import Audit
+
+log = logging.getLogger("mntrain.agent")
 
 NEAR_PORTS = tunables.count("launch.ports_tried")
 
@@ -61,6 +69,9 @@ class LocalNode:
     jobs: JobBook
     listeners: Listeners
     audit: Audit
+    state: StateDirectory
+    problem: Problem | None = None
+    """Why it cannot store jobs now."""
     streams: Quota = field(default_factory=stream_quota)
     sinks: Quota = field(default_factory=sink_quota)
     measurements: Quota = field(default_factory=measure_quota)
@@ -87,7 +98,22 @@ class LocalNode:
             instance=self.instance,
             python=self.python,
             jobs_directory=str(self.jobs.directory),
+            problem=self.problem,
         )
+
+    def check_state(self) -> None:
+        """Notice when the state directory is lost or back. Call at every beat."""
+        problem = self.state.problem()
+        if problem == self.problem:
+            return
+        self.problem = problem
+        if problem is not None:
+            log.error("%s", problem)
+        else:
+            log.info("the state directory can be used again")
+        for job in self.jobs.active():
+            job.change(StateLost(problem=problem))
+        self.changed()
 
     def has_job(self) -> bool:
         """Whether anything is leased: a job runs or is about to start."""
@@ -98,8 +124,10 @@ class LocalNode:
 
         Raises:
             RefusedError: a GPU is missing, leased or busy; the interface is missing, down or
-                without an IPv4 address; or the port is in use.
+                without an IPv4 address; the port is in use; or jobs cannot be stored.
         """
+        if self.problem is not None:
+            raise RefusedError.of(msgspec.structs.replace(self.problem, node=self.name))
         inventory = self.inventory.read()
         if self.leases.find(request.job_id, request.attempt) is None:
             self._check_request(request)

@@ -13,6 +13,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
@@ -104,9 +105,12 @@ class Registrar:
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
         """Find an invitation that has not expired by its token's id."""
-        now_s = self.clock()
-        found = next((i for i in self.invites() if i.token.id == token_id), None)
-        return found if found and now_s < found.token.expires_s else None
+        found = self.any_invitation(token_id)
+        return found if found and self.clock() < found.token.expires_s else None
+
+    def any_invitation(self, token_id: str) -> IssuedInvitation | None:
+        """Find an invitation by its token's id, even if it has expired."""
+        return next((i for i in self.invites() if i.token.id == token_id), None)
 
     def admit(
         self, invite: IssuedInvitation, application: Application, *, where: str = ""
@@ -137,7 +141,9 @@ class Registrar:
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
-                return Admission(cluster=self.credentials.cluster_name, **refusal)
+                return Admission(
+                    cluster=self.credentials.cluster_name, time_s=self.clock(), **refusal
+                )
             certificate = pem_of(
                 self.authority.issue(
                     application.request, subject, now=self._now(), lifetime=self.lifetime
@@ -170,6 +176,7 @@ class Registrar:
             certificate=certificate,
             authority=pem_of(self.authority.certificate),
             revocations=self.credentials.revocations_pem(),
+            time_s=self.clock(),
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
@@ -258,11 +265,12 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
+        fix = "ask for a new one: mntrain invite, or mntrain driver invite"
+        if self.clock() >= invite.token.expires_s:
+            since = duration_text(self.clock() - invite.token.expires_s)
+            return {"refusal": f"the invitation has expired, {since} ago", "fix": fix}
         if not invite.admits(subject, self.clock()):
-            return {
-                "refusal": "the invitation has expired, was used up, or is for another role",
-                "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
-            }
+            return {"refusal": "the invitation was used up, or is for another role", "fix": fix}
         other = register.namesake(subject)
         if other is None or _replaces_now(invite, application):
             return None

@@ -59,7 +59,9 @@ export type Kind =
   | "no-multicast"
   | "no-permission"
   | "no-progress"
+  | "no-record"
   | "no-route"
+  | "no-state"
   | "no-such-job"
   | "no-such-node"
   | "no-such-route"
@@ -136,6 +138,7 @@ export interface Everything {
   Evidence?: Evidence;
   NetworkState?: NetworkState;
   Disk?: Disk;
+  StuckConnection?: StuckConnection;
   LinkTry?: LinkTry;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -221,6 +224,7 @@ export interface ServerStatus {
  *         step: the optimizer step concerned, from 1.
  *         detail: the evidence: a traceback, or the last lines of a log.
  *         time_s: Unix time at which it happened, if known.
+ *         id: of an unexpected error: the agent's log has its traceback under it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Problem".
@@ -234,6 +238,7 @@ export interface Problem {
   step?: number | null;
   detail?: string;
   time_s?: number | null;
+  id?: string;
 }
 /**
  * One node.
@@ -299,6 +304,7 @@ export interface NodeInfo {
   instance?: string;
   python?: string;
   jobs_directory?: string;
+  problem?: Problem | null;
 }
 /**
  * Hardware and software of a node; at most one heartbeat old.
@@ -534,6 +540,8 @@ export interface PartStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   leftovers?: Leftover[];
+  waits_for?: Leftover[];
+  state_problem?: Problem | null;
   started_s?: number | null;
   ended_s?: number | null;
   stop_reason?: string | null;
@@ -550,6 +558,7 @@ export interface PartStatus {
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
  *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+ *     ``kill_reason`` is set if somebody had it killed.
  *     ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
  *     0 = not known, but it never connected to another rank; ``None`` = not known.
  *
@@ -566,9 +575,14 @@ export interface RankStatus {
   done_s?: number | null;
   group_size?: number | null;
   ended_s?: number | null;
+  kill_reason?: string;
 }
 /**
- * A process of the job that could not be killed.
+ * A process of the job that has not ended, or could not be killed.
+ *
+ *     Args:
+ *         status: its state as the kernel names it, like ``D (disk sleep)``.
+ *         waits_in: function of the kernel that an uninterruptible one waits in, if known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Leftover".
@@ -577,6 +591,7 @@ export interface Leftover {
   pid: number;
   command: string;
   status: string;
+  waits_in?: string;
 }
 /**
  * Stall: no rank of a part has made progress for too long.
@@ -651,6 +666,7 @@ export interface Evidence {
   oom_kills?: number | null;
   kernel?: string[];
   agent?: string[];
+  stuck?: StuckConnection[];
   links?: LinkTry[] | null;
 }
 /**
@@ -691,6 +707,21 @@ export interface Disk {
   path: string;
   free_bytes: number | null;
   is_read_only?: boolean;
+}
+/**
+ * An open connection over the ranks' interface whose packets are not acknowledged.
+ *
+ *     Args:
+ *         peer: address of its other end.
+ *         resends: how often the oldest packet has been sent again.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "StuckConnection".
+ */
+export interface StuckConnection {
+  peer: string;
+  unacknowledged_bytes: number;
+  resends: number;
 }
 /**
  * Link try: the result of connecting to another participant.
@@ -941,6 +972,7 @@ export interface JobSummary {
  * One rank.
  *
  *     Args:
+ *         pid: of its process on its node, while that lives.
  *         step: last optimizer step finished, from 1.
  *         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
  *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
@@ -981,6 +1013,7 @@ export interface RankSummary {
   };
   is_ready?: boolean;
   progress?: RankProgress | null;
+  pid?: number | null;
 }
 /**
  * A figure of many ranks.

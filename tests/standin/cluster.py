@@ -192,6 +192,11 @@ class StandInJob:
         self.calls.append(("stop", (reason, grace_s)))
         return self.view()
 
+    def kill_rank(self, rank: int) -> JobView:
+        placements_with(self.view(), rank)
+        self.calls.append(("kill_rank", rank))
+        return self.view()
+
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         progress.report("telling the nodes to stop", 0, len(self.view().parts))
         self.calls.append(("kill", None))

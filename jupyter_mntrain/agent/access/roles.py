@@ -28,6 +28,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.STOP, "POST"): _GANG,
     (Route.JOURNAL, "GET"): _WATCHING,
     (Route.LOG, "GET"): _WATCHING,
+    (Route.KILL_RANK, "POST"): _DRIVERS,
     (Route.SAVE, "POST"): _DRIVERS,
     (Route.STACKS, "POST"): _DRIVERS,
     (Route.PROBE_LISTEN, "POST"): _GANG,

@@ -11,7 +11,7 @@ from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
 from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.state import RankJoined, Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, PartStatus, Placement
 from jupyter_mntrain.model.records.metrics import RankEnd, RankGroup, RankSample, RankStep
 

@@ -16,7 +16,7 @@ import psutil
 from jupyter_mntrain.agent.attempt.processes import descendants
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import RankJoined
+from jupyter_mntrain.model.lifecycle.events import RankJoined
 from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
 
 INTERVAL_S = tunables.seconds("failure.meeting_interval_s")

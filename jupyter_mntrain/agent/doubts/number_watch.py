@@ -16,7 +16,7 @@ from jupyter_mntrain.agent.doubts.number_rules import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.not_finite import with_checkpoint
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.records.metrics import RankStep
 
 _SPOILS_WEIGHTS = frozenset({Kind.LOSS_NAN, Kind.LOSS_DIVERGED})

@@ -20,6 +20,7 @@ from jupyter_mntrain.agent.http.job_routes import (
     JobStacksHandler,
     JobStopHandler,
     QueueHandler,
+    RankKillHandler,
 )
 from jupyter_mntrain.agent.http.lease_routes import LeaseHandler, LeasesHandler, PortHandler
 from jupyter_mntrain.agent.http.node_routes import NodeHandler, NodeStreamHandler
@@ -31,6 +32,7 @@ from jupyter_mntrain.model.api import Route
 _PARTS = {
     "job_id": r"(?P<job_id>[^/]+)",
     "attempt": r"(?P<attempt>[1-9][0-9]{0,5})",
+    "rank": r"(?P<rank>[0-9]{1,6})",
     "port": r"(?P<port>[1-9][0-9]{0,4})",
 }
 
@@ -48,6 +50,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.LOG: JobLogHandler,
     Route.SAVE: JobSaveHandler,
     Route.STACKS: JobStacksHandler,
+    Route.KILL_RANK: RankKillHandler,
     Route.PROBE_LISTEN: ProbeListenHandler,
     Route.PROBE_SEND: ProbeSendHandler,
     Route.TRUST: TrustHandler,

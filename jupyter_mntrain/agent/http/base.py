@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, stream_request_body
@@ -14,6 +15,7 @@ from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.access.roles import MAY
 from jupyter_mntrain.agent.access.viewing import for_viewer
+from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
@@ -51,6 +53,12 @@ class AgentHandler(JsonHandler):
         self.watch_tasks = watch_tasks
         self.route = route
         """``None`` for requests that no route takes."""
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:  # noqa: ARG002 - tornado's
+        """Log an unexpected error under an id, which the answer names."""
+        if isinstance(value, Exception) and not isinstance(value, MntrainError | HTTPError):
+            asked = f"{self.request.method} {self.request.path} failed"
+            self.broken = unexpected(value, asked, node=self.node.name)
 
     def prepare(self) -> None:
         shown = self.request.get_ssl_certificate(binary_form=True)

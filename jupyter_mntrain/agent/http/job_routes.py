@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tornado.iostream import StreamClosedError
 
+from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.viewing import around, masked_log
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
@@ -19,13 +20,14 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
+    KillRequest,
     SaveRequest,
     StartRequest,
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobSpec
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
@@ -64,7 +66,12 @@ class QueueHandler(_SharedJob):
     """``PUT``: a driver queues a job here."""
 
     def get(self, job_id: str) -> None:
-        self.answer(self.shown(self.node.jobs.get(self.shared(job_id)).record))
+        """Tells a node as little of others' jobs as of those that do not exist."""
+        try:
+            known = self.shared(job_id)
+        except NotAllowedError:
+            raise self.node.jobs.not_found(JobId(job_id)) from None
+        self.answer(self.shown(self.node.jobs.get(known).record))
 
     def put(self, job_id: str) -> None:
         request = self.body_as(StartRequest)
@@ -155,6 +162,15 @@ class JobSaveHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
+        self.answer(job.record)
+
+
+class RankKillHandler(AgentHandler):
+    def post(self, job_id: str, rank: str) -> None:
+        request = self.body_as(KillRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("kill rank", job=job_id, rank=rank):
+            job.kill_rank(Rank(int(rank)), request)
         self.answer(job.record)
 
 

@@ -59,6 +59,8 @@ class Kind(StrEnum):
     """The lease has expired or was never granted."""
     OUT_OF_TURN = "out-of-turn"
     """The job was stopped meanwhile, or has another attempt."""
+    NO_STATE = "no-state"
+    """The agent's state directory is gone, was replaced or cannot be written."""
 
     # A node cannot be reached; see SILENCES.
 
@@ -176,6 +178,8 @@ class Kind(StrEnum):
     """The machine was rebooted while the job ran."""
     NOT_STARTED = "not-started"
     """torchrun itself could not be started."""
+    NO_RECORD = "no-record"
+    """A participant has no record of the job: its state directory was replaced or emptied."""
     NODE_LOST = "node-lost"
     """A participant does not answer, and the others wait for it or lost their connection."""
 

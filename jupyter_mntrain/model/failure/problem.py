@@ -20,6 +20,7 @@ class Problem(Record, frozen=True):
         step: the optimizer step concerned, from 1.
         detail: the evidence: a traceback, or the last lines of a log.
         time_s: Unix time at which it happened, if known.
+        id: of an unexpected error: the agent's log has its traceback under it.
     """
 
     kind: Kind
@@ -30,6 +31,7 @@ class Problem(Record, frozen=True):
     step: int | None = None
     detail: str = ""
     time_s: float | None = None
+    id: str = ""
 
     @property
     def is_symptom(self) -> bool:

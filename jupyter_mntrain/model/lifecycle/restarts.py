@@ -9,7 +9,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import USELESS_TO_REPEAT
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.rollup import job_state
+from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, job_state
 from jupyter_mntrain.model.records.job import (
     Attempt,
     Earlier,
@@ -40,6 +40,9 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
         return None
     if any(rank.exit_code == USER_ERROR for part in parts for rank in part.ranks):
         return None
+    least, lost = record.spec.min_nodes, sum(map(has_lost_record, parts))
+    if lost and (least is None or len(record.attempt.placements) - lost < least):
+        return None  # only a driver can deposit the job there again
     if any(part.problem and part.problem.kind in USELESS_TO_REPEAT for part in parts):
         return None
     return Restart(

@@ -8,9 +8,9 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
 
 SPEC_VERSION = 1
@@ -163,6 +163,7 @@ class RankStatus(Record, frozen=True):
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+    ``kill_reason`` is set if somebody had it killed.
     ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
     0 = not known, but it never connected to another rank; ``None`` = not known.
     """
@@ -176,51 +177,38 @@ class RankStatus(Record, frozen=True):
     done_s: float | None = None
     group_size: int | None = None
     ended_s: float | None = None
+    kill_reason: str = ""
+
+
+_KERNEL_STATES = {
+    "D": "uninterruptible",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+}
+
+NAMED_PROCESSES = 3
+"""Most that a sentence names: more would hide what it says."""
 
 
 class Leftover(Record, frozen=True):
-    """A process of the job that could not be killed."""
+    """A process of the job that has not ended, or could not be killed.
+
+    Args:
+        status: its state as the kernel names it, like ``D (disk sleep)``.
+        waits_in: function of the kernel that an uninterruptible one waits in, if known.
+    """
 
     pid: int
     command: str
     status: str
+    waits_in: str = ""
 
-
-Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
-"""State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;
-in a collective or a receive; in its own code."""
-
-
-class RankStack(Record, frozen=True):
-    """Stacks of a rank when its part stalled.
-
-    Args:
-        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
-        site: place in torch.distributed where it waits, if it does.
-        text: stacks of all its threads from faulthandler; empty if it did not answer.
-    """
-
-    rank: Rank
-    doing: Doing
-    pid: int | None = None
-    where: str = ""
-    site: Site | None = None
-    text: str = ""
-
-
-class Stall(Record, frozen=True):
-    """Stall: no rank of a part has made progress for too long.
-
-    Args:
-        since_s: Unix time of the last progress.
-        limit_s: seconds without progress that count as a stall.
-        step: last finished step on this node.
-    """
-
-    since_s: float
-    limit_s: float
-    step: int | None
-    stacks: tuple[RankStack, ...]
+    def __str__(self) -> str:
+        """Like ``pid 123 python (uninterruptible, nfs_wait)``."""
+        name = self.command.partition(" ")[0].rpartition("/")[2]
+        state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
+        facts = ", ".join(fact for fact in (state, self.waits_in) if fact)
+        return " ".join(word for word in (f"pid {self.pid}", name, f"({facts})") if word)
 
 
 class PartStatus(Record, frozen=True):
@@ -234,6 +222,11 @@ class PartStatus(Record, frozen=True):
     problem: Problem | None = None
     """Why it failed; its node is set only if it is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()
+    """Its processes that could not be killed."""
+    waits_for: tuple[Leftover, ...] = ()
+    """While it is stopping: its processes that have not ended yet."""
+    state_problem: Problem | None = None
+    """While it runs: why its node cannot store its record."""
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
@@ -250,6 +243,18 @@ class PartStatus(Record, frozen=True):
     """Step of this attempt's newest complete checkpoint."""
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""
+
+    @property
+    def awaited(self) -> str:
+        """What keeps it from ending: ``node2: stopping, waiting for pid 123 python (…)``; empty if
+        nothing is known to.
+        """
+        if not self.waits_for:
+            return ""
+        named = ", ".join(map(str, self.waits_for[:NAMED_PROCESSES]))
+        more = len(self.waits_for) - NAMED_PROCESSES
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{self.node}: stopping, waiting for {named}{rest}"
 
 
 class Restart(Record, frozen=True):

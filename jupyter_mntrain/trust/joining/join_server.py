@@ -21,13 +21,14 @@ from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate
 from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
-from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.trust.certificates import key_pem
 from jupyter_mntrain.trust.credentials import write_private
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.clocks import check_clock, expired
 from jupyter_mntrain.trust.joining.messages import (
     Admission,
     Greeting,
@@ -38,6 +39,7 @@ from jupyter_mntrain.trust.joining.messages import (
 MOST_BODY_BYTES = tunables.size("trust.message_bytes")
 
 IDLE_S = tunables.seconds("trust.greeting_timeout_s")
+LATE_WAIT_S = tunables.seconds("trust.late_wait_s")
 HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
 MOST_CONNECTIONS = tunables.count("trust.join_connections")
 BOUNDS = Bounds(
@@ -116,12 +118,11 @@ async def seek_admission(
         hint: called once if it takes long.
 
     Raises:
-        TrustError: the invitation has expired, or the driver refuses.
+        TrustError: the invitation has expired, the driver refuses, or this machine's clock is too
+            far off.
     """
-    fix = "create a new one with mntrain invite"
-    left_s = candidate.token.expires_s - time.time()
-    if left_s <= 0:
-        raise TrustError("the invitation has expired", fix=fix)
+    # Only the driver's clock decides: this one may be ahead.
+    left_s = max(candidate.token.expires_s - time.time(), LATE_WAIT_S)
     server = JoinServer(candidate, sockets, directory)
     record = ServiceRecord(
         node_id=candidate.subject.name,
@@ -133,15 +134,17 @@ async def seek_admission(
     telling = asyncio.ensure_future(announcer.announce(record, addresses, sources))
     hinting = asyncio.get_running_loop().call_later(HINT_AFTER_S, hint)
     try:
-        return await asyncio.wait_for(server.outcome, left_s)
+        admission = await asyncio.wait_for(server.outcome, left_s)
     except TimeoutError:
-        raise TrustError("the invitation expired before a driver connected", fix=fix) from None
+        raise expired(candidate.token.expires_s, time.time()) from None
     finally:
         hinting.cancel()
         telling.cancel()
         with suppress(asyncio.CancelledError):
             await telling
         await server.close()
+    check_clock(admission, time.time())
+    return admission
 
 
 class _Handler(JsonHandler):

@@ -69,6 +69,7 @@ class Admission(Record, frozen=True):
 
     Args:
         cluster: its name.
+        time_s: Unix time by the driver's clock; ``None`` from older versions.
         refusal: one sentence; then the credentials are empty.
         fix: what to do about the refusal.
     """
@@ -79,6 +80,7 @@ class Admission(Record, frozen=True):
     revocations: str = ""
     refusal: str | None = None
     fix: str | None = None
+    time_s: float | None = None
 
 
 class Sealed(Record, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.command_line.token_input import add_token_arguments, read_token_text
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -50,6 +52,7 @@ class JoinAsDriver(Verb):
             room_for,
         )
         from jupyter_mntrain.trust.joining.candidate import Candidate
+        from jupyter_mntrain.trust.joining.clocks import clock_problem
 
         name = args.name or own_driver_name()
         if not is_member_name(name):
@@ -70,6 +73,8 @@ class JoinAsDriver(Verb):
             admission = thread.run(_seek(candidate, args.port, context))
         finally:
             thread.close()
+        if (problem := clock_problem(admission, time.time())) is not None:
+            context.screen.say(problem_text(problem, mark="⚠", style="yellow"))
         cluster = args.cluster or admission.cluster
         candidate.keep(room_for(cluster), admission)
         kind = "driver" if token.role == "driver" else "read-only driver"

@@ -3,6 +3,7 @@ import * as React from 'react';
 
 import { FailureCard } from '../liveview/status/failure';
 import { StallCard } from '../liveview/status/stall';
+import { PartNotes } from '../part_notes';
 import { WarningsCard } from '../liveview/status/warnings';
 import { Jobs } from '../sidebar/jobs';
 import { context } from './context';
@@ -11,6 +12,25 @@ import { job } from './samples';
 afterEach(cleanup);
 
 describe('a job', () => {
+  it('that stops says what it waits for, and which node cannot store it', () => {
+    const held = {
+      pid: 123,
+      command: '/usr/bin/python train.py',
+      status: 'D (disk sleep)',
+      waits_in: 'nfs_wait'
+    };
+    const lost = { kind: 'no-state', cause: 'it is gone', fix: 'restore it' };
+    const stopping = job({
+      state: 'stopping',
+      parts: [{ node: 'muthur', waits_for: [held], state_problem: lost } as any]
+    });
+    render(<PartNotes job={stopping} />);
+    screen.getByText(
+      'muthur: stopping, waiting for pid 123 python (uninterruptible, nfs_wait)'
+    );
+    screen.getByText('muthur: it is gone');
+  });
+
   it('without progress says whom it waits for, with the evidence', () => {
     const stall = {
       kind: 'busy',

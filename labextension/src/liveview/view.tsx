@@ -10,6 +10,7 @@ import type { LiveController } from './controller';
 import { usePage } from './page';
 import type { IViewProps } from './props';
 import { Samples } from './samples';
+import { PartNotes } from '../part_notes';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
@@ -56,6 +57,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
         <>
           <FailureCard {...{ job }} />
           <StallCard {...{ job }} />
+          <PartNotes {...{ job }} />
           <WarningsCard {...{ job }} />
           <Header
             {...{ job, store, isTab }}

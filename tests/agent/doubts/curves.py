@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.records.metrics import RankStep
 
 Curve = Callable[[random.Random], list[float]]

@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.doubts.meeting import (
     connections_of,
 )
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.state import RankJoined
+from jupyter_mntrain.model.lifecycle.events import RankJoined
 from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
 
 STORE = ("10.0.0.1", 29400)

@@ -13,7 +13,7 @@ import pytest
 from jupyter_mntrain.agent.doubts.number_rules import BLOCK, CONSTANT_STEPS, NAN_STEPS, ZERO_STEPS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from tests.agent.doubts.curves import DIVERGED, HEALTHY, STEPS, Curve, watched
 from tests.wording import says
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import RankDown
+from jupyter_mntrain.model.lifecycle.events import RankDown
 
 
 def explained(

@@ -18,7 +18,10 @@ from jupyter_mntrain.agent.access.limits import MOST_HANDSHAKES, MOST_SINKS_EACH
 from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model.api import ProbeListen
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.credentials import TRUSTED
 from tests import trusted
 from tests.agent.live import free_port, resident_mb
 from tests.trusted import driver_context, join
@@ -165,6 +168,24 @@ def test_every_error_is_a_problem(agent, method, path, status, code):
     answer = agent.send(method, path, {"nonsense": 1}) if method != "GET" else agent.get(path)
     assert answer.status_code == status
     assert answer.json()["kind"] == code
+
+
+def test_an_unexpected_error_has_an_id_that_the_log_has_beside_its_traceback(agent):
+    trusted, away = agent.state / TRUSTED, agent.state / "away"
+    trusted.rename(away)
+    try:
+        answer = agent.get("/v1/trust")
+    finally:
+        away.rename(trusted)
+    assert answer.status_code == 500
+    problem = msgspec.json.decode(answer.content, type=Problem)
+    assert problem.kind is Kind.BROKEN
+    assert problem.id
+    assert f"see the agent's log on node1 for {problem.id}" in problem.fix
+    logged = agent.log().partition(problem.id)[2]
+    assert "Traceback" in logged
+    assert "FileNotFoundError" in logged
+    assert agent.get("/v1/trust").status_code == 200
 
 
 def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
