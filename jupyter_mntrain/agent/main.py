@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
 from jupyter_mntrain.agent.beat import BeatSampler
@@ -48,6 +47,8 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.text.foreign import shown
+from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
+from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
@@ -59,6 +60,8 @@ from jupyter_mntrain.trust.joining.token import Token
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
+
+OWN_USER = "a user of this machine"
 
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
@@ -106,6 +109,7 @@ def perform(options: Options) -> Done:
     with locked_state(state) as was_open:
         if options.action == "leave":
             cluster = membership.leave(state)
+            Audit(state / AUDIT_FILE).note("leave", who=OWN_USER, cluster=cluster)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
             membership.joined(state)
@@ -144,19 +148,27 @@ async def _join(
     interfaces = read_interfaces()
     addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
-    candidate = Candidate(token, Subject(role="node", name=node_id), name)
-    admission = await seek_admission(
-        candidate,
-        announcer,
-        sockets=sockets,
-        addresses=addresses,
-        sources=options.settings.announced_from(interfaces),
-        directory=options.state,
-        hint=lambda: _hint(addresses),
+    candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
+    audit = partial(
+        Audit(options.state / AUDIT_FILE).note, "join", who=OWN_USER, invitation=token.id
     )
+    try:
+        admission = await seek_admission(
+            candidate,
+            announcer,
+            sockets=sockets,
+            addresses=addresses,
+            sources=options.settings.announced_from(interfaces),
+            directory=options.state,
+            hint=lambda: _hint(addresses),
+        )
+    except TrustError as error:
+        audit(outcome=f"refused: {error.cause}")
+        raise
     if (problem := clock_problem(admission, time.time())) is not None:
         log.warning("%s", problem)
     candidate.keep(options.state, admission)
+    audit(cluster=admission.cluster)
     membership.keep(options.state, admission.cluster, options.settings)
     log.info("node %s has joined cluster %s", name, admission.cluster)
 
@@ -237,7 +249,7 @@ def _node(options: Options) -> LocalNode:
             gpus=inventory.gpus,
         ),
         listeners=listeners,
-        audit=Audit(options.state / "audit.log"),
+        audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),
     )
 

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.access.limits import Streams
+from jupyter_mntrain.agent.access.limits import (
+    Quota,
+    measure_quota,
+    sink_quota,
+    stream_quota,
+)
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
@@ -38,6 +42,7 @@ from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
+from jupyter_mntrain.trust.audit import Audit
 
 log = logging.getLogger("mntrain.agent")
 
@@ -67,7 +72,9 @@ class LocalNode:
     state: StateDirectory
     problem: Problem | None = None
     """Why it cannot store jobs now."""
-    streams: Streams = field(default_factory=Streams)
+    streams: Quota = field(default_factory=stream_quota)
+    sinks: Quota = field(default_factory=sink_quota)
+    measurements: Quota = field(default_factory=measure_quota)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
@@ -163,13 +170,19 @@ class LocalNode:
             free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
         return PortStatus(port=port, address=address, problem=problem, next_free=free)
 
-    def take_news(self, news: TrustNews) -> None:
+    def take_news(self, news: TrustNews, *, who: str, where: str) -> None:
         """Store revocations and certificates, and notify listeners of new ones.
+
+        Args:
+            who, where: the caller, for the audit log.
 
         Raises:
             TrustError: they are not signed by the cluster's authority.
         """
-        if self.trust.take(news):
+        changes = self.trust.take(news)
+        for what, member in changes:
+            self.audit.note(what, member=member, who=who, where=where)
+        if changes:
             self.changed()
 
     def changed(self) -> None:

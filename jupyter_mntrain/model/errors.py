@@ -156,7 +156,7 @@ def no_cluster(name: str) -> TrustError:
     return TrustError(
         f"no cluster named {name!r} exists on this machine yet",
         fix="create it by inviting a node: mntrain invite, or join one created on another "
-        "machine: mntrain driver join TOKEN",
+        "machine: mntrain driver join",
     )
 
 

@@ -20,6 +20,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden
 from jupyter_mntrain.model.text.foreign import is_safe, is_unicode
 
 MOST_NAME_CHARACTERS = 128
@@ -157,6 +158,11 @@ def _check_entry(spec: JobSpec) -> None:
 
 
 def _check_surroundings(spec: JobSpec) -> None:
+    if has_hidden((*spec.entry, *spec.torchrun_arguments)):
+        raise SpecError(
+            f"a secret among the arguments was left out when the job was written: {HIDDEN}",
+            fix="write it there again; or better let the script read a variable: --env NAME",
+        )
     for argument in spec.torchrun_arguments:
         option = argument.partition("=")[0].replace("_", "-")
         if option in _OWN_OPTIONS:

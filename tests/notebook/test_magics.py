@@ -79,7 +79,7 @@ def test_an_agent_is_started_in_a_terminal(notebook, line):
     error = notebook.run(f"%mntrain {line}").error_in_exec
     assert isinstance(error, SpecError)
     assert "not inside a notebook" in error.cause
-    assert error.fix == "in a terminal there: mntrain agent join TOKEN"
+    assert error.fix == "in a terminal there: mntrain agent join"
 
 
 def test_tables_are_html_and_text(notebook):

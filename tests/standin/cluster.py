@@ -239,6 +239,9 @@ class StandInCluster:
         if not self.is_driver:
             raise no_cluster(self.name)
 
+    def refuse_read_only(self) -> None:
+        """Every driver here may do everything."""
+
     def check(self) -> str | None:
         return self.problem
 
@@ -268,7 +271,7 @@ class StandInCluster:
             NodeCommand(
                 node=participant.node,
                 argv=("python", "-m", "torch.distributed.run", *spec.entry),
-                environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words"},
+                environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words", **spec.environment},
                 directory="/state/jobs/j-00000000/attempt-1/work",
             )
             for participant in spec.participants

@@ -56,7 +56,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.TRUST: TrustHandler,
 }
 
-ROUTES = tuple((route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
+ROUTES = tuple((route, route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
 
 
 class AgentApplication(Application):
@@ -74,7 +74,7 @@ def application(node: LocalNode, watch_tasks: WatchTasks) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watch_tasks": watch_tasks}
     return AgentApplication(
-        [URLSpec(path, handler, own) for path, handler in ROUTES],
+        [URLSpec(path, handler, {**own, "route": route}) for route, path, handler in ROUTES],
         default_handler_class=NotFound,
         default_handler_args=own,
     )

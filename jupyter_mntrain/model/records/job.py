@@ -53,6 +53,8 @@ class JobSpec(UserRecord, frozen=True):
         name: for people.
         files: small files that are sent with the job, by relative path: recipe, script.
         environment: added to every rank's environment; overrides mntrain's own variables.
+        from_environment: names of variables whose values the driver took, or will take, from its
+            own environment. They are never shown or exported.
         torchrun_arguments: passed to torchrun unchanged, before the entry.
         port: rendezvous port on the head; ``None`` = any free one.
         link_capacity_bytes_per_s: overrides the capacity that link utilization is relative to.
@@ -73,6 +75,7 @@ class JobSpec(UserRecord, frozen=True):
     name: str = "job"
     files: dict[str, str] = {}
     environment: dict[str, str] = {}
+    from_environment: tuple[str, ...] = ()
     torchrun_arguments: tuple[str, ...] = ()
     port: int | None = None
     link_capacity_bytes_per_s: float | None = None

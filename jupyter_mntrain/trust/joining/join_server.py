@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tornado.httpserver import HTTPServer
 from tornado.web import Application as WebApplication
 
+from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate
 from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
@@ -41,6 +41,15 @@ MOST_BODY_BYTES = tunables.size("trust.message_bytes")
 IDLE_S = tunables.seconds("trust.greeting_timeout_s")
 LATE_WAIT_S = tunables.seconds("trust.late_wait_s")
 HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
+MOST_CONNECTIONS = tunables.count("trust.join_connections")
+BOUNDS = Bounds(
+    handshakes=MOST_CONNECTIONS,
+    handshake_s=IDLE_S,
+    connections=MOST_CONNECTIONS,
+    connections_each=tunables.count("trust.join_connections_per_address"),
+)
+RATE_PER_S = tunables.count("trust.join_rate_per_s")
+BURST = tunables.count("trust.join_burst")
 
 PRIVATE_FILE = "joining.pem"
 
@@ -58,13 +67,16 @@ class JoinServer:
     ) -> None:
         self.candidate = candidate
         self.outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
-        self._server = HTTPServer(
+        self._server = BoundedServer(
             WebApplication([(Route.JOIN, _Join, {"server": self})], default_handler_class=_Nothing),
             ssl_options=_context(candidate, directory),
             max_body_size=MOST_BODY_BYTES,
             max_header_size=MOST_BODY_BYTES,
             idle_connection_timeout=IDLE_S,
             body_timeout=IDLE_S,
+            bounds=BOUNDS,
+            member_of=lambda _, host: host,
+            rate=Rate(RATE_PER_S, BURST),
         )
         self._server.add_sockets([one.dup() for one in sockets])
 
@@ -72,7 +84,7 @@ class JoinServer:
         self._server.stop()
         await self._server.close_all_connections()
 
-    def take(self, sealed: Sealed) -> None:
+    def take(self, sealed: Sealed, where: str) -> None:
         """Accept an admission.
 
         Raises:
@@ -81,7 +93,7 @@ class JoinServer:
         if self.outcome.done():
             return
         try:
-            self.outcome.set_result(self.candidate.admitted(sealed))
+            self.outcome.set_result(self.candidate.admitted(sealed, where))
         except JoinRefusedError as error:
             self.outcome.set_exception(error)
 
@@ -156,11 +168,15 @@ class _Join(_Handler):
     def initialize(self, server: JoinServer) -> None:
         self.server = server
 
+    @property
+    def _where(self) -> str:
+        return self.request.remote_ip or ""
+
     def post(self) -> None:
-        self.answer(self.server.candidate.apply(self.body_as(Greeting)))
+        self.answer(self.server.candidate.apply(self.body_as(Greeting), self._where))
 
     def put(self) -> None:
-        self.server.take(self.body_as(Sealed))
+        self.server.take(self.body_as(Sealed), self._where)
         self.answer({})
 
 

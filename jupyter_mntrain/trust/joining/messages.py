@@ -54,12 +54,14 @@ class Application(Record, frozen=True):
         subject: a node by its id, a driver by the requested name.
         name: for people.
         request: a certificate request, PEM.
+        endorsement: of the request by the member's former key; empty if it has none.
     """
 
     nonce: bytes
     subject: Subject
     name: str
     request: str
+    endorsement: bytes = b""
 
 
 class Admission(Record, frozen=True):

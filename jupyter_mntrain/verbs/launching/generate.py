@@ -103,6 +103,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
         name=f"generate {job_id}",
         files={RECIPE_FILE: spec.files[RECIPE_FILE]},
         environment=spec.environment,
+        from_environment=spec.from_environment,
         mixed_versions=spec.mixed_versions,
     )
 

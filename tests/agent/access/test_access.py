@@ -105,7 +105,7 @@ def callers(
 def pairs() -> list[tuple[str, str]]:
     """Every verb of every route, filled in."""
     found = []
-    for pattern, _ in ROUTES:
+    for _, pattern, _ in ROUTES:
         path = re.sub(r"\(\?P<job_id>[^)]*\)", "JOB", pattern)
         path = re.sub(r"\(\?P<attempt>(\[[^\]]*\]|[^)])*\)", "1", path)
         path = re.sub(r"\(\?P<rank>(\[[^\]]*\]|[^)])*\)", "0", path)

@@ -115,6 +115,12 @@ def steps(agent: LiveAgent, job_id: JobId) -> bool:
     return any(rank.step for rank in agent.record(job_id).part.ranks)
 
 
+def starters(agent: LiveAgent, job_id: JobId) -> list[str]:
+    """Who started the attempts of a job, by the agent's audit log."""
+    lines = map(json.loads, (agent.state / "audit.log").read_text().splitlines())
+    return [one["who"] for one in lines if one["what"] == "start" and one["job"] == job_id]
+
+
 def kill_rank(agent: LiveAgent, job_id: JobId, number: int = signal.SIGKILL) -> None:
     pid = agent.record(job_id).part.ranks[0].pid
     assert pid is not None
@@ -139,6 +145,8 @@ def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAge
     assert now.attempt.number == 2
     first_step = min(rank.step or 0 for part in now.parts for rank in part.ranks)
     assert first_step > 4, "it went on where the first one was"
+    assert [who.split(" ")[0] for who in starters(agents[0], job_id)] == ["driver", "node"]
+    assert [who.split(" ")[0] for who in starters(agents[1], job_id)] == ["driver", "node"]
     assert not any(agent.info().leases for agent in agents)
 
 

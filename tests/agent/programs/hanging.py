@@ -10,10 +10,9 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from jupyter_mntrain.telemetry.stacks import arm
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
-from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
 
 
 def group(rank: int) -> None:
@@ -80,7 +79,7 @@ for name in sys.argv[2:]:
     directory = Path(sys.argv[1]) / name
     for rank in (0, 1):
         if os.fork() == 0:
-            arm(directory / "metrics", Rank(rank))
+            answer_with_stacks(str(directory / "metrics"), str(rank))
             beside = directory / f"pid-{rank}.new"
             beside.write_text(str(os.getpid()))
             beside.rename(directory / f"pid-{rank}")

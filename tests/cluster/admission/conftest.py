@@ -44,7 +44,10 @@ class Joining:
 
 @pytest.fixture
 def agent(loopback_addresses: Iterator[str], tmp_path: Path) -> Iterator[Callable[..., Joining]]:
-    """``mntrain agent …`` on an address of its own, or again on the one of another."""
+    """``mntrain agent …`` on an address of its own, or again on the one of another.
+
+    A token goes to standard input, never into the arguments.
+    """
     started: list[Joining] = []
 
     def start(
@@ -55,13 +58,20 @@ def agent(loopback_addresses: Iterator[str], tmp_path: Path) -> Iterator[Callabl
         port = again.port if again else free_port(address)
         state = again.state if again else tmp_path / f"state{number}"
         state.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "jupyter_mntrain.agent", *words]
+        token = words[1] if words[0] == "join" else ""
+        options = words[2:] if words[0] == "join" else words[1:]
+        command = [sys.executable, "-m", "jupyter_mntrain.agent", words[0], *options]
         command += ["--state-dir", str(state)]
         if words[0] == "join":
             command += ["--listen", address, "--port", str(port), "--name", f"{name}{number}"]
         with (state / "agent.log").open("wb") as log:
             environment = _with_clock(state, ahead_s) if ahead_s else None
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment
+            )
+        assert process.stdin is not None
+        with process.stdin as tells:
+            tells.write(token.encode())
         started.append(Joining(address, port, state, process))
         return started[-1]
 
