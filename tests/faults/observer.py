@@ -11,6 +11,7 @@ import time
 
 from jupyter_mntrain import Cluster
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobView
 
 LOOK_EVERY_S = 0.05
 
@@ -29,6 +30,33 @@ def told(problem: Problem | None, name: str) -> dict[str, object]:
     }
 
 
+def others(record: object, known: frozenset[str]) -> list[dict[str, object]]:
+    """Every problem that a record has in any other field: a warning, a slow link."""
+    fields = {name: getattr(record, name) for name in getattr(record, "__struct_fields__", ())}
+    return [
+        {"field": name, "kind": one.kind, "node": one.node, "rank": one.rank, "fix": one.fix}
+        | {"cause": one.cause}
+        for name, value in fields.items()
+        for one in (value if isinstance(value, (tuple, list)) else (value,))
+        if isinstance(one, Problem) and name not in known
+    ]
+
+
+def of_ranks(view: JobView) -> dict[str, dict[str, object]]:
+    """What each rank's own record says of its end."""
+    return {
+        str(rank.rank): {
+            "exit_code": rank.exit_code,
+            "kind": rank.problem.kind if rank.problem else None,
+            "fix": rank.problem.fix if rank.problem else "",
+            "detail": rank.problem.detail if rank.problem else "",
+        }
+        for part in view.parts
+        for rank in part.ranks
+        if rank.exit_code is not None or rank.problem
+    }
+
+
 def main(cluster: str) -> None:
     known: dict[str, object] = {}
     with Cluster(cluster) as made:
@@ -41,6 +69,8 @@ def main(cluster: str) -> None:
                     "attempt": view.attempt.number,
                     **told(view.problem, "cause"),
                     **told(view.stall, "stall"),
+                    "others": others(view, frozenset({"problem", "stall"})),
+                    "ranks": of_ranks(view),
                     "parts": {part.node: part.state for part in view.parts},
                     "leftovers": sum(len(part.leftovers) for part in view.parts),
                 }
@@ -49,6 +79,7 @@ def main(cluster: str) -> None:
                     "name": node.name,
                     "liveness": node.liveness,
                     **told(node.problem, "reason"),
+                    "others": others(node, frozenset({"problem"})),
                     "instance": node.info.instance if node.info else "",
                     "leases": len(node.info.leases) if node.info else 0,
                 }
