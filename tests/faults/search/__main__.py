@@ -15,6 +15,7 @@ from tests.faults.search.case import STRATA
 from tests.faults.search.grammar import draw
 from tests.faults.search.play import Result, play
 from tests.faults.search.stage import Stage
+from tests.faults.table import write_drawn
 from tests.netlab import missing
 
 
@@ -27,12 +28,16 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=1.0, help="for a busy machine")
     parser.add_argument("--list", action="store_true", help="only say what would be played")
     parser.add_argument("--again", action="store_true", help="play seeds of the file again")
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.runs)
     if options.list:
         for seed in seeds:
             case = draw(seed, options.stratum)
             sys.stdout.write(f"{seed}  {case.stratum}: {case.title}\n")
+        return 0
+    if options.page:
+        write_drawn(results.section(results.read(options.file)))
         return 0
     if (why_not := missing()) is not None:
         sys.stderr.write(f"no simulated cluster: {why_not}\n")

@@ -23,7 +23,9 @@ failure, its stall, any other problem of its; or a node's own line."""
 CHANNELS: tuple[Channel, ...] = ("launch", "command", "cause", "stall", "other", "node")
 """What a person reads first comes first."""
 
-ABOUT_JOB: frozenset[Channel] = frozenset({"launch", "command", "cause", "stall", "other"})
+Channels = frozenset[Channel]
+
+ABOUT_JOB: Channels = frozenset({"launch", "command", "cause", "stall", "other"})
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -67,7 +69,7 @@ class Accept(msgspec.Struct, frozen=True):
     vague: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
     ranks: frozenset[int] = frozenset()
-    channels: frozenset[Channel] = ABOUT_JOB
+    channels: Channels = ABOUT_JOB
 
 
 class Truth(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ class Truth(msgspec.Struct, frozen=True):
         may: statements that are true as well, and neither needed nor false.
         states: states that the job may be in at the end; empty = any.
         exit_code: that must be known of the guilty rank.
+        evidence: words that the rank's own stacks hold; empty = none are needed.
         within_s: time in which it must be said, on a quiet machine.
     """
 
@@ -87,11 +90,17 @@ class Truth(msgspec.Struct, frozen=True):
     may: tuple[Accept, ...] = ()
     states: frozenset[str] = frozenset()
     exit_code: int | None = None
+    evidence: str = ""
     within_s: float = 15.0
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """Something that the program says, as data; its sentence only for people to read."""
+    """Something that the program says, as data; its sentence only for people to read.
+
+    Args:
+        has_fix: there is one, and it is the same wherever this problem is shown.
+        detail: the evidence that is shown with it: foreign text, not the program's own.
+    """
 
     channel: Channel
     kind: str
@@ -100,6 +109,7 @@ class Statement(msgspec.Struct, frozen=True):
     has_fix: bool = False
     exit_code: int | None = None
     text: str = ""
+    detail: str = ""
 
 
 class Case(msgspec.Struct, frozen=True):

@@ -8,17 +8,30 @@ from random import Random
 import msgspec
 
 from tests.faults.search.case import STRATA, Case, Layout, Moment, Stratum, Truth
-from tests.faults.search.disk import DISK
-from tests.faults.search.mechanism import Drawn, Mechanism, Setting
-from tests.faults.search.network import NETWORK
-from tests.faults.search.node import NODE
-from tests.faults.search.rank import RANK
-from tests.faults.search.script import SCRIPT
-from tests.faults.search.trust import TRUST
+from tests.faults.search.mechanisms.agents import AGENTS
+from tests.faults.search.mechanisms.belonging import BELONGING
+from tests.faults.search.mechanisms.cables import CABLES
+from tests.faults.search.mechanisms.certificates import CERTIFICATES
+from tests.faults.search.mechanisms.disks import DISKS
+from tests.faults.search.mechanisms.firewalls import FIREWALLS
+from tests.faults.search.mechanisms.machines import MACHINES
+from tests.faults.search.mechanisms.mechanism import Drawn, Mechanism, Setting
+from tests.faults.search.mechanisms.names import NAMES
+from tests.faults.search.mechanisms.own_disks import OWN_DISKS
+from tests.faults.search.mechanisms.rank_ends import RANK_ENDS
+from tests.faults.search.mechanisms.rank_limits import RANK_LIMITS
+from tests.faults.search.mechanisms.rank_waits import RANK_WAITS
+from tests.faults.search.mechanisms.script import SCRIPT
 
-MECHANISMS: dict[str, Mechanism] = {
-    one.name: one for one in (*NETWORK, *NODE, *RANK, *SCRIPT, *DISK, *TRUST)
-}
+_ROWS = (
+    *(CABLES, FIREWALLS, NAMES),
+    *(AGENTS, MACHINES),
+    *(RANK_ENDS, RANK_LIMITS, RANK_WAITS),
+    SCRIPT,
+    *(DISKS, OWN_DISKS),
+    *(CERTIFICATES, BELONGING),
+)
+MECHANISMS: dict[str, Mechanism] = {one.name: one for rows in _ROWS for one in rows}
 
 LAYOUTS: tuple[tuple[int, Layout], ...] = (
     (6, Layout((("node1", 1), ("node2", 1)))),
@@ -28,7 +41,7 @@ LAYOUTS: tuple[tuple[int, Layout], ...] = (
 )
 """How often, and which hosts with how many ranks; the first one is the head."""
 
-PAIRED = 0.3
+PAIRED = 0.6
 """Share of a second fault, where the mechanism may follow one."""
 
 
@@ -94,7 +107,7 @@ def _weighted(chance: Random, among: Sequence[Mechanism]) -> list[Mechanism]:
 def shares(cases: Iterable[Case]) -> dict[str, float]:
     """Share of each stratum, and of the hard cases."""
     known = list(cases)
-    found = {
+    found: dict[str, float] = {
         stratum: sum(one.stratum == stratum for one in known) / len(known) for stratum in STRATA
     }
     return {**found, "hard": sum(one.is_hard for one in known) / len(known)}

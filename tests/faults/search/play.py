@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from typing import Any
 
 import msgspec
 
@@ -43,6 +44,7 @@ class Result(msgspec.Struct, frozen=True):
     seconds: float
     was_misled: bool = False
     """A false statement stood for a while before the last one."""
+    parameters: tuple[dict[str, Any], ...] = ()
     trouble: str = ""
     """Why the case could not be played; it is then not counted."""
 
@@ -60,13 +62,15 @@ class Seen(msgspec.Struct):
 def play(stage: Stage, case: Case) -> Result:
     """Play one case and mend the stage. Never raises for what a case does to the lab."""
     begun = time.monotonic()
-    seen, trouble = Seen(), ""
+    seen, trouble = None, ""
     try:
         with ExitStack() as stack:
             seen = _watched(stage, case, stack)
     except Exception as error:  # noqa: BLE001 - whatever a fault does to the lab, the next case runs
-        trouble = f"{type(error).__name__}: {str(error)[:300]}"
+        # What cannot be mended after the verdict costs the lab alone.
+        trouble = "" if seen else f"{type(error).__name__}: {str(error)[:300]}"
         stage.spoil()
+    seen = seen or Seen()
     spoils = any(MECHANISMS[name].spoils for name in case.mechanisms)
     keeps = not spoils and case.moment == "steps" and not trouble
     stage.mend(keep_job=keeps)
@@ -82,6 +86,7 @@ def play(stage: Stage, case: Case) -> Result:
         known_after_s=seen.known_after_s,
         seconds=round(time.monotonic() - begun, 1),
         was_misled=seen.was_misled,
+        parameters=case.parameters,
         trouble=trouble,
     )
 

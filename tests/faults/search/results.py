@@ -46,7 +46,9 @@ class Row(msgspec.Struct, frozen=True):
 def rows(results: Sequence[Result]) -> list[Row]:
     """One line per stratum, one of the hard cases, and one of all. Unplayed cases do not count."""
     played = [one for one in results if not one.trouble]
-    groups = {stratum: [one for one in played if one.stratum == stratum] for stratum in STRATA}
+    groups: dict[str, list[Result]] = {
+        stratum: [one for one in played if one.stratum == stratum] for stratum in STRATA
+    }
     named = {**groups, "hard": [one for one in played if one.is_hard], "all": played}
     return [_row(name, group) for name, group in named.items() if group]
 
@@ -54,6 +56,32 @@ def rows(results: Sequence[Result]) -> list[Row]:
 def _row(name: str, group: Sequence[Result]) -> Row:
     counted = Counter(one.score for one in group)
     return Row(name, len(group), tuple(counted[score] for score in SCORES))
+
+
+INTRODUCTION = """
+`python -m tests.faults.search --runs N --first SEED` draws a fault for each seed: which mechanism,
+on which node and rank, and when. What is true of it is known from the draw. The verdict after the
+case's time is compared with that, as data: the kind of problem, its node, its rank, and whether a
+fix is given. "Partly" names the place, but a kind that is too general; "unknown" says that the
+cause is not known; "silent" says nothing; "wrong" names another cause or place; "false alarm" says
+something although the job goes on. "Hard" cases have two faults, an exit code 0, or a moment before
+step 1, during a save or during a restart.
+"""
+
+
+def section(results: Sequence[Result]) -> str:
+    """The section of docs/faults.md.
+
+    Raises:
+        ValueError: nothing was measured.
+    """
+    played = [one for one in results if not one.trouble]
+    if not played:
+        raise ValueError("no case was played")
+    seeds = f"Seeds {min(one.seed for one in played)} to {max(one.seed for one in played)}"
+    failed = len(results) - len(played)
+    left_out = f"; {failed} could not be played and do not count" if failed else ""
+    return f"{INTRODUCTION}\n{seeds}{left_out}:\n\n{table(results)}\n"
 
 
 def table(results: Sequence[Result]) -> str:

@@ -29,8 +29,12 @@ def score(truth: Truth, said: Sequence[Statement], state: str = "") -> Score:
 
 
 def _harmless(truth: Truth, said: Sequence[Statement]) -> Score:
-    if any(is_stranger(truth, one) for one in said):
+    strangers = [one for one in said if is_stranger(truth, one)]
+    if any(is_about_job(one) for one in strangers):
         return "false alarm"
+    if strangers:
+        # A node that has something else is named wrong; where all is well it is an alarm.
+        return "wrong" if truth.accepts else "false alarm"
     return _best(truth, said) if truth.accepts else "right"
 
 
@@ -70,6 +74,7 @@ def grade(truth: Truth, accept: Accept, one: Statement) -> Score | None:
         not accept.ranks or one.rank is not None
     )
     is_complete = truth.exit_code is None or one.exit_code == truth.exit_code
+    is_complete = is_complete and truth.evidence in one.detail
     return "right" if is_placed and is_complete and one.has_fix and not is_vague else "partly"
 
 

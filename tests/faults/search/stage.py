@@ -30,6 +30,9 @@ MENDED_S = 30.0
 
 COMMAND_S = 60.0
 
+DETAIL = 2000
+"""Most characters of evidence that are kept with a result."""
+
 
 class Stage:
     """A lab with an observer, on which jobs of drawn layouts run.
@@ -47,6 +50,7 @@ class Stage:
         self.rebuilds = -1
         self._played: tuple[Layout, str] | None = None
         self._is_broken = False
+        self._joins = 0
         self._stack = ExitStack()
         self._build()
 
@@ -169,8 +173,12 @@ class Stage:
         self.bench.restart_agent(self.host(host), **environment)
 
     def try_join(self, host: str, token: str, environment: dict[str, str]) -> None:
-        """What the command says that fails to join, if it does."""
+        """Another agent beside the host's own joins; what the command says that fails."""
+        self._joins += 1
+        name = f"new{self._joins}"
+        state = self.host(host).home / name
         words = [self.mntrain, "--json", "agent", "join", token, "--no-run"]
+        words += ["--name", name, "--state-dir", str(state), "--port", "8999"]
         try:
             done = self.host(host).run(words, environment=environment, timeout_s=20)
         except subprocess.TimeoutExpired:
@@ -284,12 +292,15 @@ def statement(channel: str, problem: dict[str, Any], node: str | None = None) ->
 def _told(seen: dict[str, Any], channel: str, name: str, node: str | None = None) -> Statement:
     rank = seen.get(f"{name}_rank")
     of_rank = seen.get("ranks", {}).get(str(rank), {})
+    fixes = {seen.get(f"{name}_fix")} | ({of_rank["fix"]} if of_rank.get("fix") else set())
+    is_same = of_rank.get("kind") != seen[f"{name}_kind"] or len(fixes) == 1
     return Statement(
         channel,  # type: ignore[arg-type]
         seen[f"{name}_kind"],
         seen.get(f"{name}_node") or node,
         rank,
-        bool(seen.get(f"{name}_fix")),
+        bool(seen.get(f"{name}_fix")) and is_same,
         of_rank.get("exit_code"),
         f"{seen.get(name)} | {seen.get(f'{name}_fix')}",
+        str(of_rank.get("detail") or "")[-DETAIL:],
     )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.search.case import EARLY, STRATA
 from tests.faults.search.grammar import MECHANISMS, draw, of_stratum, shares
-from tests.faults.search.mechanism import PHASES
+from tests.faults.search.mechanisms.mechanism import PHASES
 
 SEEDS = range(1, 1001)
 CASES = [draw(seed) for seed in SEEDS]

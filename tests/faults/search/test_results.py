@@ -38,6 +38,14 @@ def test_shares_are_of_the_cases_that_were_played():
     assert "network" not in named
 
 
+def test_the_section_is_made_of_results_alone():
+    with pytest.raises(ValueError, match="no case"):
+        results.section([made(1, "disk", "silent", trouble="the lab broke")])
+    text = results.section([made(7, "disk", "right"), made(9, "rank", "wrong")])
+    assert "Seeds 7 to 9:" in text
+    assert "| all | 2 | 50 % | 0 % | 0 % | 0 % | 50 % | 0 % |" in text
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_table_has_a_line_for_each(count):
     lines = results.table([made(1, "trust", "right")] * count).splitlines()

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tests.faults.search.case import Accept, Case, Channel, Moment, Truth
-from tests.faults.search.mechanism import (
+from tests.faults.search.case import Accept, Case, Channels, Moment, Truth
+from tests.faults.search.mechanisms.mechanism import (
     Code,
     Drawn,
     Mechanism,
     Parameters,
     Setting,
     coded,
-    rank_of,
 )
+from tests.faults.search.mechanisms.truths import FAILED, START_S, rank_of
 from tests.faults.search.vocabulary import (
     ALL_WAIT,
     BAD_ARGUMENT,
@@ -40,9 +40,7 @@ from tests.faults.search.vocabulary import (
 if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
 
-FAILED = frozenset({"failed", "stopping"})
 STARTS: tuple[Moment, ...] = ("launch", "before step 1", "before step 1", "restart")
-START_S = 40.0
 
 _MODULES = ("apex", "flash_attn", "deepspeed_kernels", "xformers", "mymodel.layers", "bitsandbites")
 _FILES = ("/data/train.bin", "/mnt/shared/tokens-00.npy", "vocabulary.json", "../shards/7.parquet")
@@ -157,7 +155,7 @@ os.environ['MASTER_PORT'] = str(31000 + os.getpid() % 999)
 options.style = 'reduce'
 options.steps = 60
 """
-    channels: frozenset[Channel] = frozenset({"other", "cause", "stall"})
+    channels: Channels = frozenset({"other", "cause", "stall"})
     accept = Accept(LONE, ALL_WAIT, channels=channels)
     return Code(text, Truth((accept,), within_s=20.0), exits_0=True, everywhere=True)
 

@@ -1,22 +1,22 @@
-"""Faults of a node: its agent, its keeper, its torchrun, its power, its limits."""
+"""Faults of an agent, a keeper and a torchrun."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.search.case import Accept, Case, Truth
-from tests.faults.search.mechanism import (
-    Drawn,
-    Mechanism,
-    Parameters,
-    Setting,
+from tests.faults.search.case import Accept, Case, Channels, Truth
+from tests.faults.search.mechanisms.mechanism import Drawn, Mechanism, Parameters, Setting
+from tests.faults.search.mechanisms.tampering import control_group
+from tests.faults.search.mechanisms.truths import (
+    FAILED,
+    RUNNING,
+    STALL_S,
+    any_silence,
     node_of,
     on_node,
     rank_of,
@@ -26,36 +26,21 @@ from tests.faults.search.vocabulary import (
     AGENT_GONE,
     CRASHED,
     FROZEN,
-    IN_KERNEL,
     KEEPER_FROZEN,
     KEEPER_LOST,
     KILLED,
-    NODE_LOST,
-    OUT_OF_MEMORY,
-    RESTARTED,
     SILENT_NODE,
     STATE_LOST,
-    STOPPED,
-    STRAGGLER,
     TERMINATED,
 )
-from tests.netlab import DATA, MANAGEMENT
 
 if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
-
-FAILED = frozenset({"failed", "stopping"})
-RUNNING = frozenset({"running"})
-STALL_S = 25.0
-CGROUPS = Path("/sys/fs/cgroup")
 
 
 def _other_place(case: Case, parameters: Parameters) -> str:
     """A distraction happens on the other node than the fault after it."""
     return case.other if len(case.mechanisms) > 1 and parameters.get("distracts") else case.guilty
-
-
-# Agents
 
 
 def _agent_dies(setting: Setting) -> Drawn:
@@ -84,13 +69,8 @@ def _freeze_agent(stage: Stage, case: Case, parameters: Parameters) -> Iterator[
 
 def _agent_restarts(setting: Setting) -> Drawn:
     number = setting.chance.choice(("SIGTERM", "SIGKILL"))
-    truth = Truth(is_harmless=True, states=RUNNING, may=_of_agents(setting))
+    truth = Truth(is_harmless=True, states=RUNNING, may=any_silence())
     return Drawn(truth, {"signal": number, "distracts": True})
-
-
-def _of_agents(setting: Setting) -> tuple[Accept, ...]:
-    channels = frozenset({"node"})
-    return (Accept(AGENT_GONE | SILENT_NODE, channels=channels),)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -104,10 +84,10 @@ def _restart_agent(stage: Stage, case: Case, parameters: Parameters) -> Iterator
 def _files_run_out(setting: Setting) -> Drawn:
     """The agent can open nothing more; then a job is launched."""
     kinds = AGENT_FULL | frozenset({"refused"})
-    channels = frozenset({"launch", "cause", "node", "other"})
+    channels: Channels = frozenset({"launch", "cause", "node", "other"})
     accept = Accept(
         kinds, frozenset({"broken", "error"}), frozenset({setting.guilty}), channels=channels
-    )  # type: ignore[arg-type]
+    )
     return Drawn(
         Truth((accept,), within_s=30.0), {"how": setting.chance.choice(("files", "tasks"))}
     )
@@ -124,11 +104,8 @@ def _exhaust_agent(stage: Stage, case: Case, parameters: Parameters) -> Iterator
         os.system(f"prlimit --pid {pid} --nofile=4096:4096")
         return
     tasks = len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208
-    with _group("pids", pid, {"pids.max": str(tasks)}):
+    with control_group("pids", pid, {"pids.max": str(tasks)}):
         yield
-
-
-# What keeps and starts the ranks
 
 
 def _dies(kinds: frozenset[str], vague: frozenset[str] = frozenset()) -> Callable[[Setting], Drawn]:
@@ -180,10 +157,10 @@ def _freeze_helper(stage: Stage, case: Case, parameters: Parameters) -> Iterator
 
 def _stop_frozen(setting: Setting) -> Drawn:
     """The keeper is frozen, and the job is to be stopped: it ends, or it is said why not."""
-    channels = frozenset({"command", "node", "cause", "other", "stall"})
+    channels: Channels = frozenset({"command", "node", "cause", "other", "stall"})
     accept = Accept(
         KEEPER_FROZEN, frozenset({"leftover"}), frozenset({setting.guilty}), channels=channels
-    )  # type: ignore[arg-type]
+    )
     return Drawn(Truth((accept,), within_s=25.0), {"verb": setting.chance.choice(("stop", "kill"))})
 
 
@@ -215,151 +192,23 @@ def _kill_below_frozen(stage: Stage, case: Case, parameters: Parameters) -> Iter
         stage.bench.signal(pid, signal.SIGCONT)
 
 
-# The machine
-
-
-def _power(setting: Setting) -> Drawn:
-    return Drawn(
-        Truth(
-            node_of(setting, NODE_LOST),
-            may=on_node(setting, SILENT_NODE | AGENT_GONE),
-            within_s=STALL_S,
-        )
-    )
+def _starved(setting: Setting) -> Drawn:
+    """The agent gets almost no CPU; its job needs nothing of it."""
+    truth = Truth(on_node(setting, SILENT_NODE), is_harmless=True, within_s=25.0)
+    return Drawn(truth, {"quota_us": 1000})
 
 
 @contextmanager
-def _cut_power(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    host, lab = stage.host(case.guilty), stage.bench.lab
-    for interface in (DATA, MANAGEMENT):
-        lab.set_port(host, interface, is_up=False)
-    host.power_cut()
-    yield
-    for interface in (DATA, MANAGEMENT):
-        lab.set_port(host, interface, is_up=True)
-    host.power_on()
-    stage.start_agent(case.guilty)
-
-
-def _reboots(setting: Setting) -> Drawn:
-    return Drawn(
-        Truth(node_of(setting, RESTARTED), states=FAILED, may=_of_agents(setting), within_s=25.0)
-    )
-
-
-@contextmanager
-def _reboot(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    host = stage.host(case.guilty)
-    host.power_cut()
-    host.power_on()
-    stage.start_agent(case.guilty)
-    yield
-
-
-def _pauses(setting: Setting) -> Drawn:
-    """As a paused virtual machine: nothing there moves, and nothing is closed."""
-    return Drawn(
-        Truth(node_of(setting, NODE_LOST), may=on_node(setting, SILENT_NODE), within_s=STALL_S)
-    )
-
-
-@contextmanager
-def _pause(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    host = stage.host(case.guilty)
-    pids = host.pids()
-    for pid in pids:
-        stage.bench.signal(pid, signal.SIGSTOP)
-    yield
-    for pid in pids:
-        with suppress(Exception):
-            stage.bench.signal(pid, signal.SIGCONT)
-
-
-@contextmanager
-def _group(controller: str, pid: int, limits: dict[str, str]) -> Iterator[Path]:
-    """A control group with one process in it, for a while."""
-    group = CGROUPS / controller / f"mntrain-{pid}-{time.monotonic_ns()}"
-    group.mkdir()
-    for name, value in limits.items():
-        (group / name).write_text(value)
-    (group / "cgroup.procs").write_text(str(pid))
-    try:
-        yield group
-    finally:
-        for name in limits:
-            with suppress(OSError):
-                (group / name).write_text("THAWED" if name == "freezer.state" else "-1")
-        for left in (group / "cgroup.procs").read_text().split():
-            with suppress(OSError):
-                (group.parent / "cgroup.procs").write_text(left)
-        with suppress(OSError):
-            group.rmdir()
-
-
-def _oom(setting: Setting) -> Drawn:
-    return Drawn(Truth(rank_of(setting, OUT_OF_MEMORY, KILLED), states=FAILED))
-
-
-@contextmanager
-def _run_out(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    """A container's limit: the kernel kills what exceeds it."""
-    pid = stage.rank_pid(case.guilty, case.rank)
-    with _group("memory", pid, {}) as group:
-        (group / "memory.limit_in_bytes").write_text(str(64 * 2**20))
-        stage.put(
-            case.layout,
-            case.rank,
-            "step",
-            "kept = [bytearray(os.urandom(2**20)) * 1 for _ in range(400)]",
-        )
+def _starve(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
+    pid = stage.bench.agent(stage.host(case.guilty))
+    quota = {"cpu.cfs_period_us": "1000000", "cpu.cfs_quota_us": str(parameters["quota_us"])}
+    with control_group("cpu", pid, quota):
         yield
-
-
-def _throttled(setting: Setting) -> Drawn:
-    truth = Truth(rank_of(setting, STRAGGLER), is_harmless=True, within_s=35.0)
-    return Drawn(truth, {"quota_us": setting.chance.choice((2000, 4000))})
-
-
-@contextmanager
-def _throttle(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    pid = stage.rank_pid(case.guilty, case.rank)
-    with _group("cpu", pid, {"cpu.cfs_quota_us": str(parameters["quota_us"])}):
-        yield
-
-
-def _group_frozen(setting: Setting) -> Drawn:
-    """By its control group, as a paused container: no signal, no stop state."""
-    return Drawn(Truth(rank_of(setting, FROZEN, IN_KERNEL), states=RUNNING, within_s=STALL_S))
-
-
-@contextmanager
-def _freeze_group(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    pid = stage.rank_pid(case.guilty, case.rank)
-    with _group("freezer", pid, {"freezer.state": "FROZEN"}):
-        time.sleep(0.1)
-        # What is written to an empty group is lost: freeze what is in it now.
-        yield
-
-
-@contextmanager
-def _stop_rank(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    pid = stage.rank_pid(case.guilty, case.rank)
-    stage.bench.signal(pid, signal.SIGSTOP)
-    yield
-    with suppress(Exception):
-        stage.bench.signal(pid, signal.SIGCONT)
-
-
-def _rank_stopped(setting: Setting) -> Drawn:
-    return Drawn(Truth(rank_of(setting, STOPPED), states=RUNNING, within_s=STALL_S))
-
-
-# What the agent keeps
 
 
 def _state_lost(setting: Setting) -> Drawn:
-    channels = frozenset({"node", "other", "cause", "stall"})
-    accept = Accept(STATE_LOST, nodes=frozenset({setting.guilty}), channels=channels)  # type: ignore[arg-type]
+    channels: Channels = frozenset({"node", "other", "cause", "stall"})
+    accept = Accept(STATE_LOST, nodes=frozenset({setting.guilty}), channels=channels)
     return Drawn(
         Truth((accept,), within_s=STALL_S), {"what": setting.chance.choice(("all", "jobs"))}
     )
@@ -373,7 +222,7 @@ def _delete_state(stage: Stage, case: Case, parameters: Parameters) -> Iterator[
     yield
 
 
-NODE: tuple[Mechanism, ...] = (
+AGENTS: tuple[Mechanism, ...] = (
     Mechanism("a killed agent", "node", _agent_dies, _kill_agent, weight=2),
     Mechanism("a frozen agent", "node", _agent_freezes, _freeze_agent, weight=2),
     Mechanism("a restarted agent", "node", _agent_restarts, _restart_agent, distracts=True),
@@ -413,13 +262,7 @@ NODE: tuple[Mechanism, ...] = (
         _kill_below_frozen,
         spoils=True,
     ),
-    Mechanism("a power cut", "node", _power, _cut_power, spoils=True, weight=2),
-    Mechanism("a reboot", "node", _reboots, _reboot, spoils=True, weight=2),
-    Mechanism("a paused machine", "node", _pauses, _pause, spoils=True, weight=2),
-    Mechanism("a memory limit", "node", _oom, _run_out, spoils=True, weight=3, pairs=True),
-    Mechanism("a throttled CPU", "node", _throttled, _throttle, weight=2),
-    Mechanism("a frozen group", "node", _group_frozen, _freeze_group, weight=2),
-    Mechanism("a stopped rank", "node", _rank_stopped, _stop_rank, weight=2, pairs=True),
+    Mechanism("a starved agent", "node", _starved, _starve, weight=1),
     Mechanism(
         "a deleted state directory", "node", _state_lost, _delete_state, spoils=True, weight=1
     ),

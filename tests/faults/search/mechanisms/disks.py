@@ -1,65 +1,40 @@
-"""Faults of disks: full, read-only, hung, too small, gone."""
+"""Faults of disks that ranks write to: full, read-only, hung, slow."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.search.case import Accept, Case, Channel, Moment, Truth
-from tests.faults.search.mechanism import (
+from tests.faults.search.case import Case, Moment, Truth
+from tests.faults.search.mechanisms.mechanism import (
     Code,
     Drawn,
     Mechanism,
     Parameters,
     Setting,
     coded,
-    rank_of,
 )
+from tests.faults.search.mechanisms.tampering import mounted
+from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, rank_of
 from tests.faults.search.vocabulary import (
     BUSY,
     CRASHED,
     DISK_ERROR,
     DISK_FULL,
     DISK_HANGS,
+    DISK_SLOW,
     EXCEPTION,
     FILE_TOO_LARGE,
-    KILLED,
     NO_FILE,
     READ_ONLY,
     SHM_SMALL,
-    STATE_LOST,
 )
 
 if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
-
-FAILED = frozenset({"failed", "stopping"})
-RUNNING = frozenset({"running"})
-STALL_S = 25.0
-
-
-def _kept(stage: Stage, name: str) -> Path:
-    return stage.host(name).home / "kept"
-
-
-@contextmanager
-def _mounted(stage: Stage, name: str, where: Path, options: str) -> Iterator[None]:
-    """A file system of memory on one host alone."""
-    where.mkdir(parents=True, exist_ok=True)
-    stage.on(name, "mount", "-t", "tmpfs", "-o", options, "none", str(where))
-    try:
-        yield
-    finally:
-        with suppress(Exception):
-            # The agent keeps a job's journal open.
-            stage.on(name, "umount", "--lazy", str(where))
-
-
-# Where ranks save
 
 
 def _keeps(setting: Setting) -> list[str]:
@@ -85,8 +60,8 @@ def _read_only(setting: Setting) -> Drawn:
 def _save_to(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
     """Every host has its own file system there; the guilty one's has the options."""
     with (
-        _mounted(stage, case.other, KEPT, "size=64m"),
-        _mounted(stage, case.guilty, KEPT, parameters["options"]),
+        mounted(stage, case.other, KEPT, "size=64m"),
+        mounted(stage, case.guilty, KEPT, parameters["options"]),
     ):
         yield
 
@@ -167,13 +142,24 @@ def _slow_save(setting: Setting) -> Code:
     return Code(text, Truth(rank_of(setting, BUSY | DISK_HANGS), states=RUNNING, within_s=STALL_S))
 
 
-# Shared memory
+def _slow_disk(setting: Setting) -> Code:
+    """Every save takes much longer than the steps between two."""
+    extra_s = setting.chance.choice((3, 6))
+    text = f"""
+def save(step, kept=save):
+    time.sleep({extra_s})
+    kept(step)
+"""
+    truth = Truth(rank_of(setting, DISK_SLOW), is_harmless=True, within_s=35.0)
+    return Code(text, truth)
 
 
 _BY_NAME = """
 torch.multiprocessing.set_sharing_strategy('file_system')
 torch.zeros(10**6).share_memory_()
 """
+
+
 _MAPPED = """
 import mmap
 file = open('/dev/shm/x', 'w+b')
@@ -200,81 +186,15 @@ def _shm(setting: Setting) -> Drawn:
 
 @contextmanager
 def _shrink_shm(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    with _mounted(stage, case.guilty, Path("/dev/shm"), "size=64k"):
+    with mounted(stage, case.guilty, Path("/dev/shm"), "size=64k"):
         phase = {"steps": "step", "before step 1": "join"}[case.moment]
         stage.put(case.layout, case.rank, phase, parameters["code"])
         yield
 
 
-# Where the agent keeps jobs
-
-
-def _jobs_full(setting: Setting) -> Drawn:
-    """A rank's output fills the disk of the job's own directory."""
-    accepts = (Accept(DISK_FULL, nodes=frozenset({setting.guilty})),)
-    return Drawn(Truth(accepts, states=FAILED, within_s=25.0))
-
-
-@contextmanager
-def _fill_jobs(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    with _mounted(stage, case.guilty, stage.state(case.guilty) / "jobs", "size=4m"):
-        code = "for _ in range(400): print('x' * 100_000)"
-        stage.put(case.layout, case.rank, "step", code)
-        style = "reduce" if case.seed % 2 else "ring"
-        stage.launch(case.layout, style)
-        stage.await_running()
-        yield
-    stage.spoil()
-
-
-def _state_read_only(setting: Setting) -> Drawn:
-    """Nothing can be written there any more: the job goes on, and it has to be said."""
-    channels: frozenset[Channel] = frozenset({"node", "other", "cause", "stall"})
-    accept = Accept(
-        READ_ONLY | STATE_LOST | DISK_FULL, nodes=frozenset({setting.guilty}), channels=channels
-    )
-    return Drawn(Truth((accept,), within_s=STALL_S))
-
-
-@contextmanager
-def _lock_state(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    state = str(stage.state(case.guilty))
-    stage.on(case.guilty, "mount", "--bind", state, state)
-    stage.on(case.guilty, "mount", "-o", "remount,ro,bind", state)
-    yield
-    stage.on(case.guilty, "umount", "--lazy", state)
-    stage.spoil()
-
-
-def _logs_deleted(setting: Setting) -> Drawn:
-    truth = Truth(is_harmless=True, states=RUNNING)
-    return Drawn(truth, {"what": setting.chance.choice(("log", "metrics"))})
-
-
-@contextmanager
-def _delete_logs(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    for attempt in (stage.state(case.guilty) / "jobs").glob(f"{stage.bench.job}/attempt-*"):
-        if parameters["what"] == "log":
-            (attempt / "log").unlink()
-        else:
-            shutil.rmtree(attempt / "metrics")
-    yield
-
-
-def _deleted_then_killed(setting: Setting) -> Drawn:
-    return Drawn(Truth(rank_of(setting, KILLED), states=FAILED))
-
-
-@contextmanager
-def _delete_and_kill(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
-    with _delete_logs(stage, case, {"what": "log"}):
-        stage.put(case.layout, case.rank, "step", "os.kill(os.getpid(), 9)")
-        yield
-
-
 SAVES: tuple[Moment, ...] = ("save",)
 
-DISK: tuple[Mechanism, ...] = (
+DISKS: tuple[Mechanism, ...] = (
     Mechanism(
         "a full checkpoint disk", "disk", _full, _save_to, ("launch",), spoils=True, weight=4
     ),
@@ -292,6 +212,7 @@ DISK: tuple[Mechanism, ...] = (
     coded("an error of the disk", "disk", _errno, moments=("save", "steps"), weight=3, pairs=True),
     coded("a write that never returns", "disk", _hangs, moments=SAVES),
     Mechanism("a frozen disk", "disk", _frozen_disk, _freeze_disk, weight=3),
+    coded("a slow disk", "disk", _slow_disk, weight=2),
     coded("an endless save", "disk", _slow_save, moments=SAVES),
     Mechanism(
         "little shared memory",
@@ -301,26 +222,5 @@ DISK: tuple[Mechanism, ...] = (
         ("steps", "before step 1"),
         spoils=True,
         weight=3,
-    ),
-    Mechanism(
-        "a log that fills the disk",
-        "disk",
-        _jobs_full,
-        _fill_jobs,
-        ("launch",),
-        spoils=True,
-        weight=1,
-    ),
-    Mechanism(
-        "a read-only state directory", "disk", _state_read_only, _lock_state, spoils=True, weight=1
-    ),
-    Mechanism("deleted logs", "disk", _logs_deleted, _delete_logs, spoils=True, weight=2),
-    Mechanism(
-        "deleted logs, then a killed rank",
-        "disk",
-        _deleted_then_killed,
-        _delete_and_kill,
-        spoils=True,
-        weight=1,
     ),
 )

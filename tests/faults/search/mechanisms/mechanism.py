@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.faults.search.case import Accept, Case, Layout, Moment, Stratum, Truth
+from tests.faults.search.case import Case, Layout, Moment, Stratum, Truth
 
 if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
@@ -121,45 +121,3 @@ def _run_code(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None
     for rank in parameters["ranks"]:
         stage.put(case.layout, rank, PHASES[case.moment], parameters["code"], attempt)
     yield
-
-
-def rank_of(
-    setting: Setting, kinds: frozenset[str], vague: frozenset[str] = frozenset()
-) -> tuple[Accept, ...]:
-    """The guilty rank is to be named."""
-    return (
-        Accept(
-            kinds=kinds,
-            vague=vague,
-            nodes=frozenset({setting.guilty}),
-            ranks=frozenset({setting.rank}),
-        ),
-    )
-
-
-def node_of(
-    setting: Setting, kinds: frozenset[str], vague: frozenset[str] = frozenset()
-) -> tuple[Accept, ...]:
-    """The guilty node is to be named."""
-    return (Accept(kinds=kinds, vague=vague, nodes=frozenset({setting.guilty})),)
-
-
-def either(
-    setting: Setting, kinds: frozenset[str], vague: frozenset[str] = frozenset()
-) -> tuple[Accept, ...]:
-    """Between two nodes: either of them is the right one."""
-    return (Accept(kinds=kinds, vague=vague, nodes=frozenset(setting.layout.names)),)
-
-
-def on_node(
-    setting: Setting, kinds: frozenset[str], vague: frozenset[str] = frozenset()
-) -> tuple[Accept, ...]:
-    """Said of the guilty node itself, not of a job."""
-    return (
-        Accept(
-            kinds=kinds,
-            vague=vague,
-            nodes=frozenset({setting.guilty}),
-            channels=frozenset({"node"}),
-        ),
-    )

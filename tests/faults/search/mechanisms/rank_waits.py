@@ -1,0 +1,189 @@
+"""Faults that make ranks wait: for themselves, for each other, for ever."""
+
+from __future__ import annotations
+
+from tests.faults.search.case import Accept, Moment, Truth
+from tests.faults.search.mechanisms.mechanism import Code, Mechanism, Setting, coded
+from tests.faults.search.mechanisms.truths import GOES_ON, STALL_S, rank_of, stalls
+from tests.faults.search.vocabulary import (
+    ALL_WAIT,
+    BUSY,
+    CRASHED,
+    DEADLOCK,
+    ENDED_EARLY,
+    EXCEPTION,
+    MISMATCH,
+    STOPPED,
+    STRAGGLER,
+    SYMPTOM,
+    THREAD_DIED,
+)
+
+RUNS: tuple[Moment, ...] = ("steps", "steps", "steps", "save", "before step 1", "restart")
+
+
+_WORDS = ("label", "batch", "tensor", "shard", "token", "epoch", "vocabulary", "weight")
+
+
+def _stopped(setting: Setting) -> Code:
+    number = setting.chance.choice(("SIGSTOP", "SIGTSTP"))
+    return Code(
+        f"import os, signal; os.kill(os.getpid(), signal.{number})", stalls(setting, STOPPED)
+    )
+
+
+def _thread(setting: Setting) -> Code:
+    """A thread fails, and the rank waits for what it would have brought."""
+    word = setting.chance.choice(_WORDS)
+    text = f"""
+import queue, threading
+brought = queue.Queue()
+def load():
+    raise ValueError('{word}')
+threading.Thread(target=load).start()
+brought.get()
+"""
+    return Code(text, stalls(setting, THREAD_DIED))
+
+
+def _thread_harmless(setting: Setting) -> Code:
+    text = f"""
+import threading
+def report():
+    raise OSError('{setting.chance.choice(_WORDS)}: no route to host')
+threading.Thread(target=report).start()
+"""
+    return Code(text, GOES_ON)
+
+
+def _logged(setting: Setting) -> Code:
+    """A handled error, and a line that reads like a cause."""
+    line = setting.chance.choice(
+        (
+            "RuntimeError: Connection closed by peer [10.77.2.9]:1234",
+            "torch.OutOfMemoryError: CUDA out of memory",
+            "ModuleNotFoundError: No module named 'apex'",
+            "OSError: [Errno 28] No space left on device",
+            "Killed",
+        )
+    )
+    text = f"""
+import traceback
+try:
+    raise RuntimeError('{setting.chance.choice(_WORDS)}: retrying')
+except RuntimeError:
+    traceback.print_exc()
+print({line!r}, flush=True)
+"""
+    return Code(text, GOES_ON)
+
+
+def _busy(setting: Setting) -> Code:
+    how = setting.chance.choice(
+        (
+            "while True: pass",
+            "time.sleep(10**6)",
+            "def load_shard():\n    while True:\n        time.sleep(1)\nload_shard()",
+            "import select; select.select([], [], [])",
+            "import subprocess; subprocess.run(['sleep', '1000'])",
+        )
+    )
+    return Code(how, stalls(setting, BUSY))
+
+
+def _deadlock(setting: Setting) -> Code:
+    how = setting.chance.choice(
+        (
+            "import threading; one = threading.Lock(); one.acquire(); one.acquire()",
+            "import threading; threading.Event().wait()",
+            "import threading; threading.Barrier(2).wait()",
+            "import multiprocessing; multiprocessing.Queue().get()",
+            "import os; os.read(os.pipe()[0], 1)",
+        )
+    )
+    return Code(how, stalls(setting, DEADLOCK))
+
+
+def _straggler(setting: Setting) -> Code:
+    extra_s = setting.chance.choice((0.5, 1.0, 2.0))
+    how = setting.chance.choice(
+        (f"extra_s = {extra_s}", f"options.slow = {extra_s}\nextra_s = {extra_s}")
+    )
+    accepts = rank_of(setting, STRAGGLER)
+    return Code(how, Truth(accepts, is_harmless=True, within_s=35.0))
+
+
+def _mismatch(setting: Setting) -> Code:
+    """This rank makes another call than the others."""
+    how = setting.chance.choice(
+        (
+            "dist.barrier()",
+            "dist.all_reduce(torch.zeros(7))",
+            "dist.broadcast(torch.zeros(9), 0)",
+            "dist.all_gather([torch.zeros(5)] * WORLD, torch.zeros(5))",
+            "dist.recv(torch.zeros(3), (RANK + 1) % WORLD)",
+            "dist.new_group(list(range(WORLD)))",
+        )
+    )
+    accepts = (Accept(MISMATCH, CRASHED | EXCEPTION | BUSY | ALL_WAIT),)
+    return Code(how, Truth(accepts, within_s=STALL_S))
+
+
+def _skips(setting: Setting) -> Code:
+    """This rank leaves one exchange out."""
+    how = "def exchange(kept=exchange):\n    globals()['exchange'] = kept"
+    accepts = (Accept(MISMATCH, CRASHED | EXCEPTION | BUSY | ALL_WAIT),)
+    return Code(how, Truth(accepts, within_s=STALL_S))
+
+
+def _shapes(setting: Setting) -> Code:
+    size = setting.chance.choice((100, 125_000, 500_000))
+    accepts = (Accept(MISMATCH, CRASHED | EXCEPTION | ALL_WAIT | SYMPTOM),)
+    return Code(f"payload = torch.zeros({size})", Truth(accepts, within_s=STALL_S))
+
+
+def _both_receive(setting: Setting) -> Code:
+    """The order of two calls is wrong on this rank: both sides receive first."""
+    text = """
+def exchange():
+    dist.recv(payload, (RANK + 1) % WORLD)
+    dist.send(payload, (RANK + 1) % WORLD)
+"""
+    accepts = (Accept(MISMATCH, BUSY | CRASHED | EXCEPTION),)
+    return Code(text, Truth(accepts, within_s=STALL_S))
+
+
+def _out_of_step(setting: Setting) -> Code:
+    """An error is caught on this rank alone, and its step is left out from then on."""
+    text = """
+def exchange(kept=exchange):
+    globals()['count'] = globals().get('count', 0) + 1
+    if count % 2:
+        kept()
+"""
+    accepts = (Accept(MISMATCH, BUSY | CRASHED | EXCEPTION | ALL_WAIT),)
+    return Code(text, Truth(accepts, within_s=STALL_S))
+
+
+def _leaves(setting: Setting) -> Code:
+    """This rank's loop ends early, as with fewer batches, and it waits in a barrier."""
+    text = "dist.barrier()\nos._exit(0)"
+    accepts = (Accept(MISMATCH | ENDED_EARLY, CRASHED | EXCEPTION),)
+    return Code(text, Truth(accepts, within_s=STALL_S), exits_0=True)
+
+
+RANK_WAITS: tuple[Mechanism, ...] = (
+    coded("a stop signal", "rank", _stopped, moments=RUNS, pairs=True),
+    coded("a dead thread that is waited for", "rank", _thread),
+    coded("a dead thread", "rank", _thread_harmless, spoils=False, weight=1),
+    coded("a handled error", "rank", _logged, spoils=False, distracts=True, weight=1),
+    coded("a busy rank", "rank", _busy, moments=("steps", "save"), pairs=True, weight=3),
+    coded("a deadlock of threads", "rank", _deadlock, moments=("steps", "save"), pairs=True),
+    coded("a straggler", "rank", _straggler, weight=3),
+    coded("another call than the others'", "rank", _mismatch, weight=3),
+    coded("a skipped exchange", "rank", _skips),
+    coded("another shape", "rank", _shapes),
+    coded("both receive first", "rank", _both_receive),
+    coded("out of step", "rank", _out_of_step),
+    coded("a loop that ends early", "rank", _leaves, moments=("steps",)),
+)
