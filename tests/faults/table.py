@@ -29,7 +29,10 @@ last column was measured separately, with torchrun alone on the same hosts. The 
 raised by the test, without a GPU.
 
 `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this page.
-`python -m tests.faults.chaos` injects several of these faults at random, by seed.
+`python -m tests.faults.chaos` injects several of these faults at random, by seed, and checks that a
+job ends as it has to and leaves nothing. `python -m tests.faults.search` draws faults of six strata
+(network, node, rank, script, disk, trust) from a grammar, by seed, and compares the verdict with
+what is true of the draw; `--page` writes the measured shares to this page.
 """
 
 PLACES = """

@@ -18,6 +18,7 @@ from tests.faults.search.mechanisms.tampering import mounted
 from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, rank_of
 from tests.faults.search.vocabulary import (
     DISK_FULL,
+    EXITED,
     KILLED,
     READ_ONLY,
     STATE_LOST,
@@ -96,7 +97,7 @@ def _delete_logs(stage: Stage, case: Case, parameters: Parameters) -> Iterator[N
 
 
 def _deleted_then_killed(setting: Setting) -> Drawn:
-    return Drawn(Truth(rank_of(setting, KILLED), states=FAILED))
+    return Drawn(Truth(rank_of(setting, KILLED, EXITED), states=FAILED))
 
 
 @contextmanager
