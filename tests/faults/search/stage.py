@@ -29,6 +29,7 @@ MENDED_S = 30.0
 """For nodes to be up again after a case; a lab that needs longer is rebuilt."""
 
 COMMAND_S = 60.0
+GROUPS = Path("/sys/fs/cgroup")
 
 DETAIL = 2000
 """Most characters of evidence that are kept with a result."""
@@ -90,7 +91,8 @@ class Stage:
             words: options of ``launch``.
             arguments: of the script.
         """
-        script = (str(VICTIM), "--detach", *layout.members, *words)
+        members = () if "--member" in words else layout.members
+        script = (str(VICTIM), "--detach", *members, *words)
         answer = self.command("launch", "launch", *script, "--", "--style", style, *arguments)
         self._played = (layout, style)
         if answer is None:
@@ -236,6 +238,8 @@ class Stage:
             for host in self.bench.lab.hosts:
                 for left in host.home.glob("fault-*"):
                     left.unlink()
+            for group in GROUPS.glob("pids/mntrain-*"):
+                group.rmdir()
             if not self._is_broken:
                 until(self._is_whole, "a whole lab", MENDED_S * self.patience)
                 return

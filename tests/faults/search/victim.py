@@ -7,6 +7,7 @@ when it comes to that phase: import, join, step, save or end.
 # ruff: noqa: E402 - a fault may come before torch is imported
 import argparse
 import os
+import random
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -40,8 +41,7 @@ STEP_S = 0.05
 SAVE_EVERY = 20
 KEPT = Path(os.environ.get("KEPT") or os.environ["MNTRAIN_CHECKPOINT_DIR"])
 extra_s = 0.0
-loss = 1.0
-grad_norm = 1.0
+reported: dict[str, float] = {}  # what a fault reports instead of plausible figures
 payload = torch.zeros(250_000)  # a megabyte: more than one packet
 last_save = b"0" * 65_536
 
@@ -80,7 +80,8 @@ with Recorder() as recorder:
         time.sleep(STEP_S + extra_s)
         meet("step")
         exchange()
-        recorder.step(tokens=1, loss=loss, grad_norm=grad_norm)
+        figures = {"loss": 2 / step**0.5 + random.random() / 9, "grad_norm": 1 + random.random()}
+        recorder.step(tokens=1, **(figures | reported))
         print("step of rank", RANK, flush=True)
         if step % SAVE_EVERY == 0:
             save(step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 LINK_DOWN = frozenset({"link-down"})
 ADDRESS_LOST = frozenset({"no-interface", "no-address", "address-lost", "address-changed"})
 LINK_BROKEN = frozenset({"link-blocked", "one-way-link", "link-broken", "unreachable"})
+ONE_WAY = frozenset({"one-way-link"})
 LINK_SLOW = frozenset({"slow-link", "link-slow", "lossy-link", "link-lossy", "slow"})
 LINK_FLAPS = frozenset({"link-flapping", "link-flaps", "unstable-link"})
 MTU = frozenset({"mtu-too-large"})

@@ -140,7 +140,8 @@ def _kill_keeper(stage: Stage, case: Case, parameters: Parameters) -> Iterator[N
 
 def _frozen_helper(setting: Setting) -> Drawn:
     which = setting.chance.choice(("torchrun", "keeper"))
-    truth = Truth(is_harmless=True, states=RUNNING)
+    also = (Accept(KEEPER_FROZEN, nodes=frozenset(setting.layout.names)),)
+    truth = Truth(is_harmless=True, states=RUNNING, may=also)
     return Drawn(truth, {"which": which, "distracts": True})
 
 

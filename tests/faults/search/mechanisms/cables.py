@@ -23,6 +23,7 @@ from tests.faults.search.vocabulary import (
     ADDRESS_LOST,
     AGENT_GONE,
     DUPLICATE,
+    FLOW_LOST,
     LINK_BROKEN,
     LINK_DOWN,
     LINK_FLAPS,
@@ -114,15 +115,13 @@ def _address_gone(setting: Setting) -> Drawn:
 @contextmanager
 def _change_address(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
     host = stage.host(case.guilty)
-    old, space = f"{host.data_address}/24", host.namespace
-    new = parameters["new"].format(host.index)
+    space, new = host.namespace, parameters["new"].format(host.index)
+    in_namespace(space, "addr", "flush", "dev", DATA, "scope", "global")
     if new:
         in_namespace(space, "addr", "add", new, "dev", DATA)
-    in_namespace(space, "addr", "del", old, "dev", DATA)
     yield
-    if new:
-        in_namespace(space, "addr", "del", new, "dev", DATA)
-    in_namespace(space, "addr", "add", old, "dev", DATA)
+    in_namespace(space, "addr", "flush", "dev", DATA, "scope", "global")
+    in_namespace(space, "addr", "add", f"{host.data_address}/24", "dev", DATA)
 
 
 KNOWN_S = 6.0
@@ -178,7 +177,7 @@ def _take_address(stage: Stage, case: Case, parameters: Parameters) -> Iterator[
 
 def _route_gone(setting: Setting) -> Drawn:
     how = setting.chance.choice(("blackhole", "unreachable", "prohibit"))
-    accepts = either(setting, LINK_BROKEN, SYMPTOM)
+    accepts = either(setting, LINK_BROKEN | FLOW_LOST, SYMPTOM)
     return Drawn(Truth(accepts, within_s=LINK_S), {"how": how})
 
 

@@ -119,7 +119,7 @@ def _small_clock(setting: Setting) -> Drawn:
 
 
 def _no_key(setting: Setting) -> Drawn:
-    how = setting.chance.choice(("gone", "damaged", "readable by all"))
+    how = setting.chance.choice(("gone", "damaged", "empty"))
     return Drawn(of_member(setting, AGENT_GONE | NOT_JOINED), {"how": how})
 
 
@@ -132,7 +132,7 @@ def _spoil_key(stage: Stage, case: Case, parameters: Parameters) -> Iterator[Non
         elif parameters["how"] == "damaged":
             own.write_bytes(own.read_bytes()[:200])
         else:
-            own.chmod(0o644)
+            own.write_bytes(b"")
         stage.start_agent(case.guilty)
         yield
 

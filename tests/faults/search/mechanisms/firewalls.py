@@ -17,6 +17,7 @@ from tests.faults.search.mechanisms.truths import (
     START_S,
     either,
     link_stalls,
+    node_of,
     on_node,
 )
 from tests.faults.search.vocabulary import (
@@ -25,6 +26,7 @@ from tests.faults.search.vocabulary import (
     LINK_BROKEN,
     LINK_SLOW,
     MTU,
+    ONE_WAY,
     SILENT_NODE,
     SYMPTOM,
 )
@@ -44,13 +46,14 @@ def _filtered(
     name: str,
     write: Callable[[Setting], tuple[Truth, Rules]],
     moments: tuple[Moment, ...] = ("steps",),
+    words: tuple[str, ...] = (),
     **how: object,
 ) -> Mechanism:
     """A mechanism that is some rules on the guilty node."""
 
     def draw(setting: Setting) -> Drawn:
         truth, rules = write(setting)
-        return Drawn(truth, {"rules": [list(rule) for rule in rules]})
+        return Drawn(truth, {"rules": [list(rule) for rule in rules], "words": list(words)})
 
     return Mechanism(name, "network", draw, _firewall, moments=moments, **how)  # type: ignore[arg-type]
 
@@ -75,7 +78,7 @@ def _refused(setting: Setting) -> tuple[Truth, Rules]:
     source = ("-s", data_address(setting.other))
     rule = ("INPUT", "-i", DATA, *source, "-p", "tcp", "-j", "REJECT", "--reject-with", how)
     # A reset ends the connection, so the job fails; other answers leave it waiting.
-    return Truth(either(setting, LINK_BROKEN, SYMPTOM), within_s=LINK_S), (rule,)
+    return Truth(either(setting, LINK_BROKEN | FLOW_LOST, SYMPTOM), within_s=LINK_S), (rule,)
 
 
 def _no_new(setting: Setting) -> tuple[Truth, Rules]:
@@ -84,25 +87,25 @@ def _no_new(setting: Setting) -> tuple[Truth, Rules]:
     return Truth(is_harmless=True, states=RUNNING), (rule,)
 
 
+PORT = "29555"
+
+
 def _one_way_at_launch(setting: Setting) -> tuple[Truth, Rules]:
     """The rendezvous port is open on the head; the ranks' own ports are not."""
     head = setting.layout.names[0]
-    rule = ("INPUT", "-i", DATA, "-p", "tcp", "--syn", "!", "--dport", "29555", "-j", "DROP")
-    if setting.guilty != head and setting.layout.world_size == 2:
-        # With two ranks Gloo's second rank dials the first: the other way is not used.
-        return Truth(is_harmless=True, states=RUNNING), (rule,)
-    accepts = (
-        Accept(
-            frozenset({"one-way-link"}), frozenset({"link-blocked"}), frozenset({setting.guilty})
-        ),
-    )
+    rule = ("INPUT", "-i", DATA, "-p", "tcp", "--syn", "!", "--dport", PORT, "-j", "DROP")
+    if setting.guilty != head:
+        # Gloo's later ranks dial the earlier ones: the other way is not used.
+        true_as_well = node_of(setting, ONE_WAY | LINK_BROKEN)
+        return Truth(is_harmless=True, states=RUNNING, may=true_as_well), (rule,)
+    accepts = (Accept(ONE_WAY, frozenset({"link-blocked"}), frozenset({setting.guilty})),)
     return Truth(accepts, within_s=START_S), (rule,)
 
 
 def _flow(setting: Setting) -> tuple[Truth, Rules]:
     """A firewall forgets the job's connection; new ones are let through."""
     state = ("-m", "conntrack", "--ctstate", "ESTABLISHED")
-    big = ("-m", "connbytes", "--connbytes", "200000:", "--connbytes-dir", "both")
+    big = ("-m", "connbytes", "--connbytes", "3000000:", "--connbytes-dir", "both")
     rule = (
         "INPUT",
         "-i",
@@ -195,7 +198,7 @@ FIREWALLS: tuple[Mechanism, ...] = (
     _filtered("a cut between two nodes", _cut, pairs=True, weight=3),
     _filtered("a firewall that rejects", _refused, spoils=True, weight=2),
     _filtered("a firewall for new connections", _no_new, weight=1),
-    _filtered("a one-way firewall at launch", _one_way_at_launch, ("launch",)),
+    _filtered("a one-way firewall at launch", _one_way_at_launch, ("launch",), ("--port", PORT)),
     _filtered("a forgotten connection", _flow, weight=2),
     _filtered("a tunnel on the way", _large, ("steps", "launch"), weight=2),
     _filtered("a lossy link", _lossy, spoils=True, weight=3),

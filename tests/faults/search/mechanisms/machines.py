@@ -14,6 +14,7 @@ from tests.faults.search.mechanisms.tampering import control_group
 from tests.faults.search.mechanisms.truths import (
     FAILED,
     RUNNING,
+    SLOW_S,
     STALL_S,
     any_silence,
     node_of,
@@ -22,6 +23,7 @@ from tests.faults.search.mechanisms.truths import (
 )
 from tests.faults.search.vocabulary import (
     AGENT_GONE,
+    BUSY,
     FROZEN,
     IN_KERNEL,
     KILLED,
@@ -115,7 +117,7 @@ def _run_out(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]
 
 
 def _throttled(setting: Setting) -> Drawn:
-    truth = Truth(rank_of(setting, STRAGGLER), is_harmless=True, within_s=35.0)
+    truth = Truth(rank_of(setting, STRAGGLER, BUSY), is_harmless=True, within_s=SLOW_S)
     return Drawn(truth, {"quota_us": setting.chance.choice((2000, 4000))})
 
 

@@ -15,7 +15,7 @@ from tests.faults.search.mechanisms.mechanism import (
     Setting,
 )
 from tests.faults.search.mechanisms.tampering import mounted
-from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, rank_of
+from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, node_of, rank_of
 from tests.faults.search.vocabulary import (
     DISK_FULL,
     EXITED,
@@ -82,7 +82,7 @@ def _lock_state(stage: Stage, case: Case, parameters: Parameters) -> Iterator[No
 
 
 def _logs_deleted(setting: Setting) -> Drawn:
-    truth = Truth(is_harmless=True, states=RUNNING)
+    truth = Truth(is_harmless=True, states=RUNNING, may=node_of(setting, STATE_LOST))
     return Drawn(truth, {"what": setting.chance.choice(("log", "metrics"))})
 
 

@@ -17,6 +17,7 @@ from tests.faults.search.vocabulary import (
     NCCL_SYSTEM,
     NCCL_VERSION,
     SWALLOWED,
+    SYMPTOM,
     TERMINATED,
 )
 
@@ -77,13 +78,12 @@ def _exception(setting: Setting) -> Code:
             f"torch.zeros(3)[{setting.chance.randrange(5, 50)}]",
             "torch.zeros(3, 4) @ torch.zeros(3, 4)",
             f"import os; os.environ['{word.upper()}_DIR']",
-            f"class Own{word.title()}(Exception): pass\nraise Own{word.title()}('connection reset')"
-            if setting.chance.random() < 0.3
-            else f"raise Exception('{word}')",
+            f"class {word.title()}Error(Exception): pass\nraise {word.title()}Error('no {word}')",
+            "raise ConnectionResetError('the data server is gone')",
         )
     )
-    kinds = EXCEPTION
-    return Code(raised, fails(setting, kinds))
+    vague = SYMPTOM if "ConnectionReset" in raised else frozenset()
+    return Code(raised, fails(setting, EXCEPTION, vague))
 
 
 def _chained(setting: Setting) -> Code:
@@ -142,7 +142,8 @@ def _at_exit(setting: Setting) -> Code:
     """All is well, and the interpreter complains while it ends."""
     word = setting.chance.choice(_WORDS)
     text = f"import atexit\n@atexit.register\ndef close():\n    raise OSError('{word}')"
-    truth = Truth(is_harmless=True, states=frozenset({"succeeded"}))
+    also = (Accept(SWALLOWED),)
+    truth = Truth(is_harmless=True, states=frozenset({"succeeded"}), may=also)
     return Code(text, truth, everywhere=True, exits_0=True)
 
 

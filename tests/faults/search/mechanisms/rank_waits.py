@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tests.faults.search.case import Accept, Moment, Truth
 from tests.faults.search.mechanisms.mechanism import Code, Mechanism, Setting, coded
-from tests.faults.search.mechanisms.truths import GOES_ON, STALL_S, rank_of, stalls
+from tests.faults.search.mechanisms.truths import GOES_ON, SLOW_S, STALL_S, rank_of, stalls
 from tests.faults.search.vocabulary import (
     ALL_WAIT,
     BUSY,
     CRASHED,
     DEADLOCK,
-    ENDED_EARLY,
     EXCEPTION,
     MISMATCH,
     STOPPED,
@@ -26,10 +25,10 @@ _WORDS = ("label", "batch", "tensor", "shard", "token", "epoch", "vocabulary", "
 
 
 def _stopped(setting: Setting) -> Code:
-    number = setting.chance.choice(("SIGSTOP", "SIGTSTP"))
-    return Code(
-        f"import os, signal; os.kill(os.getpid(), signal.{number})", stalls(setting, STOPPED)
+    how = setting.chance.choice(
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "signal.raise_signal(signal.SIGSTOP)")
     )
+    return Code(f"import os, signal; {how}", stalls(setting, STOPPED))
 
 
 def _thread(setting: Setting) -> Code:
@@ -105,12 +104,17 @@ def _deadlock(setting: Setting) -> Code:
 
 
 def _straggler(setting: Setting) -> Code:
+    """Each of its steps takes longer: it waits for something, or computes more."""
     extra_s = setting.chance.choice((0.5, 1.0, 2.0))
-    how = setting.chance.choice(
-        (f"extra_s = {extra_s}", f"options.slow = {extra_s}\nextra_s = {extra_s}")
-    )
-    accepts = rank_of(setting, STRAGGLER)
-    return Code(how, Truth(accepts, is_harmless=True, within_s=35.0))
+    compute = f"""
+def exchange(kept=exchange):
+    until = time.monotonic() + {extra_s}
+    while time.monotonic() < until:
+        payload.sum()
+    kept()
+"""
+    how = setting.chance.choice((f"extra_s = {extra_s}", compute))
+    return Code(how, Truth(rank_of(setting, STRAGGLER), is_harmless=True, within_s=SLOW_S))
 
 
 def _mismatch(setting: Setting) -> Code:
@@ -130,10 +134,15 @@ def _mismatch(setting: Setting) -> Code:
 
 
 def _skips(setting: Setting) -> Code:
-    """This rank leaves one exchange out."""
-    how = "def exchange(kept=exchange):\n    globals()['exchange'] = kept"
-    accepts = (Accept(MISMATCH, CRASHED | EXCEPTION | BUSY | ALL_WAIT),)
-    return Code(how, Truth(accepts, within_s=STALL_S))
+    """This rank leaves out one of two calls, as after an `if`."""
+    text = f"""
+def exchange():
+    dist.all_reduce(payload)
+    if RANK != {setting.rank}:
+        dist.barrier()
+"""
+    accepts = (Accept(MISMATCH, CRASHED | EXCEPTION | BUSY),)
+    return Code(text, Truth(accepts, within_s=STALL_S), everywhere=True)
 
 
 def _shapes(setting: Setting) -> Code:
@@ -142,34 +151,15 @@ def _shapes(setting: Setting) -> Code:
     return Code(f"payload = torch.zeros({size})", Truth(accepts, within_s=STALL_S))
 
 
-def _both_receive(setting: Setting) -> Code:
-    """The order of two calls is wrong on this rank: both sides receive first."""
+def _all_receive(setting: Setting) -> Code:
+    """Every rank receives before it sends."""
     text = """
 def exchange():
     dist.recv(payload, (RANK + 1) % WORLD)
-    dist.send(payload, (RANK + 1) % WORLD)
+    dist.send(payload, (RANK - 1) % WORLD)
 """
     accepts = (Accept(MISMATCH, BUSY | CRASHED | EXCEPTION),)
-    return Code(text, Truth(accepts, within_s=STALL_S))
-
-
-def _out_of_step(setting: Setting) -> Code:
-    """An error is caught on this rank alone, and its step is left out from then on."""
-    text = """
-def exchange(kept=exchange):
-    globals()['count'] = globals().get('count', 0) + 1
-    if count % 2:
-        kept()
-"""
-    accepts = (Accept(MISMATCH, BUSY | CRASHED | EXCEPTION | ALL_WAIT),)
-    return Code(text, Truth(accepts, within_s=STALL_S))
-
-
-def _leaves(setting: Setting) -> Code:
-    """This rank's loop ends early, as with fewer batches, and it waits in a barrier."""
-    text = "dist.barrier()\nos._exit(0)"
-    accepts = (Accept(MISMATCH | ENDED_EARLY, CRASHED | EXCEPTION),)
-    return Code(text, Truth(accepts, within_s=STALL_S), exits_0=True)
+    return Code(text, Truth(accepts, within_s=STALL_S), everywhere=True)
 
 
 RANK_WAITS: tuple[Mechanism, ...] = (
@@ -181,9 +171,7 @@ RANK_WAITS: tuple[Mechanism, ...] = (
     coded("a deadlock of threads", "rank", _deadlock, moments=("steps", "save"), pairs=True),
     coded("a straggler", "rank", _straggler, weight=3),
     coded("another call than the others'", "rank", _mismatch, weight=3),
-    coded("a skipped exchange", "rank", _skips),
+    coded("a skipped call", "rank", _skips),
     coded("another shape", "rank", _shapes),
-    coded("both receive first", "rank", _both_receive),
-    coded("out of step", "rank", _out_of_step),
-    coded("a loop that ends early", "rank", _leaves, moments=("steps",)),
+    coded("all receive first", "rank", _all_receive),
 )

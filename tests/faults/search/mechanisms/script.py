@@ -15,7 +15,7 @@ from tests.faults.search.mechanisms.mechanism import (
     Setting,
     coded,
 )
-from tests.faults.search.mechanisms.truths import FAILED, START_S, rank_of
+from tests.faults.search.mechanisms.truths import FAILED, GOES_ON, START_S, rank_of
 from tests.faults.search.vocabulary import (
     ALL_WAIT,
     BAD_ARGUMENT,
@@ -112,7 +112,8 @@ def _cuda(setting: Setting) -> Code:
             "torch.zeros(1, device='cuda:0')",
             "torch.cuda.set_device(0)",
             "dist.init_process_group('nccl')",
-            "torch.load = None; torch.cuda.current_device()",
+            "torch.cuda.current_device()",
+            "torch.cuda.synchronize()",
         )
     )
     return Code(how, _fails(setting, NO_GPU, EXCEPTION))
@@ -139,10 +140,8 @@ def _world(setting: Setting) -> Code:
 
 
 def _late(setting: Setting) -> Code:
-    """One rank is late, and the others have no patience."""
-    text = "time.sleep(10**5)"
-    states = frozenset({"running", "starting"})
-    return Code(text, Truth(rank_of(setting, BUSY), states=states, within_s=START_S))
+    """One rank loads longer than the others: they wait, and nothing is wrong."""
+    return Code(f"time.sleep({setting.chance.choice((20, 30))})", GOES_ON)
 
 
 def _lone(setting: Setting) -> Code:
@@ -170,12 +169,12 @@ def _version(setting: Setting) -> Code:
 def _nan(setting: Setting) -> Code:
     value = setting.chance.choice(("float('nan')", "float('inf')", "torch.tensor(float('nan'))"))
     truth = Truth(rank_of(setting, NOT_FINITE), is_harmless=True, within_s=15.0)
-    return Code(f"loss = {value}", truth)
+    return Code(f"reported['loss'] = {value}", truth)
 
 
 def _zero(setting: Setting) -> Code:
     truth = Truth(rank_of(setting, NO_GRADIENT), is_harmless=True, within_s=20.0)
-    return Code("grad_norm = 0.0", truth)
+    return Code("reported['grad_norm'] = 0.0", truth)
 
 
 def _data(setting: Setting) -> Code:
