@@ -80,6 +80,7 @@ class Truth(msgspec.Struct, frozen=True):
         is_harmless: the job goes on: whatever is said to be wrong with it is a false alarm.
         may: statements that are true as well, and neither needed nor false.
         states: states that the job may be in at the end; empty = any.
+        enough: states that need no word: the job ended as it was asked to.
         exit_code: that must be known of the guilty rank.
         evidence: words that the rank's own stacks hold; empty = none are needed.
         within_s: time in which it must be said, on a quiet machine.
@@ -89,6 +90,7 @@ class Truth(msgspec.Struct, frozen=True):
     is_harmless: bool = False
     may: tuple[Accept, ...] = ()
     states: frozenset[str] = frozenset()
+    enough: frozenset[str] = frozenset()
     exit_code: int | None = None
     evidence: str = ""
     within_s: float = 15.0

@@ -23,6 +23,8 @@ def score(truth: Truth, said: Sequence[Statement], state: str = "") -> Score:
         state: the job's.
     """
     found = _harmless(truth, said) if truth.is_harmless else _guilty(truth, said)
+    if found == "silent" and state in truth.enough:
+        return "right"
     if truth.states and found in _BEST and state not in truth.states:
         return "wrong"
     return found

@@ -71,6 +71,10 @@ def test_the_state_and_the_exit_code_count():
     stuck = Truth(GUILTY.accepts, states=frozenset({"failed"}))
     assert score(stuck, [says()], "stopping") == "wrong"
     assert score(stuck, [says()], "failed") == "right"
+    asked = Truth(GUILTY.accepts, enough=frozenset({"canceled"}))
+    assert score(asked, [], "canceled") == "right"
+    assert score(asked, [], "stopping") == "silent"
+    assert score(asked, [says(node="node1")], "canceled") == "wrong"
     numbered = Truth(GUILTY.accepts, exit_code=77)
     assert score(numbered, [says(exit_code=1)]) == "partly"
     assert score(numbered, [says(exit_code=77)]) == "right"

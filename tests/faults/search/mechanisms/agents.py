@@ -162,7 +162,10 @@ def _stop_frozen(setting: Setting) -> Drawn:
     accept = Accept(
         KEEPER_FROZEN, frozenset({"leftover"}), frozenset({setting.guilty}), channels=channels
     )
-    return Drawn(Truth((accept,), within_s=25.0), {"verb": setting.chance.choice(("stop", "kill"))})
+    return Drawn(
+        Truth((accept,), enough=frozenset({"canceled"}), within_s=STALL_S),
+        {"verb": setting.chance.choice(("stop", "kill"))},
+    )
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class Mechanism(msgspec.Struct, frozen=True):
         pairs: may follow a distraction.
         distracts: does no harm, and may come before another fault.
         spoils: the job is useless afterward, even if it seems to run.
-        needs_job: a job runs, or is to be launched.
+        weight: how often it is drawn, among those of its stratum.
     """
 
     name: str

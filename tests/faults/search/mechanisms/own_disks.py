@@ -34,7 +34,7 @@ def _stop_locked(setting: Setting) -> Drawn:
     """
     channels: Channels = frozenset({"command", "node", "cause", "other", "stall"})
     accept = Accept(READ_ONLY | STATE_LOST, nodes=frozenset({setting.guilty}), channels=channels)
-    return Drawn(Truth((accept,), within_s=STALL_S))
+    return Drawn(Truth((accept,), enough=frozenset({"canceled"}), within_s=STALL_S))
 
 
 @contextmanager
