@@ -18,7 +18,7 @@ import psutil
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.e2e.conftest import CLUSTER, joined_lab
-from tests.faults.bench import OVER, STARTED_S, Bench
+from tests.faults.bench import OVER, Bench
 from tests.faults.search.case import Case, Layout, Statement
 from tests.netlab import Host, LabError
 from tests.waiting import until
@@ -27,6 +27,9 @@ VICTIM = Path(__file__).with_name("victim.py")
 
 MENDED_S = 30.0
 """For nodes to be up again after a case; a lab that needs longer is rebuilt."""
+
+STARTED_S = 60.0
+"""For a job to make its first steps, or nodes to be seen."""
 
 COMMAND_S = 60.0
 GROUPS = Path("/sys/fs/cgroup")
@@ -46,6 +49,7 @@ class Stage:
     def __init__(self, mntrain: str, patience: float = 1.0) -> None:
         self.mntrain = mntrain
         self.patience = patience
+        self._started_s = STARTED_S * patience
         self.said: list[Statement] = []
         """What commands answered in this case."""
         self.rebuilds = -1
@@ -102,17 +106,21 @@ class Stage:
         return True
 
     def await_steps(self) -> None:
-        until(lambda: self.job.get("state") in ("running", *OVER), "the job to run", STARTED_S)
+        until(
+            lambda: self.job.get("state") in ("running", *OVER), "the job to run", self._started_s
+        )
         hosts = self._hosts()
         until(
             lambda: all(self.bench.has_stepped(host) for host in hosts) or self.is_over,
             "the first steps",
-            STARTED_S,
+            self._started_s,
         )
         assert not self.is_over, f"the job ended before its first step: {self.job}"
 
     def await_running(self) -> None:
-        until(lambda: self.job.get("state") in ("running", *OVER), "the job to run", STARTED_S)
+        until(
+            lambda: self.job.get("state") in ("running", *OVER), "the job to run", self._started_s
+        )
 
     @property
     def is_over(self) -> bool:
@@ -274,7 +282,7 @@ class Stage:
         lab = self._stack.enter_context(joined_lab(self.mntrain))
         self.bench = Bench(lab, self.mntrain)
         self._stack.callback(self.bench.close)
-        until(self._is_whole, "the nodes to be seen", STARTED_S)
+        until(self._is_whole, "the nodes to be seen", self._started_s)
 
     def _hosts(self) -> list[Host]:
         assert self._played is not None
