@@ -168,10 +168,13 @@ class Stage:
         done = self.host(on).run(asked, timeout_s=COMMAND_S * self.patience)
         if done.returncode == 0:
             return json.loads(done.stdout or "null")
-        with contextlib.suppress(ValueError):
-            self.said.append(statement(channel, json.loads(done.stderr)))
+        if done.stdout.strip():
+            self.said += unfinished(channel, json.loads(done.stdout))
             return None
-        self.said.append(Statement("command", "traceback", text=done.stderr[-500:]))
+        try:
+            self.said.append(statement(channel, json.loads(done.stderr)))
+        except ValueError:
+            self.said.append(Statement("command", "traceback", text=done.stderr[-500:]))
         return None
 
     def kill_agent(self, host: str, number: signal.Signals = signal.SIGKILL) -> None:
@@ -299,6 +302,17 @@ def statement(channel: str, problem: dict[str, Any], node: str | None = None) ->
         bool(problem.get("fix")),
         text=f"{problem.get('cause', '')} | {problem.get('fix', '')}",
     )
+
+
+def unfinished(channel: str, data: dict[str, Any]) -> list[Statement]:
+    """What a stop says that did not end its job: who is said not to answer, and what is left."""
+    silent = [("no-answer", name) for name in data.get("unknown_nodes", ())]
+    left = [("leftover", one.get("node")) for one in data.get("leftovers", ())]
+    text = json.dumps(data)[:400]
+    return [
+        Statement(channel, kind, node, text=text)  # type: ignore[arg-type]
+        for kind, node in (*silent, *left)
+    ]
 
 
 def _told(seen: dict[str, Any], channel: str, name: str, node: str | None = None) -> Statement:

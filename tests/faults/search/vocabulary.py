@@ -8,7 +8,7 @@ from __future__ import annotations
 
 LINK_DOWN = frozenset({"link-down"})
 ADDRESS_LOST = frozenset({"no-interface", "no-address", "address-lost", "address-changed"})
-LINK_BROKEN = frozenset({"link-blocked", "one-way-link", "link-broken", "unreachable"})
+LINK_BROKEN = frozenset({"link-blocked", "one-way-link", "no-route", "unreachable"})
 ONE_WAY = frozenset({"one-way-link"})
 LINK_SLOW = frozenset({"slow-link", "link-slow", "lossy-link", "link-lossy", "slow"})
 LINK_FLAPS = frozenset({"link-flapping", "link-flaps", "unstable-link"})
@@ -42,13 +42,14 @@ LONE = frozenset({"ranks-never-met", "lone-ranks", "never-met", "not-connected",
 SWALLOWED = frozenset(
     {"traceback", "swallowed-error", "printed-error", "hidden-error", "error-and-success"}
 )
-NOT_FINITE = frozenset({"not-finite", "nan-loss", "nan", "loss-not-finite"})
+NOT_FINITE = frozenset({"loss-nan", "not-finite"})
 NO_GRADIENT = frozenset({"zero-gradients", "loss-constant", "no-gradients"})
 THREAD_DIED = frozenset({"thread-died", "exception", "busy", "deadlock"})
 WORKER_DIED = frozenset({"worker-died", "killed", "out-of-memory"})
 
+NO_ROUTE = frozenset({"no-route", "unreachable"})
 NCCL_SYSTEM = frozenset({"nccl-system-error", "nccl-error", "nccl"})
-NCCL_VERSION = frozenset({"mixed-versions", "nccl-version"})
+NCCL_VERSION = frozenset({"mixed-versions", "nccl-version", "nccl"})
 
 NO_MODULE = frozenset({"no-module"})
 NO_FILE = frozenset({"no-file"})
@@ -64,7 +65,7 @@ READ_ONLY = frozenset({"no-state", "read-only", "read-only-disk", "no-permission
 DISK_ERROR = frozenset({"disk-error", "io-error"})
 DISK_SLOW = frozenset({"disk-slow", "slow-disk", "slow-save", "straggler", "slow-rank"})
 DISK_HANGS = frozenset({"in-kernel", "disk-hangs", "disk-hung", "disk-slow"})
-SHM_SMALL = frozenset({"shm-too-small", "shm-full", "shared-memory-full"})
+SHM_SMALL = frozenset({"shared-memory", "shm-too-small", "shm-full", "shared-memory-full"})
 FILE_TOO_LARGE = frozenset({"file-too-large", "disk-full", "file-size-limit"})
 
 KEEPER_LOST = frozenset({"keeper-lost"})

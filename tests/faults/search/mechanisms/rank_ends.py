@@ -16,6 +16,7 @@ from tests.faults.search.vocabulary import (
     KILLED,
     NCCL_SYSTEM,
     NCCL_VERSION,
+    NO_ROUTE,
     SWALLOWED,
     SYMPTOM,
     TERMINATED,
@@ -189,7 +190,7 @@ def _unreachable(setting: Setting) -> Code:
 import errno
 raise OSError(errno.{number}, os.strerror(errno.{number}))
 """
-    return Code(text, fails(setting, EXCEPTION | frozenset({"unreachable"})))
+    return Code(text, fails(setting, EXCEPTION | NO_ROUTE))
 
 
 RANK_ENDS: tuple[Mechanism, ...] = (
