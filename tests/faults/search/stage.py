@@ -196,9 +196,10 @@ class Stage:
             done = self.host(host).run(words, environment=environment, timeout_s=20)
         except subprocess.TimeoutExpired:
             return
-        lines = [line for line in done.stderr.splitlines() if line.startswith("{")]
-        if done.returncode and lines:
-            self.said.append(statement("command", json.loads(lines[-1])))
+        # Lines of a log may come before the error.
+        _, brace, error = done.stderr.rpartition("\n{\n" if "\n{\n" in done.stderr else "{\n")
+        if done.returncode and brace:
+            self.said.append(statement("command", json.loads("{" + error)))
         elif done.returncode:
             self.said.append(Statement("command", "error", text=done.stderr[-300:]))
 

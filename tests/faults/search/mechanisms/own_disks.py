@@ -18,6 +18,7 @@ from tests.faults.search.mechanisms.tampering import mounted
 from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, node_of, rank_of
 from tests.faults.search.vocabulary import (
     DISK_FULL,
+    EXCEPTION,
     EXITED,
     KILLED,
     READ_ONLY,
@@ -33,7 +34,8 @@ def _stop_locked(setting: Setting) -> Drawn:
     why not.
     """
     channels: Channels = frozenset({"command", "node", "cause", "other", "stall"})
-    accept = Accept(READ_ONLY | STATE_LOST, nodes=frozenset({setting.guilty}), channels=channels)
+    nodes = frozenset({setting.guilty})
+    accept = Accept(READ_ONLY | STATE_LOST, EXCEPTION, nodes, channels=channels)
     return Drawn(Truth((accept,), enough=frozenset({"canceled"}), within_s=STALL_S))
 
 
@@ -63,11 +65,10 @@ def _fill_jobs(stage: Stage, case: Case, parameters: Parameters) -> Iterator[Non
 
 
 def _state_read_only(setting: Setting) -> Drawn:
-    """Nothing can be written there any more: the job goes on, and it has to be said."""
+    """Nothing can be written there any more, by the agent or by a rank that saves there."""
     channels: Channels = frozenset({"node", "other", "cause", "stall"})
-    accept = Accept(
-        READ_ONLY | STATE_LOST | DISK_FULL, nodes=frozenset({setting.guilty}), channels=channels
-    )
+    nodes = frozenset({setting.guilty})
+    accept = Accept(READ_ONLY | STATE_LOST, EXCEPTION, nodes, channels=channels)
     return Drawn(Truth((accept,), within_s=STALL_S))
 
 
