@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 
@@ -54,6 +56,13 @@ def test_every_mechanism_is_drawn_and_no_two_share_a_name():
     drawn = {name for seed in range(5000) for name in draw(seed).mechanisms}
     assert drawn == set(MECHANISMS)
     assert sum(len(of_stratum(one)) for one in STRATA) == len(MECHANISMS)
+
+
+def test_no_part_of_a_mechanism_is_forgotten():
+    for path in (Path(__file__).parent / "mechanisms").glob("*.py"):
+        text = path.read_text()
+        names = re.findall(r"^def (_\w+)", text, re.MULTILINE)
+        assert [name for name in names if len(re.findall(rf"\b{name}\b", text)) < 2] == []
 
 
 def test_unseen_seeds_are_mostly_cases_of_their_own():

@@ -177,13 +177,6 @@ BELONGING: tuple[Mechanism, ...] = (
     Mechanism("a node that joins again", "trust", _rejoined, _rejoin, spoils=True, weight=2),
     Mechanism("a copied machine", "trust", _copied, _copy, MOMENTS, weight=1),
     Mechanism("another program on the agent's port", "trust", _squatted, _squat, MOMENTS, weight=2),
-    Mechanism(
-        "a clock ahead at joining",
-        "trust",
-        _late_join,
-        _join_ahead,
-        ("launch",),
-        spoils=True,
-        weight=1,
-    ),
+    Mechanism("a clock ahead at joining", "trust", _late_join, _join_ahead),
+    Mechanism("a token that is not valid", "trust", _bad_token, _join_badly, weight=1),
 )
