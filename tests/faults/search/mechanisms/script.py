@@ -149,13 +149,14 @@ def _lone(setting: Setting) -> Code:
     text = """
 os.environ['WORLD_SIZE'] = '1'
 os.environ['RANK'] = '0'
+os.environ['TORCHELASTIC_USE_AGENT_STORE'] = 'False'
 os.environ['MASTER_ADDR'] = '127.0.0.1'
 os.environ['MASTER_PORT'] = str(31000 + os.getpid() % 999)
 options.style = 'reduce'
 options.steps = 60
 """
     channels: Channels = frozenset({"other", "cause", "stall"})
-    accept = Accept(LONE, ALL_WAIT, channels=channels)
+    accept = Accept(LONE, channels=channels)
     return Code(text, Truth((accept,), within_s=20.0), exits_0=True, everywhere=True)
 
 
