@@ -32,7 +32,6 @@ STARTED_S = 60.0
 """For a job to make its first steps, or nodes to be seen."""
 
 COMMAND_S = 60.0
-GROUPS = Path("/sys/fs/cgroup")
 
 DETAIL = 2000
 """Most characters of evidence that are kept with a result."""
@@ -250,8 +249,6 @@ class Stage:
             for host in self.bench.lab.hosts:
                 for left in host.home.glob("fault-*"):
                     left.unlink()
-            for group in GROUPS.glob("pids/mntrain-*"):
-                group.rmdir()
             if not self._is_broken:
                 until(self._is_whole, "a whole lab", MENDED_S * self.patience)
                 return

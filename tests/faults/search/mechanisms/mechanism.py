@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 Parameters = dict[str, Any]
 
+RUNS: tuple[Moment, ...] = ("steps", "steps", "steps", "save", "before step 1", "restart")
+"""When a rank may fail; mostly between two steps."""
+
+WORDS = ("label", "batch", "tensor", "shard", "token", "epoch", "vocabulary", "weight")
+"""What messages are about."""
+
 
 class Setting(msgspec.Struct, frozen=True):
     """What has been drawn before a mechanism draws its own parameters."""

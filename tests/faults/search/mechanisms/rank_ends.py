@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.search.case import Accept, Moment, Truth
-from tests.faults.search.mechanisms.mechanism import Code, Mechanism, Setting, coded
+from tests.faults.search.case import Accept, Truth
+from tests.faults.search.mechanisms.mechanism import RUNS, WORDS, Code, Mechanism, Setting, coded
 from tests.faults.search.mechanisms.truths import FAILED, fails, rank_of
 from tests.faults.search.vocabulary import (
     CRASHED,
@@ -21,10 +21,6 @@ from tests.faults.search.vocabulary import (
     SYMPTOM,
     TERMINATED,
 )
-
-RUNS: tuple[Moment, ...] = ("steps", "steps", "steps", "save", "before step 1", "restart")
-
-_WORDS = ("label", "batch", "tensor", "shard", "token", "epoch", "vocabulary", "weight")
 
 _ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError", "AssertionError", "RuntimeError")
 
@@ -59,13 +55,13 @@ def _exit_0(setting: Setting) -> Code:
 
 
 def _exit_message(setting: Setting) -> Code:
-    word = setting.chance.choice(_WORDS)
+    word = setting.chance.choice(WORDS)
     text = f"import sys\nsys.exit('no {word} in {setting.chance.randrange(9000)}')"
     return Code(text, fails(setting, EXITED | EXCEPTION))
 
 
 def _exception(setting: Setting) -> Code:
-    error, word = setting.chance.choice(_ERRORS), setting.chance.choice(_WORDS)
+    error, word = setting.chance.choice(_ERRORS), setting.chance.choice(WORDS)
     raised = setting.chance.choice(
         (
             f"raise {error}('the {word} is wrong')",
@@ -88,7 +84,7 @@ def _exception(setting: Setting) -> Code:
 
 
 def _chained(setting: Setting) -> Code:
-    word = setting.chance.choice(_WORDS)
+    word = setting.chance.choice(WORDS)
     link = setting.chance.choice((" from error", ""))
     text = f"""
 try:
@@ -114,7 +110,7 @@ def _gpu_memory(setting: Setting) -> Code:
 
 def _handled_then(setting: Setting) -> Code:
     """An error that is handled and logged, and later another end."""
-    word = setting.chance.choice(_WORDS)
+    word = setting.chance.choice(WORDS)
     number = setting.chance.choice((3, 9, 77))
     end, truth = setting.chance.choice(
         (
@@ -141,7 +137,7 @@ print('{setting.chance.choice(_ERRORS)}: {word} skipped', flush=True)
 
 def _at_exit(setting: Setting) -> Code:
     """All is well, and the interpreter complains while it ends."""
-    word = setting.chance.choice(_WORDS)
+    word = setting.chance.choice(WORDS)
     text = f"import atexit\n@atexit.register\ndef close():\n    raise OSError('{word}')"
     also = (Accept(SWALLOWED),)
     truth = Truth(is_harmless=True, states=frozenset({"succeeded"}), may=also)
@@ -150,7 +146,7 @@ def _at_exit(setting: Setting) -> Code:
 
 def _swallowed(setting: Setting) -> Code:
     """A traceback and exit code 0, everywhere."""
-    word, error = setting.chance.choice(_WORDS), setting.chance.choice(_ERRORS)
+    word, error = setting.chance.choice(WORDS), setting.chance.choice(_ERRORS)
     text = f"""
 import os, traceback
 try:

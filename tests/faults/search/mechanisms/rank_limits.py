@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from tests.faults.search.case import Moment, Truth
-from tests.faults.search.mechanisms.mechanism import Code, Mechanism, Setting, coded
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.faults.search.case import Case, Truth
+from tests.faults.search.mechanisms.mechanism import (
+    RUNS,
+    Code,
+    Drawn,
+    Mechanism,
+    Parameters,
+    Setting,
+    coded,
+)
+from tests.faults.search.mechanisms.tampering import control_group
 from tests.faults.search.mechanisms.truths import FAILED, fails, rank_of
 from tests.faults.search.vocabulary import (
     CRASHED,
@@ -14,7 +28,8 @@ from tests.faults.search.vocabulary import (
     WORKER_DIED,
 )
 
-RUNS: tuple[Moment, ...] = ("steps", "steps", "steps", "save", "before step 1", "restart")
+if TYPE_CHECKING:
+    from tests.faults.search.stage import Stage
 
 
 _OVERFLOW = """
@@ -71,18 +86,20 @@ kept = [open('/dev/null') for _ in range(1000)]
     return Code(text, fails(setting, TOO_MANY_FILES, EXCEPTION))
 
 
-def _processes(setting: Setting) -> Code:
-    """As of a group that may have only so many."""
-    text = f"""
-import os, pathlib, subprocess
-group = pathlib.Path('/sys/fs/cgroup/pids/mntrain-{setting.chance.randrange(10**6)}')
-group.mkdir()
-tasks = len(os.listdir('/proc/self/task'))
-(group / 'pids.max').write_text(str(tasks + 2))
-(group / 'cgroup.procs').write_text(str(os.getpid()))
-kept = [subprocess.Popen(['sleep', '30']) for _ in range(6)]
-"""
-    return Code(text, fails(setting, TOO_MANY_PROCESSES, EXCEPTION))
+def _processes(setting: Setting) -> Drawn:
+    """The rank's control group may have only so many processes, as in a container."""
+    truth = fails(setting, TOO_MANY_PROCESSES, EXCEPTION)
+    return Drawn(truth, {"more": setting.chance.choice((1, 4))})
+
+
+@contextmanager
+def _limit_processes(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
+    pid = stage.rank_pid(case.guilty, case.rank)
+    threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+    with control_group("pids", pid, {"pids.max": str(threads + parameters["more"])}):
+        code = "import subprocess\nkept = [subprocess.Popen(['sleep', '30']) for _ in range(9)]"
+        stage.put(case.layout, case.rank, "step", code)
+        yield
 
 
 def _worker(setting: Setting) -> Code:
@@ -102,6 +119,6 @@ RANK_LIMITS: tuple[Mechanism, ...] = (
     coded("endless recursion", "rank", _recursion, moments=RUNS, weight=1),
     coded("no memory left", "rank", _memory, moments=RUNS, weight=3),
     coded("too many open files", "rank", _files, moments=RUNS),
-    coded("too many processes", "rank", _processes),
+    Mechanism("too many processes", "rank", _processes, _limit_processes, spoils=True),
     coded("a killed data worker", "rank", _worker),
 )

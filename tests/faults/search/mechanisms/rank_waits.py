@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.faults.search.case import Accept, Moment, Truth
-from tests.faults.search.mechanisms.mechanism import Code, Mechanism, Setting, coded
+from tests.faults.search.case import Accept, Truth
+from tests.faults.search.mechanisms.mechanism import RUNS, WORDS, Code, Mechanism, Setting, coded
 from tests.faults.search.mechanisms.truths import GOES_ON, SLOW_S, STALL_S, rank_of, stalls
 from tests.faults.search.vocabulary import (
     ALL_WAIT,
@@ -18,11 +18,6 @@ from tests.faults.search.vocabulary import (
     THREAD_DIED,
 )
 
-RUNS: tuple[Moment, ...] = ("steps", "steps", "steps", "save", "before step 1", "restart")
-
-
-_WORDS = ("label", "batch", "tensor", "shard", "token", "epoch", "vocabulary", "weight")
-
 
 def _stopped(setting: Setting) -> Code:
     how = setting.chance.choice(
@@ -33,7 +28,7 @@ def _stopped(setting: Setting) -> Code:
 
 def _thread(setting: Setting) -> Code:
     """A thread fails, and the rank waits for what it would have brought."""
-    word = setting.chance.choice(_WORDS)
+    word = setting.chance.choice(WORDS)
     text = f"""
 import queue, threading
 brought = queue.Queue()
@@ -49,7 +44,7 @@ def _thread_harmless(setting: Setting) -> Code:
     text = f"""
 import threading
 def report():
-    raise OSError('{setting.chance.choice(_WORDS)}: no route to host')
+    raise OSError('{setting.chance.choice(WORDS)}: no route to host')
 threading.Thread(target=report).start()
 """
     return Code(text, GOES_ON)
@@ -69,7 +64,7 @@ def _logged(setting: Setting) -> Code:
     text = f"""
 import traceback
 try:
-    raise RuntimeError('{setting.chance.choice(_WORDS)}: retrying')
+    raise RuntimeError('{setting.chance.choice(WORDS)}: retrying')
 except RuntimeError:
     traceback.print_exc()
 print({line!r}, flush=True)
