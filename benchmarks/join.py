@@ -1,4 +1,4 @@
-"""Joining: from the start of `mntrain agent join TOKEN` to "has joined", ≤ 2 s.
+"""Joining: from the start of `mntrain agent join` to "has joined", ≤ 2 s.
 
 One watching cluster, as in a notebook; each repeat is a new node with a new token. Also prints the
 time to import the agent, which is part of every command.
@@ -44,11 +44,14 @@ def main() -> int:
 def join(cluster: Cluster, folder: Path, number: int) -> float:
     token = cluster.membership.invite()
     state, log = folder / f"node{number}", folder / f"node{number}.log"
-    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token, "--no-run"]
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", "--no-run"]
     command += ["--listen", ADDRESS, "--port", str(free_port(ADDRESS)), "--state-dir", str(state)]
     with log.open("wb") as out:
         begun = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=out)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out)
+        assert process.stdin is not None
+        with process.stdin as tells:
+            tells.write(token.encode())
         until(lambda: "has joined" in log.read_text(), "the node to have joined")
         took = time.perf_counter() - begun
         process.wait()

@@ -46,12 +46,18 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
             with Cluster(name, addresses=addresses) as cluster:
                 token = cluster.membership.invite(uses=len(ADDRESSES))
                 for index, address in enumerate(ADDRESSES, start=1):
-                    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
+                    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join"]
                     command += ["--name", f"node{index}", "--listen", address]
                     command += ["--port", str(PORT)]
                     command += ["--state-dir", str(Path(state) / f"node{index}")]
                     quiet = subprocess.DEVNULL
-                    agents.append(subprocess.Popen(command, stdout=quiet, stderr=quiet))
+                    agent = subprocess.Popen(
+                        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet
+                    )
+                    agents.append(agent)
+                    assert agent.stdin is not None
+                    with agent.stdin as tells:
+                        tells.write(token.encode())
                 until(
                     lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"],
                     "two nodes to be up",

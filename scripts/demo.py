@@ -114,7 +114,7 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
     with Cluster(cluster, addresses=addresses) as made:
         token = made.membership.invite(uses=len(NODES))
         for index, (name, address) in enumerate(NODES.items()):
-            command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", token]
+            command = [sys.executable, "-m", "jupyter_mntrain.agent", "join"]
             command += ["--name", name, "--listen", address, "--port", str(port)]
             command += ["--state-dir", str(state / name)]
             if shutil.which("taskset"):
@@ -123,11 +123,14 @@ def start_nodes(nodes: list[Node], cluster: str, state: Path) -> list[str]:
                 # In its own session: Ctrl-C reaches only the demo, which ends its nodes in order.
                 process = subprocess.Popen(
                     command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
                 )
+            assert process.stdin is not None
+            with process.stdin as tells:
+                tells.write(token.encode())
             nodes.append(Node(name, address, state / name, process))
         deadline = time.monotonic() + READY_S
         while not are_up(made):

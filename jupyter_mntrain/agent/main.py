@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from tornado.netutil import bind_sockets
 
-from jupyter_mntrain.agent.access.audit import Audit
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
@@ -33,6 +32,7 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
@@ -44,16 +44,21 @@ from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
+from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.certificates import Subject, fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.clocks import clock_problem
 from jupyter_mntrain.trust.joining.join_server import seek_admission
 from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
+
+OWN_USER = "a user of this machine"
 
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
@@ -99,6 +104,7 @@ def perform(options: Options) -> Done:
     with locked_state(state):
         if options.action == "leave":
             cluster = membership.leave(state)
+            Audit(state / AUDIT_FILE).note("leave", who=OWN_USER, cluster=cluster)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
             membership.joined(state)
@@ -138,17 +144,27 @@ async def _join(
     interfaces = read_interfaces()
     addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
-    candidate = Candidate(token, Subject(role="node", name=node_id), name)
-    admission = await seek_admission(
-        candidate,
-        announcer,
-        sockets=sockets,
-        addresses=addresses,
-        sources=options.settings.announced_from(interfaces),
-        directory=options.state,
-        hint=lambda: _hint(addresses),
+    candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
+    audit = partial(
+        Audit(options.state / AUDIT_FILE).note, "join", who=OWN_USER, invitation=token.id
     )
+    try:
+        admission = await seek_admission(
+            candidate,
+            announcer,
+            sockets=sockets,
+            addresses=addresses,
+            sources=options.settings.announced_from(interfaces),
+            directory=options.state,
+            hint=lambda: _hint(addresses),
+        )
+    except TrustError as error:
+        audit(outcome=f"refused: {error.cause}")
+        raise
+    if (problem := clock_problem(admission, time.time())) is not None:
+        log.warning("%s", problem)
     candidate.keep(options.state, admission)
+    audit(cluster=admission.cluster)
     membership.keep(options.state, admission.cluster, options.settings)
     log.info("node %s has joined cluster %s", name, admission.cluster)
 
@@ -187,6 +203,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     tasks = [
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
+        asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.check_state)),
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
@@ -219,7 +236,7 @@ def _node(options: Options) -> LocalNode:
         links=links,
         leases=leases,
         jobs=JobBook(
-            directory=options.state / "jobs",
+            directory=options.state / JOBS,
             node_id=node_id,
             node=told.name,
             python=told.python,
@@ -228,7 +245,8 @@ def _node(options: Options) -> LocalNode:
             gpus=inventory.gpus,
         ),
         listeners=listeners,
-        audit=Audit(options.state / "audit.log"),
+        audit=Audit(options.state / AUDIT_FILE),
+        state=StateDirectory(options.state, node_id),
     )
 
 

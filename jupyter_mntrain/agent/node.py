@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.agent.access.audit import Audit
+import msgspec
+
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.access.limits import Streams
+from jupyter_mntrain.agent.access.limits import (
+    Quota,
+    measure_quota,
+    sink_quota,
+    stream_quota,
+)
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
@@ -16,6 +23,7 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LAST_PORT,
@@ -28,10 +36,15 @@ from jupyter_mntrain.model.api import (
 )
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
+from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
+from jupyter_mntrain.trust.audit import Audit
+
+log = logging.getLogger("mntrain.agent")
 
 NEAR_PORTS = tunables.count("launch.ports_tried")
 
@@ -56,7 +69,12 @@ class LocalNode:
     jobs: JobBook
     listeners: Listeners
     audit: Audit
-    streams: Streams = field(default_factory=Streams)
+    state: StateDirectory
+    problem: Problem | None = None
+    """Why it cannot store jobs now."""
+    streams: Quota = field(default_factory=stream_quota)
+    sinks: Quota = field(default_factory=sink_quota)
+    measurements: Quota = field(default_factory=measure_quota)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
@@ -80,7 +98,22 @@ class LocalNode:
             instance=self.instance,
             python=self.python,
             jobs_directory=str(self.jobs.directory),
+            problem=self.problem,
         )
+
+    def check_state(self) -> None:
+        """Notice when the state directory is lost or back. Call at every beat."""
+        problem = self.state.problem()
+        if problem == self.problem:
+            return
+        self.problem = problem
+        if problem is not None:
+            log.error("%s", problem)
+        else:
+            log.info("the state directory can be used again")
+        for job in self.jobs.active():
+            job.change(StateLost(problem=problem))
+        self.changed()
 
     def has_job(self) -> bool:
         """Whether anything is leased: a job runs or is about to start."""
@@ -91,8 +124,10 @@ class LocalNode:
 
         Raises:
             RefusedError: a GPU is missing, leased or busy; the interface is missing, down or
-                without an IPv4 address; or the port is in use.
+                without an IPv4 address; the port is in use; or jobs cannot be stored.
         """
+        if self.problem is not None:
+            raise RefusedError.of(msgspec.structs.replace(self.problem, node=self.name))
         inventory = self.inventory.read()
         if self.leases.find(request.job_id, request.attempt) is None:
             self._check_request(request)
@@ -135,13 +170,19 @@ class LocalNode:
             free = next((n for n in near if not self.leases.port_refusal(address, n)), None)
         return PortStatus(port=port, address=address, problem=problem, next_free=free)
 
-    def take_news(self, news: TrustNews) -> None:
+    def take_news(self, news: TrustNews, *, who: str, where: str) -> None:
         """Store revocations and certificates, and notify listeners of new ones.
+
+        Args:
+            who, where: the caller, for the audit log.
 
         Raises:
             TrustError: they are not signed by the cluster's authority.
         """
-        if self.trust.take(news):
+        changes = self.trust.take(news)
+        for what, member in changes:
+            self.audit.note(what, member=member, who=who, where=where)
+        if changes:
             self.changed()
 
     def changed(self) -> None:

@@ -17,6 +17,7 @@ from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_na
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
+from jupyter_mntrain.command_line.token_input import read_token_text
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
@@ -30,7 +31,7 @@ class Options(Record, frozen=True):
 
     Args:
         state: directory of the node's id, keys and jobs.
-        token: the invitation to join with.
+        token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
     """
 
@@ -70,7 +71,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         action=action,
         state=state,
         settings=settings,
-        token=_token(args.token) if action == "join" else None,
+        token=_token(read_token_text(args, parser.prog)) if action == "join" else None,
         stays=not getattr(args, "no_run", False),
         wants_json=args.json,
     )
@@ -81,7 +82,7 @@ def _token(text: str) -> Token:
     if token.role != "node":
         raise SpecError(
             "this token is for a driver: another notebook machine",
-            fix="use it with mntrain driver join TOKEN; invite nodes with mntrain invite",
+            fix="use it with mntrain driver join; invite nodes with mntrain invite",
         )
     return token
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +21,7 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import MntrainError, SpecError, job_not_found
@@ -114,6 +116,14 @@ class Cluster:
         """All known nodes, sorted by name. From the live view: contacts no node."""
         return self._driver.live.nodes
 
+    def refuse_read_only(self) -> None:
+        """Refuse early what a read-only driver may not do.
+
+        Raises:
+            RefusedError: this driver is read-only.
+        """
+        self._driver.refuse_read_only()
+
     def settled_nodes(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:
@@ -186,6 +196,7 @@ class Cluster:
             SpecError, NodeError: as for :meth:`launch`.
         """
         self._settle(spec.participants, progress)
+        spec = with_values(spec, os.environ)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
     def launch(
@@ -204,10 +215,12 @@ class Cluster:
             submitted_by: for people; default: user and host.
 
         Raises:
-            SpecError: the spec is invalid, or does not fit these nodes.
+            SpecError: the spec is invalid, does not fit these nodes, or takes a variable from this
+                environment that is not set.
             NodeError: a participant does not answer.
             RefusedError: a GPU, interface or port that a participant needs is not available.
         """
+        spec = with_values(spec, os.environ)
         self._settle(spec.participants, progress)
         launcher = self._driver.launcher(submitted_by)
         start = launcher.queue if is_queued else launcher.launch

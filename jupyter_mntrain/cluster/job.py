@@ -17,7 +17,8 @@ from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement, RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement
+from jupyter_mntrain.model.records.stall import RankStack
 
 
 class Job:
@@ -105,7 +106,9 @@ class Job:
         def has_ended() -> bool:
             view = self.view()
             ended = sum(part.state in TERMINAL for part in view.parts)
-            progress.report("waiting for the end", ended, len(view.parts))
+            held = [part.awaited for part in view.parts if part.awaited]
+            what = "; ".join(["waiting for the end", *held])
+            progress.report(what, ended, len(view.parts))
             return view.state in TERMINAL
 
         self._driver.live.changes.wait_until(has_ended, timeout_s)
@@ -203,6 +206,20 @@ class Job:
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise like :meth:`stop`."""
         return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
+
+    def kill_rank(self, rank: int) -> JobView:
+        """Kill the process of one global rank. What follows is as if it had died by itself.
+
+        Raises:
+            SpecError: the job has no such rank.
+            NodeError: its node does not answer.
+            RefusedError: it is not running.
+        """
+        placements_with(self.view(), rank)
+        launcher = self._driver.launcher()
+        return self._driver.loop.run(
+            launcher.kill_rank(self.id, rank, reason="killed by user (kill --rank)")
+        )
 
     async def _read_stacks(
         self, placements: Sequence[Placement], rank: int | None

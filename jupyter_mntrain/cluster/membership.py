@@ -54,7 +54,12 @@ class ClusterMembership:
         return identity
 
     def invite(
-        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
+        self,
+        role: Role = "node",
+        *,
+        uses: int = 1,
+        expires_in_s: float = INVITE_LIFE_S,
+        replaces: str | None = None,
     ) -> str:
         """Make a token with which a node or driver joins. The first one creates the cluster.
 
@@ -63,14 +68,21 @@ class ClusterMembership:
 
         Args:
             uses: number of machines that may join with it.
+            replaces: name of the member that the machine replaces; its certificates are revoked
+                when it joins.
 
         Raises:
-            SpecError: uses or validity is not positive.
+            SpecError: uses or validity is not positive, or there is no such member.
             TrustError: another driver created the cluster, or other users can read the keys.
         """
-        identity = self.identity or DriverMembership.make(self._session.live.cluster)
+        if replaces is not None:
+            identity = self.required()
+        else:
+            identity = self.identity or DriverMembership.make(self._session.live.cluster)
         self._session.loop.run(self._look())
-        return write_token(identity.authorized().invite(role, uses=uses, expires_in_s=expires_in_s))
+        registrar = identity.authorized()
+        token = registrar.invite(role, uses=uses, expires_in_s=expires_in_s, replaces=replaces)
+        return write_token(token)
 
     def members(self) -> Sequence[RegisteredMember]:
         """All members that ever joined, as known to the driver that created the cluster."""

@@ -15,6 +15,8 @@ from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
@@ -45,8 +47,29 @@ class DriverSession:
         self.loop.run(self.live.start(self.addresses, self.seen))
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
+        """What acts on jobs and links.
+
+        Raises:
+            RefusedError: this driver is read-only.
+        """
+        self.refuse_read_only()
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
+
+    def refuse_read_only(self) -> None:
+        """Refuse at once what the agents would refuse, too.
+
+        Raises:
+            RefusedError: this driver is read-only.
+        """
+        identity = self.live.desk.identity
+        if identity is not None and identity.is_read_only:
+            raise RefusedError(
+                "this driver is read-only: it may watch, but not launch, stop, save or measure",
+                kind=Kind.NOT_ALLOWED,
+                fix="ask the person who created the cluster for mntrain driver invite, without "
+                "--read-only",
+            )
 
     def close(self) -> None:
         """Stop watching and end the thread. May be called twice."""

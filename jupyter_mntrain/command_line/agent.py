@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.command_line.token_input import add_token_arguments
 from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
 
 PROGRAM = "mntrain agent"
@@ -23,7 +24,7 @@ ACTIONS: dict[Action, str] = {
 def add_arguments(action: Action, parser: Parser) -> None:
     """Add the options of an action."""
     if action == "join":
-        parser.argument("token", metavar="TOKEN", help="from: mntrain invite")
+        add_token_arguments(parser)
         parser.flag("--no-run", help="join only; run it later")
     if action in ("join", "run"):
         _running_options(parser)

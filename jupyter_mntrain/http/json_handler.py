@@ -43,7 +43,7 @@ class JsonHandler(RequestHandler):
     statuses: ClassVar[Mapping[type[MntrainError], int]] = {}
     """HTTP status by error class, the first that matches. Other errors are bad input (400)."""
 
-    broken: ClassVar[Problem] = Problem(kind=Kind.BROKEN, cause="Internal Server Error")
+    broken: Problem = Problem(kind=Kind.BROKEN, cause="Internal Server Error")
     """The answer to an unexpected exception."""
 
     def answer(self, content: object, status: int = 200) -> None:

@@ -13,6 +13,7 @@ import tomli_w
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden, is_secret, shown_words
 from jupyter_mntrain.model.spelling import closest, use_nearest
 
 KEY = "mntrain_job"
@@ -21,15 +22,14 @@ KEY = "mntrain_job"
 _EXPORT = "export one: mntrain export JOB FILE"
 _SPEC_KEYS = tuple(name for name in JobSpec.__struct_fields__ if name != "version")
 _PARTICIPANT_KEYS = Participant.__struct_fields__
-_SECRET = re.compile(r"TOKEN(?!IZER)|KEY|PASSWORD|PASSWD|SECRET|CREDENTIAL", re.IGNORECASE)
-"""``TOKENIZERS_PARALLELISM`` is common and not a secret."""
 _KEY_LINE = re.compile(rf"^{KEY}\s*=\s*\d", re.MULTILINE)
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
 def secret_names(spec: JobSpec) -> tuple[str, ...]:
-    """Return variables whose names look like secrets; job files omit them."""
-    return tuple(sorted(name for name in spec.environment if _SECRET.search(name)))
+    """Return variables that are secrets, or look like it; job files hold only their names."""
+    looking = {name for name, value in spec.environment.items() if is_secret(name, value)}
+    return tuple(sorted(looking.union(spec.from_environment)))
 
 
 def write_spec(
@@ -41,13 +41,22 @@ def write_spec(
 ) -> str:
     """Write a job file's text, the inverse of :func:`read_spec`.
 
+    What :func:`secret_names` finds is taken from the environment when the file is launched.
+
     Args:
         job_id: the spec's job, for the comment at the top.
         submitted_s: when that job was launched, Unix time.
-        with_secrets: also write what :func:`secret_names` finds.
+        with_secrets: also write their values, and secrets among the arguments.
     """
     left_out = () if with_secrets else secret_names(spec)
     environment = {name: spec.environment[name] for name in spec.environment.keys() - left_out}
+    if not with_secrets:
+        spec = msgspec.structs.replace(
+            spec,
+            from_environment=left_out,
+            entry=shown_words(spec.entry),
+            torchrun_arguments=shown_words(spec.torchrun_arguments),
+        )
     parts = [_header(spec, job_id, submitted_s, left_out), _top(spec)]
     parts += map(_participant, spec.participants)
     if environment:
@@ -103,8 +112,10 @@ def _header(
         lines.append(f"Written from job {job_id}{when}")
     lines.append("Options of launch override these values.")
     if left_out:
-        lines.append(f"Omitted because they look like secrets: {', '.join(left_out)}")
-        lines.append("Pass them again: mntrain launch FILE --env NAME=VALUE")
+        lines.append("Taken from the environment that it is launched from, since they are secrets,")
+        lines.append(f"or look like it: {', '.join(left_out)}")
+    if has_hidden((*spec.entry, *spec.torchrun_arguments)):
+        lines.append(f"Secrets among its arguments are left out: replace each {HIDDEN}")
     return "".join(f"# {_printable(line)}\n" for line in lines)
 
 

@@ -9,12 +9,15 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
+    FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
+    ON_NAN_VARIABLE,
+    SAVED_STEP_VARIABLE,
 )
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
+from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placement
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
@@ -78,6 +81,7 @@ def torchrun_command(
         "PYTHONUNBUFFERED": "1",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
         **spec.environment,
+        **_history(spec, attempt),
         JOB_VARIABLE: job_id,
         ATTEMPT_VARIABLE: str(attempt.number),
         NODE_VARIABLE: placement.node,
@@ -87,6 +91,19 @@ def torchrun_command(
     return NodeCommand(
         node=placement.node, argv=argv, environment=environment, directory=str(root / "work")
     )
+
+
+def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
+    """Return what a script needs to go on like the attempts before: its learning rate and its part
+    of the data are its own.
+    """
+    earlier = attempt.earlier or Earlier(world_size=attempt.world_size)
+    told = {
+        FIRST_WORLD_SIZE_VARIABLE: earlier.world_size,
+        SAVED_STEP_VARIABLE: earlier.saved_step,
+        ON_NAN_VARIABLE: spec.on_nan,
+    }
+    return {name: str(value) for name, value in told.items() if value is not None}
 
 
 def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, str]:

@@ -9,6 +9,7 @@ from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.records.secrets import shown_words
 from jupyter_mntrain.plan.versions import divergences
 
 
@@ -39,7 +40,7 @@ def job_entry(
     numbers: JobNumbers | None = None,
     history: JobHistory | None = None,
 ) -> JobEntry:
-    """One job, without its environment and files.
+    """One job, without its environment, its files and secrets among its arguments.
 
     Args:
         numbers: where it stands, if its journals are read.
@@ -50,7 +51,7 @@ def job_entry(
         job_id=view.job_id,
         name=view.spec.name,
         state=view.state,
-        entry=view.spec.entry,
+        entry=shown_words(view.spec.entry),
         attempt=view.attempt.number,
         submitted_s=view.attempt.submitted_s,
         placements=view.attempt.placements,
@@ -60,5 +61,6 @@ def job_entry(
         submitted_by=submitted_by,
         problem=view.problem,
         stall=view.stall,
+        warnings=view.warnings,
         restart=view.restart,
     )

@@ -42,7 +42,7 @@ class NodeEntry(Record, frozen=True):
 
 
 class JobEntry(Record, frozen=True):
-    """One job: what it is, where it runs, how far it is, why it failed or stalls.
+    """One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.
 
     Args:
         progress: of ranks that do something other than steps.
@@ -61,6 +61,7 @@ class JobEntry(Record, frozen=True):
     submitted_by: str = ""
     problem: Problem | None = None
     stall: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
     restart: Restart | None = None
 
 

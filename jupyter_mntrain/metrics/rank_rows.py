@@ -186,7 +186,7 @@ class RankRows:
             layers=start.layers if start else (),
             device=start.device if start else None,
             step=series.steps[-1].step if series and series.steps else None,
-            **figures,
+            **figures,  # type: ignore[arg-type]  # none of them is the pid
             peak_source=self.peak_source,
             memory_bytes=self._most_memory,
             missing=self._missing({**figures, "memory_bytes": self._most_memory}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import median
 
+import msgspec
+
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
 from jupyter_mntrain.metrics.link_rows import NO_SAMPLE, LinkRows
@@ -83,6 +85,7 @@ def summarize(
         problem=view.problem,
         verdict=view.verdict,
         stall=view.stall,
+        warnings=view.warnings,
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,
@@ -134,9 +137,12 @@ def elapsed_s(view: JobView, now_s: float) -> float | None:
 
 def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:
     return tuple(
-        known.summary(one.state)
-        if (known := ranks.get(one.rank))
-        else RankSummary(rank=one.rank, node=part.node, state=one.state)
+        msgspec.structs.replace(
+            known.summary(one.state)
+            if (known := ranks.get(one.rank))
+            else RankSummary(rank=one.rank, node=part.node, state=one.state),
+            pid=None if one.state in TERMINAL else one.pid,
+        )
         for part in view.parts
         for one in part.ranks
     )

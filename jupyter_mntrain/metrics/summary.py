@@ -70,6 +70,7 @@ class RankSummary(Record, frozen=True):
     """One rank.
 
     Args:
+        pid: of its process on its node, while that lives.
         step: last optimizer step finished, from 1.
         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
@@ -105,6 +106,7 @@ class RankSummary(Record, frozen=True):
     missing: dict[str, str] = {}
     is_ready: bool = False
     progress: RankProgress | None = None
+    pid: int | None = None
 
 
 class RankSpread(Record, frozen=True):
@@ -165,6 +167,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     verdict: Verdict | None = None
     """The problem with what speaks for and against it."""
     stall: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

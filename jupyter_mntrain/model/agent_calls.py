@@ -17,8 +17,9 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobRecord, RankStack
+from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.model.records.stall import RankStack
 
 T = TypeVar("T")
 
@@ -99,6 +100,10 @@ class AgentCalls(ABC):
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])
+
+    async def kill_rank(self, job_id: JobId, rank: int, request: api.KillRequest) -> JobRecord:
+        path = Route.KILL_RANK.format(job_id=job_id, rank=rank)
+        return await self._ask("POST", path, JobRecord, request)
 
     async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
         return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, request)

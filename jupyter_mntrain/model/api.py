@@ -19,6 +19,7 @@ GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Lo
                                                      end
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
+POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
@@ -66,6 +67,7 @@ class Route(enum.StrEnum):
     LOG = "/v1/jobs/{job_id}/log"
     SAVE = "/v1/jobs/{job_id}/save"
     STACKS = "/v1/jobs/{job_id}/stacks"
+    KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
     PORT = "/v1/port/{port}"
     TRUST = "/v1/trust"
     PROBE_LISTEN = "/v1/probe/listen"
@@ -161,6 +163,17 @@ class SaveRequest(Record, frozen=True):
     attempt: int
     is_last: bool = False
     reason: str = ""
+
+
+class KillRequest(Record, frozen=True):
+    """Request to kill one rank of an attempt at once.
+
+    Args:
+        reason: the rank's cause of death, for people.
+    """
+
+    attempt: int
+    reason: str = "killed by user"
 
 
 class PortStatus(Record, frozen=True):

@@ -18,6 +18,15 @@ CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
 """Default checkpoint directory of a job on its node. All attempts of the job share it, so that the
 next one resumes from there."""
 
+ON_NAN_VARIABLE = "MNTRAIN_ON_NAN"
+"""``stop`` or ``report``, if the launch says what a loss that is NaN means: see ``--on-nan``."""
+
+FIRST_WORLD_SIZE_VARIABLE = "MNTRAIN_FIRST_WORLD_SIZE"
+"""Ranks of the job's first attempt: more than ``WORLD_SIZE`` once it goes on without a node."""
+
+SAVED_STEP_VARIABLE = "MNTRAIN_SAVED_STEP"
+"""Step of the newest checkpoint that an earlier attempt reported; unset if there is none."""
+
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 """Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 

@@ -7,6 +7,7 @@ MntrainError
 │   └── PortTakenError the requested port is in use
 ├── JobNotFoundError   no reachable node knows the job (exit code 5)
 ├── RecipeError        a recipe field is misspelled, missing or out of range (exit code 2)
+├── NotFiniteError     the loss or the gradient became NaN or infinite (exit code 7)
 ├── MissingLibraryError  a required library is not installed (exit code 2)
 └── TrustError         a certificate, token or proof is invalid (exit code 6)
 """
@@ -103,6 +104,13 @@ class MissingLibraryError(MntrainError, ImportError):
     exit_code = 2
 
 
+class NotFiniteError(MntrainError):
+    """Raised by every rank of the built-in trainer after the same step."""
+
+    default = Kind.LOSS_NAN
+    exit_code = 7
+
+
 class NodeError(MntrainError):
     """Its kind is one of ``SILENCES`` if the node could not be reached."""
 
@@ -148,7 +156,7 @@ def no_cluster(name: str) -> TrustError:
     return TrustError(
         f"no cluster named {name!r} exists on this machine yet",
         fix="create it by inviting a node: mntrain invite, or join one created on another "
-        "machine: mntrain driver join TOKEN",
+        "machine: mntrain driver join",
     )
 
 

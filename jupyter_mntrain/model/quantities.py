@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Sized
 
+SPACE = "\u00a0"
+"""Between a number and its unit."""
+
 _DURATION_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _QUANTITY = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]+)")
@@ -33,6 +36,20 @@ def parse_size(text: str) -> int:
     if match is None or match["unit"].lower() not in units:
         raise ValueError(f"{text!r} is not a size; write it like 64 KiB, 16 MiB or 1.5 GiB")
     return round(float(match["number"]) * units[match["unit"].lower()])
+
+
+def duration_text(value_s: float) -> str:
+    """Two units: 4 h 04 min, 1 min 05 s, 12 s."""
+    minutes, secs = divmod(max(0, round(value_s)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}{SPACE}d {hours:02}{SPACE}h"
+    if hours:
+        return f"{hours}{SPACE}h {minutes:02}{SPACE}min"
+    if minutes:
+        return f"{minutes}{SPACE}min {secs:02}{SPACE}s"
+    return f"{secs}{SPACE}s"
 
 
 def size_text(size_bytes: int) -> str:

@@ -10,12 +10,16 @@ from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
+    FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
+    ON_NAN_VARIABLE,
+    SAVED_STEP_VARIABLE,
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden
 
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
@@ -43,6 +47,7 @@ _OWN_VARIABLES = frozenset(
         *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
         *("ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
         *(JOB_VARIABLE, ATTEMPT_VARIABLE, NODE_VARIABLE, METRICS_VARIABLE, CHECKPOINT_VARIABLE),
+        *(ON_NAN_VARIABLE, FIRST_WORLD_SIZE_VARIABLE, SAVED_STEP_VARIABLE),
     }
 )
 """Variables that torchrun and mntrain set for each rank, whatever the job says."""
@@ -135,6 +140,11 @@ def _check_entry(spec: JobSpec) -> None:
 
 
 def _check_surroundings(spec: JobSpec) -> None:
+    if has_hidden((*spec.entry, *spec.torchrun_arguments)):
+        raise SpecError(
+            f"a secret among the arguments was left out when the job was written: {HIDDEN}",
+            fix="write it there again; or better let the script read a variable: --env NAME",
+        )
     for argument in spec.torchrun_arguments:
         option = argument.partition("=")[0].replace("_", "-")
         if option in _OWN_OPTIONS:

@@ -153,7 +153,9 @@ class MemorySection(UserRecord, frozen=True):
 class TrainSection(UserRecord, frozen=True):
     """Duration and device. ``batch_size`` is sequences per optimizer step, over all pipelines.
 
-    ``timeout_s`` is how long a rank waits for a silent peer before it fails.
+    ``timeout_s`` is how long a rank waits for a silent peer before it fails. With ``on_nan``
+    "stop", a loss or gradient that is NaN or infinite ends the job on all ranks, before the next
+    checkpoint is saved; "report" goes on. ``--on-nan`` at launch overrides it.
     """
 
     steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 100
@@ -163,6 +165,7 @@ class TrainSection(UserRecord, frozen=True):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     timeout_s: Annotated[float, Meta(ge=10.0, le=86400.0)] = 600.0
     log_interval: _Count = 10
+    on_nan: Literal["stop", "report"] = "stop"
 
 
 class CheckpointSection(UserRecord, frozen=True):

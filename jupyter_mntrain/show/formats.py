@@ -12,6 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from jupyter_mntrain.model import quantities
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.node import Capacity, Condition
 from jupyter_mntrain.model.records.number import NonFinite, Number
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import JobNumbers
 
 ABSENT: Final = "n/a"
+SPACE: Final = quantities.SPACE
 NARROW: Final = "\u202f"
-SPACE: Final = "\u00a0"
 
 LONGEST: Final = 1e15
 """Numbers from here on are written with an exponent."""
@@ -132,16 +133,7 @@ def duration(value_s: float | None) -> str:
     """Two units: 4 h 04 min, 1 min 05 s, 12 s."""
     if value_s is None:
         return ABSENT
-    minutes, secs = divmod(max(0, round(value_s)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}{SPACE}d {hours:02}{SPACE}h"
-    if hours:
-        return f"{hours}{SPACE}h {minutes:02}{SPACE}min"
-    if minutes:
-        return f"{minutes}{SPACE}min {secs:02}{SPACE}s"
-    return f"{secs}{SPACE}s"
+    return quantities.duration_text(value_s)
 
 
 def finish(now_s: float, remaining_s: float) -> str:

@@ -23,6 +23,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
+    RankGroup,
     RankProgress,
     RankSample,
     RankSaved,
@@ -31,6 +32,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     encoder,
 )
+from jupyter_mntrain.telemetry.group import group_size
 from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
 
@@ -39,6 +41,8 @@ T = TypeVar("T")
 MESSAGE_LIMIT = tunables.count("telemetry.message_characters")
 
 TEXT_LIMIT = tunables.count("telemetry.text_characters")
+
+GROUP_STEPS = tunables.count("telemetry.group_steps")
 
 WHAT_LIMIT = tunables.count("telemetry.progress_characters")
 
@@ -61,6 +65,7 @@ class Recorder:
         clock: Unix time in seconds; ``None`` = the job's clock.
         stopwatch: seconds from an arbitrary start, for durations.
         environment: to read torchrun's variables from.
+        group: number of ranks in this rank's process group, if known.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Recorder:
         clock: Clock | None = None,
         stopwatch: Callable[[], float] = time.perf_counter,
         environment: Mapping[str, str] = os.environ,
+        group: Callable[[], int | None] = group_size,
     ) -> None:
         if directory is None and environment.get(METRICS_VARIABLE):
             directory = Path(environment[METRICS_VARIABLE])
@@ -81,6 +87,9 @@ class Recorder:
         self._host = environment.get(NODE_VARIABLE) or socket.gethostname()
         self._pid = os.getpid()
         self._step = 0
+        self._group = group
+        self._steps_to_group = GROUP_STEPS if self._world_size > 1 else 0
+        self._group_size: int | None = None
         self._last = stopwatch()
         self._is_started = False
         self._flops_per_token: float | None = None
@@ -153,6 +162,7 @@ class Recorder:
                 **fields,
             )
         self._write(sample)
+        self._look_at_group()
 
     def progress(
         self,
@@ -222,6 +232,7 @@ class Recorder:
         """Write the last line and close the file. May be called again."""
         if self._file is None:
             return
+        self._tell_group()
         end = RankEnd(time_s=self._clock(), rank=self._rank, ok=ok, message=message[:MESSAGE_LIMIT])
         self._write(end)
         self._close_file()
@@ -234,6 +245,22 @@ class Recorder:
             self.close()
         else:
             self.close(False, f"{type(error).__name__}: {error}")  # noqa: FBT003
+
+    def _look_at_group(self) -> None:
+        """Note the process group during the first steps: it may be gone when the loop ends."""
+        if not self._steps_to_group:
+            return
+        self._steps_to_group -= 1
+        size = self._group()
+        if size is not None:
+            self._group_size = max(size, self._group_size or 0)
+        if not self._steps_to_group:
+            self._tell_group()
+
+    def _tell_group(self) -> None:
+        size, self._group_size, self._steps_to_group = self._group_size, None, 0
+        if size is not None:
+            self._write(RankGroup(time_s=self._clock(), rank=self._rank, size=size))
 
     def _write(self, sample: RankSample) -> None:
         if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank

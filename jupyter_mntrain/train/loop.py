@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.not_finite import Measure
 from jupyter_mntrain.recipe.memory import memory_estimate
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
@@ -21,6 +22,7 @@ from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
@@ -59,6 +61,7 @@ def train(recipe: Recipe) -> TrainResult:
 
     Raises:
         RecipeError: the recipe does not fit the data, the model or the ranks.
+        NotFiniteError: the loss or the gradient became NaN or infinite.
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
@@ -84,6 +87,7 @@ class Trainer:
         self.world = world
         self.recorder = recorder
         self.memory = MemoryGauge(world.device)
+        self.finite = FiniteCheck(world, chosen(recipe, os.environ), _say)
         refuse_missing(recipe, world)
 
         # Data and model. Ranks compare hashes of them.
@@ -166,6 +170,7 @@ class Trainer:
             )
             reports.step(step + 1, sample, learning_rate=learning_rate, step_s=times[-1])
             self._log(step + 1, sample, learning_rate, times)
+            self._refuse_nan("loss", step + 1, sample)
             if self.held_out is not None and self._is_to_evaluate(step + 1):
                 loss = evaluations[step + 1] = self.evaluate(step + 1, self.held_out)
                 reports.evaluated(step + 1, loss)
@@ -201,6 +206,7 @@ class Trainer:
         passed = mark()
         square = self.optimizer.gradient_square()
         squared = mark()
+        self.finite.note(loss, square)
         loss, norm, votes = self.optimizer.total(loss, square, self.checkpoints.votes())
         agreed = mark()
         self.optimizer.update(norm)
@@ -222,6 +228,16 @@ class Trainer:
             "memory_bytes": self.memory.bytes(),
         }
 
+    def _refuse_nan(self, what: Measure, step: int, sums: dict[str, Any]) -> None:
+        """End on all ranks if a sum over them is not finite, before the weights are saved.
+
+        The update of this step has been made already: waiting for the sums before it would let
+        a GPU idle in every step.
+        """
+        if self.finite.is_bad(sums["loss"], sums["grad_norm"]):
+            self.checkpoints.close()  # that of an earlier step is good
+            raise self.finite.error(what, step, sums, self.checkpoints.saved_step)
+
     def _send_ahead(self, compute_s: float) -> None:
         said = self.pipeline.send_ahead(compute_s)
         if said and self.world.is_head:
@@ -230,12 +246,14 @@ class Trainer:
     def evaluate(self, step: int, held_out: Batch) -> float:
         """Return the mean held-out loss per token after ``step`` steps. Collective."""
         total = torch.tensor(self.pipeline.forwards.evaluate(held_out, self.recorder.progress))
+        self.finite.note(total)
         total = total.double().to(self.world.device)
         dist.all_reduce(total)
         loss = total.item() / max(1, held_out.counted)
         self.recorder.evaluated(step, loss)
         if self.world.is_head:
             _say(f"evaluation after step {step}: loss {loss:.4f} on {len(held_out)} sequences")
+        self._refuse_nan("evaluation-loss", step, {"loss": loss, "grad_norm": 0.0})
         if self.sampler.prompts:
             self._write_samples(step)
         return loss

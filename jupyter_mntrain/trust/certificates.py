@@ -1,7 +1,8 @@
 """Certificates: reads, writes and checks them. Keys are EC P-256.
 
-A certificate identifies a member by a URI, ``mntrain:node:ID`` or ``mntrain:driver:NAME``, and by a
-DNS name that the other side of a connection asks for. It holds no address: those change.
+A certificate identifies a member by a URI, ``mntrain:node:ID``, ``mntrain:driver:NAME`` or, for a
+read-only driver, ``mntrain:viewer:NAME``, and by a DNS name that the other side of a connection
+asks for. It holds no address: those change.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 
-Role = Literal["node", "driver"]
+Role = Literal["node", "driver", "viewer"]
+"""A viewer is a read-only driver."""
 
 RENEWED_AT = tunables.ratio("trust.renewed_at")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_URI = re.compile(r"mntrain:(node|driver):(.+)")
+_URI = re.compile(r"mntrain:(node|driver|viewer):(.+)")
+_ROLES: dict[str, Role] = {"node": "node", "driver": "driver", "viewer": "viewer"}
 
 
 class Subject(Record, frozen=True):
@@ -119,8 +122,7 @@ def subject_of(certificate: x509.Certificate) -> Subject:
     match = _URI.fullmatch(uris[0]) if len(uris) == 1 else None
     if match is None or not _NAME.fullmatch(match[2]):
         raise TrustError("the certificate is for neither a node nor a driver")
-    role: Role = "node" if match[1] == "node" else "driver"
-    return Subject(role=role, name=match[2])
+    return Subject(role=_ROLES[match[1]], name=match[2])
 
 
 def request(key: ec.EllipticCurvePrivateKey, subject: Subject) -> str:

@@ -19,6 +19,7 @@ import platformdirs
 
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.trust.audit import FILE, Audit
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -109,7 +110,7 @@ class DriverMembership:
         wanted = [
             member.certificate
             for member in (self.registrar.members() if self.registrar else ())
-            if not member.is_revoked and (member.role == "driver" or member.name == node_id)
+            if not member.is_revoked and (member.role != "node" or member.name == node_id)
         ]
         return TrustNews(revocations=self.credentials.revocations_pem(), certificates=tuple(wanted))
 
@@ -126,6 +127,11 @@ class DriverMembership:
                 self.credentials.take_certificate(certificate)
 
     @property
+    def is_read_only(self) -> bool:
+        """Whether it may only watch."""
+        return self.credentials.subject.role == "viewer"
+
+    @property
     def is_due(self) -> bool:
         """Whether this driver's certificate is due for renewal."""
         now = datetime.fromtimestamp(self.clock(), UTC)
@@ -137,7 +143,8 @@ class DriverMembership:
             return None
         authority = Authority(load_key(read_private(path).encode()), self.credentials.authority)
         file = _register_file(self.directory)
-        return Registrar(authority, self.credentials, file, self.clock, self.lifetime)
+        audit = Audit(self.directory / FILE, self.clock)
+        return Registrar(authority, self.credentials, file, audit, self.clock, self.lifetime)
 
 
 def room_for(cluster: str) -> Path:
@@ -154,7 +161,7 @@ def room_for(cluster: str) -> Path:
         if registrar is None or len(registrar.members()) != 1:
             raise SpecError(
                 f"a different cluster named {cluster!r} already exists here",
-                fix=f"join under another name: mntrain --cluster {cluster}2 driver join TOKEN",
+                fix=f"join under another name: mntrain --cluster {cluster}2 driver join",
             )
         shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
     return target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.trust.certificates import Role, Subject, load_certificate
 from jupyter_mntrain.trust.joining.token import Token
 
@@ -15,12 +16,14 @@ class IssuedInvitation(Record, frozen=True):
         taken: URIs of the subjects that were admitted. Joining again after a lost answer does not
             take another use.
         joined: those that confirmed to have received their certificate.
+        replaces: URI of the member that the machine replaces: its certificates are revoked then.
     """
 
     token: Token
     uses: int
     taken: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    replaces: str = ""
 
     def admits(self, subject: Subject, now_s: float) -> bool:
         """Whether a subject may still join with it."""
@@ -56,6 +59,10 @@ class RegisteredMember(Record, frozen=True):
         """Serial numbers of all its certificates."""
         return (*self.earlier, f"{load_certificate(self.certificate).serial_number:x}")
 
+    def is_of(self, role: Role | None) -> bool:
+        """Whether it has a role; ``None`` is any, and a read-only driver is a driver."""
+        return role in (None, self.role) or (role, self.role) == ("driver", "viewer")
+
     @property
     def is_revoked(self) -> bool:
         return self.revoked_s is not None
@@ -77,3 +84,34 @@ class Register(Record, frozen=True):
     def member(self, subject: Subject) -> RegisteredMember | None:
         """Find a member that is not revoked."""
         return next((m for m in self.members if m.subject == subject and not m.is_revoked), None)
+
+    def namesake(self, subject: Subject) -> RegisteredMember | None:
+        """Find a member that is not revoked and has this name; a read-only driver is a driver."""
+        is_node = subject.role == "node"
+        valid = (m for m in self.members if not m.is_revoked and m.name == subject.name)
+        return next((m for m in valid if (m.role == "node") == is_node), None)
+
+    def find(self, name: str, role: Role | None = None) -> RegisteredMember:
+        """Find a member that is not revoked by a driver's name, or a node's name or id.
+
+        Raises:
+            SpecError: no member or several have this name, or it has another role.
+        """
+        valid = [m for m in self.members if not m.is_revoked]
+        named = [m for m in valid if name in (m.name, m.title)]
+        wanted = [m for m in named if m.is_of(role)]
+        if len(wanted) == 1:
+            return wanted[0]
+        if named and not wanted:
+            raise SpecError(
+                f"{name} is a {named[0].role}, not a {role}",
+                fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
+            )
+        if not named:
+            known = ", ".join(sorted(m.title for m in valid if m.is_of(role)))
+            raise SpecError(
+                f"no {role or 'member'} of the cluster is named {name!r}",
+                fix=f"use {known}" if known else "invite one first: mntrain invite",
+            )
+        ids = ", ".join(member.name for member in named)
+        raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")

@@ -13,6 +13,8 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import duration_text
+from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
     Role,
@@ -24,6 +26,7 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
 )
 from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.joining.endorsement import holds_key
 from jupyter_mntrain.trust.joining.messages import Admission, Application
 from jupyter_mntrain.trust.joining.token import Token, new_token
 from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, RegisteredMember
@@ -44,6 +47,7 @@ class Registrar:
         authority: signs them.
         credentials: the driver's own, updated with what it signs.
         file: the register.
+        audit: gets a line for each change.
         clock: Unix time.
         lifetime: of certificates that it signs.
     """
@@ -51,21 +55,32 @@ class Registrar:
     authority: Authority
     credentials: Credentials
     file: SharedFile[Register]
+    audit: Audit
     clock: Clock
     lifetime: timedelta
     _expiries: tuple[int, Mapping[str, float]] | None = None
     """Cached result of :meth:`expiries`, with the register's modification time."""
 
     def invite(
-        self, role: Role = "node", *, uses: int = 1, expires_in_s: float = INVITE_LIFE_S
+        self,
+        role: Role = "node",
+        *,
+        uses: int = 1,
+        expires_in_s: float = INVITE_LIFE_S,
+        replaces: str | None = None,
     ) -> Token:
         """Make a token for joining the cluster.
 
+        Args:
+            replaces: name of the member that the machine replaces, whose key is lost.
+
         Raises:
-            SpecError: ``uses`` or ``expires_in_s`` is out of range.
+            SpecError: ``uses`` or ``expires_in_s`` is out of range, or there is no such member.
         """
         if not 1 <= uses <= MOST_USES:
             raise SpecError(f"uses={uses} is out of range", fix=f"use 1 to {MOST_USES}")
+        if replaces is not None and uses != 1:
+            raise SpecError("only one machine can replace a member", fix="omit --uses")
         if expires_in_s < 1:
             raise SpecError("the invitation would expire immediately", fix="choose a later expiry")
         now_s = self.clock()
@@ -73,8 +88,11 @@ class Registrar:
         with self.file.locked():
             register = self.file.read()
             open_ones = tuple(i for i in register.invites if now_s < i.token.expires_s)
-            invites = (*open_ones, IssuedInvitation(token=token, uses=uses))
+            gone = self._other(register, replaces, role).subject.uri if replaces else ""
+            invites = (*open_ones, IssuedInvitation(token=token, uses=uses, replaces=gone))
             self.file.write(msgspec.structs.replace(register, invites=invites))
+        about = {"replaces": gone} if gone else {}
+        self._note("invite", role=role, uses=str(uses), invitation=token.id, **about)
         return token
 
     def invites(self) -> Sequence[IssuedInvitation]:
@@ -87,27 +105,53 @@ class Registrar:
 
     def invitation(self, token_id: str) -> IssuedInvitation | None:
         """Find an invitation that has not expired by its token's id."""
-        now_s = self.clock()
-        found = next((i for i in self.invites() if i.token.id == token_id), None)
-        return found if found and now_s < found.token.expires_s else None
+        found = self.any_invitation(token_id)
+        return found if found and self.clock() < found.token.expires_s else None
 
-    def admit(self, invite: IssuedInvitation, application: Application) -> Admission:
+    def any_invitation(self, token_id: str) -> IssuedInvitation | None:
+        """Find an invitation by its token's id, even if it has expired."""
+        return next((i for i in self.invites() if i.token.id == token_id), None)
+
+    def admit(
+        self, invite: IssuedInvitation, application: Application, *, where: str = ""
+    ) -> Admission:
         """Sign the certificate of an applicant that has proved to hold the token, or refuse.
 
         It has joined once it has received the certificate: see :meth:`note_joined`.
+
+        Args:
+            where: its address, for the audit log.
         """
+        admission = self._admit(invite, application)
+        outcome = f"refused: {admission.refusal}" if admission.refusal else "admitted"
+        self._note(
+            "join",
+            member=application.subject.uri,
+            name=application.name,
+            invitation=invite.token.id,
+            where=where,
+            outcome=outcome,
+        )
+        return admission
+
+    def _admit(self, invite: IssuedInvitation, application: Application) -> Admission:
         subject = application.subject
         with self.file.locked():
             register = self.file.read()
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
-                return Admission(cluster=self.credentials.cluster_name, **refusal)
+                return Admission(
+                    cluster=self.credentials.cluster_name, time_s=self.clock(), **refusal
+                )
             certificate = pem_of(
                 self.authority.issue(
                     application.request, subject, now=self._now(), lifetime=self.lifetime
                 )
             )
+            if _replaces_now(known, application):
+                register = _without(register, known.replaces, self.clock())
+                self._note("revoke", member=known.replaces, invitation=known.token.id)
             taken = dict.fromkeys([*known.taken, subject.uri])
             invites = [i for i in register.invites if i.token != invite.token]
             member = RegisteredMember(
@@ -126,11 +170,13 @@ class Registrar:
                     members=(*others, member),
                 )
             )
+            self._publish(register)
         return Admission(
             cluster=self.credentials.cluster_name,
             certificate=certificate,
             authority=pem_of(self.authority.certificate),
             revocations=self.credentials.revocations_pem(),
+            time_s=self.clock(),
         )
 
     def note_joined(self, invite: IssuedInvitation, subject: Subject) -> None:
@@ -144,6 +190,11 @@ class Registrar:
                 for i in register.invites
             )
             self.file.write(msgspec.structs.replace(register, invites=invites))
+        self._note("join", member=subject.uri, invitation=invite.token.id)
+
+    def note_refused(self, address: str, cause: str) -> None:
+        """Record that a machine asked to join without having proved to hold a token."""
+        self._note("join", where=address, outcome=f"refused: {cause}")
 
     def members(self) -> Sequence[RegisteredMember]:
         """All members, including revoked ones."""
@@ -162,24 +213,12 @@ class Registrar:
         """
         with self.file.locked():
             register = self.file.read()
-            member = _find(register, name, role)
-            if member.subject == self.credentials.subject:
-                raise SpecError(
-                    f"{name} is this driver, which holds the cluster's authority",
-                    fix="to give up the whole cluster, see docs/security.md, Rotating",
-                )
-            revoked = (*register.revoked, *member.serials)
-            number = register.number + 1
-            gone = msgspec.structs.replace(member, revoked_s=self.clock())
-            members = tuple(gone if one is member else one for one in register.members)
-            self.file.write(
-                msgspec.structs.replace(register, members=members, revoked=revoked, number=number)
-            )
-            serials = [int(one, 16) for one in revoked]
-            before = load_revocations(self.credentials.revocations_pem())
-            newer = self.authority.revocations(serials, number, self._now(), after=before)
-            self.credentials.take_revocations(pem_of(newer))
-        return gone
+            member = self._other(register, name, role)
+            register = _without(register, member.subject.uri, self.clock())
+            self.file.write(register)
+            self._publish(register)
+        self._note("revoke", member=member.subject.uri, name=member.title)
+        return msgspec.structs.replace(member, revoked_s=self.clock())
 
     def renew(self) -> bool:
         """Renew certificates that are due; return whether there were any."""
@@ -200,6 +239,9 @@ class Registrar:
             if members == register.members:
                 return False
             self.file.write(msgspec.structs.replace(register, members=members))
+        for before, after in zip(register.members, members, strict=True):
+            if before is not after:
+                self._note("renew", member=after.subject.uri, name=after.title)
         own = msgspec.structs.replace(register, members=members).member(self.credentials.subject)
         if own is not None:
             self.credentials.take_certificate(own.certificate)
@@ -223,38 +265,73 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
+        fix = "ask for a new one: mntrain invite, or mntrain driver invite"
+        if self.clock() >= invite.token.expires_s:
+            since = duration_text(self.clock() - invite.token.expires_s)
+            return {"refusal": f"the invitation has expired, {since} ago", "fix": fix}
         if not invite.admits(subject, self.clock()):
-            return {
-                "refusal": "the invitation has expired, was used up, or is for another role",
-                "fix": "ask for a new one: mntrain invite, or mntrain driver invite",
-            }
-        other = register.member(subject)
-        if subject.role == "driver" and other is not None and subject.uri not in invite.taken:
+            return {"refusal": "the invitation was used up, or is for another role", "fix": fix}
+        other = register.namesake(subject)
+        if other is None or _replaces_now(invite, application):
+            return None
+        is_same = other.subject == subject
+        if is_same and holds_key(other.certificate, application.request, application.endorsement):
+            return None
+        if subject.role != "node":
             return {
                 "refusal": f"the cluster already has a driver named {subject.name}",
                 "fix": f"join with another --name, or first: mntrain driver revoke {subject.name}",
             }
-        return None
+        return {
+            "refusal": f"the node id {subject.name} belongs to node {other.title}, and this "
+            "machine does not hold its key",
+            "fix": f"if this is {other.title} and its keys are lost, invite it with mntrain "
+            f"invite --replace {other.title}; if its files were copied from there, run mntrain "
+            "agent leave here and join again",
+        }
+
+    def _other(self, register: Register, name: str, role: Role | None) -> RegisteredMember:
+        member = register.find(name, role)
+        if member.subject == self.credentials.subject:
+            raise SpecError(
+                f"{name} is this driver, which holds the cluster's authority",
+                fix="to give up the whole cluster, see docs/security.md, Rotating",
+            )
+        return member
+
+    def _note(self, what: str, *, where: str = "", outcome: str = "done", **about: str) -> None:
+        who = f"driver {self.credentials.subject.name}"
+        self.audit.note(what, who=who, where=where, outcome=outcome, **about)
+
+    def _publish(self, register: Register) -> None:
+        """Sign the list of revocations, if the register has newer ones."""
+        if register.number <= self.credentials.revocations:
+            return
+        serials = [int(one, 16) for one in register.revoked]
+        before = load_revocations(self.credentials.revocations_pem())
+        newer = self.authority.revocations(serials, register.number, self._now(), after=before)
+        self.credentials.take_revocations(pem_of(newer))
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
 
 
-def _find(register: Register, name: str, role: Role | None) -> RegisteredMember:
-    valid = [m for m in register.members if not m.is_revoked]
-    named = [m for m in valid if name in (m.name, m.title)]
-    wanted = [m for m in named if role in (None, m.role)]
-    if len(wanted) == 1:
-        return wanted[0]
-    if named and not wanted:
-        raise SpecError(
-            f"{name} is a {named[0].role}, not a {role}",
-            fix=f"to revoke it nevertheless, use: mntrain revoke {name}",
-        )
-    if not named:
-        known = ", ".join(sorted(m.title for m in valid if role in (None, m.role)))
-        raise SpecError(
-            f"no {role or 'member'} of the cluster is named {name!r}", fix=f"use {known}"
-        )
-    ids = ", ".join(member.name for member in named)
-    raise SpecError(f"several members are named {name!r}", fix=f"name one by its id: {ids}")
+def _replaces_now(invite: IssuedInvitation, application: Application) -> bool:
+    """Whether this is the machine that replaces a member. When it asks again, it is known."""
+    return bool(invite.replaces) and application.subject.uri not in invite.taken
+
+
+def _without(register: Register, uri: str, now_s: float) -> Register:
+    """The register after a member was revoked."""
+    gone = [m for m in register.members if m.subject.uri == uri and not m.is_revoked]
+    if not gone:
+        return register
+    return msgspec.structs.replace(
+        register,
+        members=tuple(
+            msgspec.structs.replace(m, revoked_s=now_s) if m in gone else m
+            for m in register.members
+        ),
+        revoked=(*register.revoked, *(serial for m in gone for serial in m.serials)),
+        number=register.number + 1,
+    )

@@ -16,13 +16,12 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 
-TRAINER = "jupyter_mntrain.train"
 RECIPE_FILE = "recipe.toml"
 CELL_SCRIPT = "cell.py"
 

@@ -14,6 +14,7 @@ export type Kind =
   | "bad-recipe"
   | "bad-request"
   | "bad-spec"
+  | "began-again"
   | "broken"
   | "broken-off"
   | "busy"
@@ -39,6 +40,9 @@ export type Kind =
   | "killed"
   | "link-blocked"
   | "link-down"
+  | "loss-constant"
+  | "loss-diverged"
+  | "loss-nan"
   | "machine-restarted"
   | "missing-library"
   | "mixed-versions"
@@ -55,7 +59,9 @@ export type Kind =
   | "no-multicast"
   | "no-permission"
   | "no-progress"
+  | "no-record"
   | "no-route"
+  | "no-state"
   | "no-such-job"
   | "no-such-node"
   | "no-such-route"
@@ -74,6 +80,7 @@ export type Kind =
   | "out-of-memory"
   | "out-of-turn"
   | "port-taken"
+  | "ranks-never-met"
   | "read-only"
   | "refused"
   | "revoked"
@@ -88,11 +95,13 @@ export type Kind =
   | "too-large"
   | "too-many"
   | "too-many-files"
+  | "traceback"
   | "unknown-cause"
   | "unreachable"
   | "worker-died"
   | "wrong-cluster"
-  | "wrong-node";
+  | "wrong-node"
+  | "zero-gradients";
 /**
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ServerMessage".
@@ -129,6 +138,7 @@ export interface Everything {
   Evidence?: Evidence;
   NetworkState?: NetworkState;
   Disk?: Disk;
+  StuckConnection?: StuckConnection;
   LinkTry?: LinkTry;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -211,8 +221,10 @@ export interface ServerStatus {
  *         fix: what to do next; empty if unknown.
  *         node: display name of the node concerned.
  *         rank: the rank concerned.
+ *         step: the optimizer step concerned, from 1.
  *         detail: the evidence: a traceback, or the last lines of a log.
  *         time_s: Unix time at which it happened, if known.
+ *         id: of an unexpected error: the agent's log has its traceback under it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Problem".
@@ -223,8 +235,10 @@ export interface Problem {
   fix?: string;
   node?: string | null;
   rank?: number | null;
+  step?: number | null;
   detail?: string;
   time_s?: number | null;
+  id?: string;
 }
 /**
  * One node.
@@ -290,6 +304,7 @@ export interface NodeInfo {
   instance?: string;
   python?: string;
   jobs_directory?: string;
+  problem?: Problem | null;
 }
 /**
  * Hardware and software of a node; at most one heartbeat old.
@@ -468,7 +483,7 @@ export interface Divergence {
   majority: string | null;
 }
 /**
- * One job: what it is, where it runs, how far it is, why it failed or stalls.
+ * One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.
  *
  *     Args:
  *         progress: of ranks that do something other than steps.
@@ -490,6 +505,7 @@ export interface JobEntry {
   submitted_by?: string;
   problem?: Problem | null;
   stall?: Problem | null;
+  warnings?: Problem[];
   restart?: Restart | null;
 }
 /**
@@ -524,6 +540,8 @@ export interface PartStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   leftovers?: Leftover[];
+  waits_for?: Leftover[];
+  state_problem?: Problem | null;
   started_s?: number | null;
   ended_s?: number | null;
   stop_reason?: string | null;
@@ -533,12 +551,16 @@ export interface PartStatus {
   evidence?: Evidence | null;
   saves?: boolean;
   saved_step?: number | null;
+  warnings?: Problem[];
 }
 /**
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
  *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+ *     ``kill_reason`` is set if somebody had it killed.
+ *     ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
+ *     0 = not known, but it never connected to another rank; ``None`` = not known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -551,10 +573,16 @@ export interface RankStatus {
   exit_code?: number | null;
   problem?: Problem | null;
   done_s?: number | null;
+  group_size?: number | null;
   ended_s?: number | null;
+  kill_reason?: string;
 }
 /**
- * A process of the job that could not be killed.
+ * A process of the job that has not ended, or could not be killed.
+ *
+ *     Args:
+ *         status: its state as the kernel names it, like ``D (disk sleep)``.
+ *         waits_in: function of the kernel that an uninterruptible one waits in, if known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Leftover".
@@ -563,6 +591,7 @@ export interface Leftover {
   pid: number;
   command: string;
   status: string;
+  waits_in?: string;
 }
 /**
  * Stall: no rank of a part has made progress for too long.
@@ -637,6 +666,7 @@ export interface Evidence {
   oom_kills?: number | null;
   kernel?: string[];
   agent?: string[];
+  stuck?: StuckConnection[];
   links?: LinkTry[] | null;
 }
 /**
@@ -677,6 +707,21 @@ export interface Disk {
   path: string;
   free_bytes: number | null;
   is_read_only?: boolean;
+}
+/**
+ * An open connection over the ranks' interface whose packets are not acknowledged.
+ *
+ *     Args:
+ *         peer: address of its other end.
+ *         resends: how often the oldest packet has been sent again.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "StuckConnection".
+ */
+export interface StuckConnection {
+  peer: string;
+  unacknowledged_bytes: number;
+  resends: number;
 }
 /**
  * Link try: the result of connecting to another participant.
@@ -917,6 +962,7 @@ export interface JobSummary {
   problem?: Problem | null;
   verdict?: Verdict | null;
   stall?: Problem | null;
+  warnings?: Problem[];
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;
@@ -926,6 +972,7 @@ export interface JobSummary {
  * One rank.
  *
  *     Args:
+ *         pid: of its process on its node, while that lives.
  *         step: last optimizer step finished, from 1.
  *         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
  *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
@@ -966,6 +1013,7 @@ export interface RankSummary {
   };
   is_ready?: boolean;
   progress?: RankProgress | null;
+  pid?: number | null;
 }
 /**
  * A figure of many ranks.

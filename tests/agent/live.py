@@ -222,8 +222,8 @@ def start_request(
         master_port=port,
         submitted_s=time.time(),
     )
+    policy.setdefault("entry", ("script.py",))
     spec = JobSpec(
-        entry=("script.py",),
         files={"script.py": script},
         participants=tuple(Participant(node=agent.name) for agent in agents),
         **policy,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -30,8 +31,10 @@ def test_with_loopback_left_alone_it_is_local():
     assert parse_options(["run"]).settings.addresses([]) == ("127.0.0.1:8765",)
 
 
-def test_everything_may_be_given():
-    words = f"join {TOKEN} --name n1 --listen 10.0.0.1 --listen 10.1.0.1 --listen 10.0.0.1"
+def test_everything_may_be_given(tmp_path):
+    (tmp_path / "token").write_text(f"\n{TOKEN}\n")
+    words = f"join --token-file {tmp_path / 'token'} --name n1"
+    words += " --listen 10.0.0.1 --listen 10.1.0.1 --listen 10.0.0.1"
     words += " --address lab.example:443 --address 10.9.0.1 --no-run"
     words += " --port 9000 --state-dir here --link-capacity eth1=1gbit --python /py"
     options = parse_options(words.split())
@@ -52,10 +55,9 @@ def test_everything_may_be_given():
         ([], "needs an action"),
         (["start"], "no action 'start'"),
         (["lave"], "use leave"),
-        (["join"], "TOKEN"),
-        (["join", TOKEN[:-3]], "the token"),
-        (["join", "password"], "not a token"),
-        (["join", DRIVERS], "mntrain driver join"),
+        (["join"], "no token was given"),
+        (["join", TOKEN], "must not stand on the command line"),
+        (["join", "--token-file", "/nowhere/token"], "/nowhere/token cannot be read"),
         (["run", "--name", "a/b"], "node name 'a/b'"),
         (["run", "--name", "n" * 50], "is longer than 49 characters"),
         (["run", "--listen", "localhost"], "localhost is not an IPv4 address"),
@@ -83,6 +85,25 @@ def test_what_is_wrong_is_named_with_its_fix(words, says):
     assert "\n" not in str(error.value)
 
 
-def test_no_token_is_a_fault_of_the_command_line():
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (TOKEN[:-3], "the token"),
+        ("password", "not a token"),
+        (DRIVERS, "mntrain driver join"),
+        ("", "no token was given"),
+    ],
+)
+def test_a_token_that_is_none_is_refused(monkeypatch, text, says):
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    with pytest.raises(MntrainError) as error:
+        parse_options(["join"])
+    assert says in str(error.value)
+    assert error.value.fix
+
+
+def test_no_token_is_a_fault_of_the_command_line(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     with pytest.raises(SpecError):
         parse_options(["join"])

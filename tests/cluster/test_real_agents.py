@@ -19,7 +19,7 @@ from jupyter_mntrain.trust.driver_membership import clusters_directory
 from tests import trusted
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
-from tests.wording import wording
+from tests.wording import says, wording
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +158,21 @@ def test_ending_a_job_leaves_no_process_and_no_lease(cluster: Cluster, end: str)
     assert view.state == "canceled"
     assert processes_of(job.id) == []
     assert {part.problem for part in view.parts} == {None}
+    wait_for(lambda: leases(cluster) == [0, 0])
+
+
+def test_one_rank_is_killed_and_is_the_cause(cluster: Cluster) -> None:
+    job = launch(cluster, 100_000)
+    wait_for(lambda: all(rank.pid for rank in job.summary().ranks))
+    with pytest.raises(SpecError):
+        job.kill_rank(2)
+    job.kill_rank(1)
+    view = job.wait(30)
+    assert view.state == "failed"
+    assert view.problem is not None
+    assert (view.problem.kind, view.problem.node, view.problem.rank) == (Kind.KILLED, "node2", 1)
+    assert says("killed by user", view.problem.cause)
+    assert {rank.pid for rank in job.summary().ranks} == {None}, "they are gone"
     wait_for(lambda: leases(cluster) == [0, 0])
 
 

@@ -81,11 +81,18 @@ GIVEN = ("--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit")
 
 def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
     """An agent that joins with a token, and stays."""
-    command = [mntrain, "agent", "join", token, *words]
+    command = [mntrain, "agent", "join", "--token-file", token_file(host, token), *words]
     log = host.home / "agent.log"
     process = start(host, command, log)
     until(lambda: "has joined" in log.read_text(), f"{log} to have joined")
     return process
+
+
+def token_file(host: Host, token: str) -> str:
+    """A token on a host, for a process without standard input."""
+    path = host.home / f"token-{len(_outlived)}"
+    path.write_text(token)
+    return str(path)
 
 
 def up(host: Host, mntrain: str, *, cluster: str = CLUSTER) -> list[str]:

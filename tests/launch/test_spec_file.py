@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.wording import says
+from jupyter_mntrain.plan.spec_check import check_spec
+from tests.wording import is_scrambled, says
 
 ODD = st.text(st.sampled_from("a\"'\\\n\r\t\0\x1f\x7f\x85\u2028 =#[]é🦙"), max_size=12)
 TEXTS = st.text(max_size=20) | ODD | st.sampled_from(["a\r\nb\r\n", "\r\n", "\n", '"""', "'''\n"])
@@ -33,6 +35,7 @@ SPECS = st.builds(
     name=TEXTS,
     files=st.dictionaries(TEXTS, TEXTS, max_size=3),
     environment=st.dictionaries(NAMES, TEXTS, max_size=3),
+    from_environment=st.lists(NAMES, max_size=2).map(tuple),
     torchrun_arguments=st.lists(TEXTS, max_size=2).map(tuple),
     port=st.none() | st.integers(1, 65535),
     link_capacity_bytes_per_s=st.none() | st.floats(0, allow_nan=False),
@@ -66,8 +69,11 @@ def test_what_is_written_is_read_back_exactly_from_a_file(tmp_path_factory, spec
 @settings(deadline=None)  # a busy machine is no failure
 @given(SPECS)
 def test_only_what_looks_like_a_secret_is_left_out(spec):
-    kept = {k: v for k, v in spec.environment.items() if k not in secret_names(spec)}
-    assert read_spec(write_spec(spec)) == msgspec.structs.replace(spec, environment=kept)
+    names = secret_names(spec)
+    kept = {k: v for k, v in spec.environment.items() if k not in names}
+    assert read_spec(write_spec(spec)) == msgspec.structs.replace(
+        spec, environment=kept, from_environment=names
+    )
 
 
 def test_a_person_can_read_it():
@@ -84,10 +90,41 @@ def test_a_person_can_read_it():
 def test_secrets_are_named_and_not_written():
     assert secret_names(SPEC) == ("HF_TOKEN", "wandb_api_key")
     text = write_spec(SPEC)
-    assert "# Omitted because they look like secrets: HF_TOKEN, wandb_api_key\n" in text
+    assert 'from_environment = [\n    "HF_TOKEN",\n    "wandb_api_key",\n]\n' in text
+    assert "\n# or look like it: HF_TOKEN, wandb_api_key\n" in text
     assert "hf_abc" not in text
     assert "TOKENIZERS_PARALLELISM" in text
     assert "hf_abc" in write_spec(SPEC, with_secrets=True)
+
+
+def test_a_file_without_its_secrets_runs_where_they_are_set():
+    spec = msgspec.structs.replace(SPEC, from_environment=("PRIVATE",))
+    spec = msgspec.structs.replace(spec, environment={**spec.environment, "PRIVATE": "quiet"})
+    text = write_spec(spec)
+    assert "quiet" not in text
+    kept = read_spec(text)
+    assert kept.from_environment == ("HF_TOKEN", "PRIVATE", "wandb_api_key")
+    here = {"HF_TOKEN": "mine", "PRIVATE": "p", "wandb_api_key": "w", "OTHER": "o"}
+    assert with_values(kept, here).environment == {
+        "A": "1",
+        "TOKENIZERS_PARALLELISM": "0",
+        "HF_TOKEN": "mine",
+        "PRIVATE": "p",
+        "wandb_api_key": "w",
+    }
+    with pytest.raises(SpecError, match="HF_TOKEN, wandb_api_key"):
+        with_values(kept, {"PRIVATE": "p"})
+    assert with_values(spec, {}) == spec, "what it has is not looked for"
+
+
+def test_secrets_among_the_arguments_are_left_out_and_missed_before_the_start():
+    spec = msgspec.structs.replace(SPEC, entry=("train.py", "--api-key", "abc", "--url=x://a:b@c"))
+    kept = read_spec(write_spec(spec))
+    assert kept.entry == ("train.py", "--api-key", "***", "--url=***")
+    assert "replace each ***" in write_spec(spec) or is_scrambled()
+    with pytest.raises(SpecError, match=r"\*\*\*"):
+        check_spec(kept)
+    assert read_spec(write_spec(spec, with_secrets=True)) == spec
 
 
 def test_without_participants_there_are_none():

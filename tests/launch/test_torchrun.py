@@ -15,7 +15,7 @@ import pytest
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.records.job import Attempt, JobSpec, Participant, Placement
+from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Participant, Placement
 
 JOB = JobId("j-0000abcd")
 
@@ -40,7 +40,14 @@ def spec(**fields: object) -> JobSpec:
     return msgspec.convert(basis | fields, JobSpec, from_attributes=True)
 
 
-def render(spec: JobSpec, own: Placement, *, cpu_count: int = 8, nodes: int = 2) -> NodeCommand:
+def render(
+    spec: JobSpec,
+    own: Placement,
+    *,
+    cpu_count: int = 8,
+    nodes: int = 2,
+    earlier: Earlier | None = None,
+) -> NodeCommand:
     places = tuple(own if n == own.node_rank else placement(n) for n in range(nodes))
     attempt = Attempt(
         number=1,
@@ -48,6 +55,7 @@ def render(spec: JobSpec, own: Placement, *, cpu_count: int = 8, nodes: int = 2)
         master_address=places[0].address,
         master_port=29411,
         submitted_s=0.0,
+        earlier=earlier,
     )
     return torchrun_command(
         spec,
@@ -207,3 +215,19 @@ def test_accelerate_is_told_of_ranks_without_a_gpu(
 ) -> None:
     environment = render(spec(), placement(gpus=gpus)).environment
     assert environment.get("ACCELERATE_USE_CPU") == expected
+
+
+def told(spec: JobSpec, earlier: Earlier | None = None) -> dict[str, str]:
+    environment = render(spec, placement(), earlier=earlier).environment
+    names = ("MNTRAIN_FIRST_WORLD_SIZE", "MNTRAIN_SAVED_STEP", "MNTRAIN_ON_NAN")
+    return {name: environment[name] for name in names if name in environment}
+
+
+def test_a_restarted_script_is_told_what_has_changed() -> None:
+    assert told(spec()) == {"MNTRAIN_FIRST_WORLD_SIZE": "2"}
+    earlier = Earlier(world_size=8, step=400, attempt=1, saved_step=300)
+    assert told(spec(), earlier) == {
+        "MNTRAIN_FIRST_WORLD_SIZE": "8",
+        "MNTRAIN_SAVED_STEP": "300",
+    }
+    assert told(spec(on_nan="report"))["MNTRAIN_ON_NAN"] == "report"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node_view import NodeView
-from tests.standin.jobs import ONE_AND_TWO, history, view
+from tests.standin.jobs import ONE_AND_TWO, history, summarize, view
 
 
 def test_a_job_entry_holds_neither_environment_nor_files() -> None:
@@ -30,3 +34,10 @@ def test_nodes_that_never_answered_have_keys_too() -> None:
         NodeView(address="10.0.0.2:8765", found_by="typed", liveness="lost"),
     ]
     assert [entry.key for entry in node_entries(views)] == ["10.0.0.1:8765", "10.0.0.2:8765"]
+
+
+def test_warnings_reach_page_and_tables() -> None:
+    warning = Problem(kind=Kind.LOSS_NAN, cause="the loss became NaN", node="node1", rank=Rank(0))
+    job = msgspec.structs.replace(view("succeeded", "succeeded"), warnings=(warning,))
+    assert job_entry(job).warnings == (warning,)
+    assert summarize(history(job, {}), now_s=1000.0).warnings == (warning,)

@@ -138,6 +138,9 @@ def test_every_rank_shows_its_steps_saves_and_stops_when_asked(launch: Launch, s
     job.save(is_last=True)
     view = job.wait(JOB_S)
     assert view.state == "canceled", job.logs()
+    assert view.warnings == (), "its ranks met, and its losses are sound"
+    sizes = [rank.group_size for part in view.parts for rank in part.ranks]
+    assert sizes == [2, 2]
 
     job.wait_for_history(30)
     history = job.history()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.scrambling.scrambled_words import FOREIGN, SEVERAL_WORDS, Scrambled, transformed
 
-NO_SENTENCES = ("mntrain ", "not known", "bold default", "recipe or script")
+NO_SENTENCES = ("mntrain ", "agent join", "driver join")
+NO_SENTENCES += ("not known", "bold default", "recipe or script")
 """Literals that are something else, besides: commands, states, styles and things."""
 
 
@@ -23,7 +24,7 @@ def _readable(tree: ast.AST) -> Iterator[str]:
             isinstance(value, str)
             and id(node) not in done
             and SEVERAL_WORDS.search(value)
-            and not value.startswith(NO_SENTENCES)
+            and not value.strip().startswith(NO_SENTENCES)
         ):
             yield value.strip()
 

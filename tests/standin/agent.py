@@ -25,15 +25,8 @@ from tornado.netutil import bind_sockets
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.lifecycle.state import (
-    Exited,
-    Launched,
-    RankStepped,
-    RankUp,
-    StopAsked,
-    apply,
-    new_part,
-)
+from jupyter_mntrain.model.lifecycle.events import Exited, Launched, RankStepped, RankUp, StopAsked
+from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo

@@ -192,6 +192,11 @@ class StandInJob:
         self.calls.append(("stop", (reason, grace_s)))
         return self.view()
 
+    def kill_rank(self, rank: int) -> JobView:
+        placements_with(self.view(), rank)
+        self.calls.append(("kill_rank", rank))
+        return self.view()
+
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         progress.report("telling the nodes to stop", 0, len(self.view().parts))
         self.calls.append(("kill", None))
@@ -220,6 +225,9 @@ class StandInCluster:
     def required(self) -> None:
         if not self.is_driver:
             raise no_cluster(self.name)
+
+    def refuse_read_only(self) -> None:
+        """Every driver here may do everything."""
 
     def check(self) -> str | None:
         return self.problem
@@ -250,7 +258,7 @@ class StandInCluster:
             NodeCommand(
                 node=participant.node,
                 argv=("python", "-m", "torch.distributed.run", *spec.entry),
-                environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words"},
+                environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words", **spec.environment},
                 directory="/state/jobs/j-00000000/attempt-1/work",
             )
             for participant in spec.participants

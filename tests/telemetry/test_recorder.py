@@ -14,6 +14,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
+    RankGroup,
     RankStart,
     RankStep,
     Sample,
@@ -42,7 +43,13 @@ class Ticks:
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
     environment = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", NODE_VARIABLE: "node2"}
-    return Recorder(tmp_path, clock=lambda: 1e9, stopwatch=Ticks(), environment=environment)
+    return Recorder(
+        tmp_path,
+        clock=lambda: 1e9,
+        stopwatch=Ticks(),
+        environment=environment,
+        group=lambda: None,
+    )
 
 
 def test_variables_are_those_the_launcher_sets() -> None:
@@ -233,3 +240,28 @@ def test_a_loss_that_is_part_of_a_graph_is_taken_out_of_it(tmp_path: Path) -> No
     with Recorder(tmp_path) as recorder:
         recorder.step(loss=Tensor(is_free=False))
     assert b'"loss":2.5' in (tmp_path / "rank-0.ndjson").read_bytes()
+
+
+def test_the_process_group_is_told_once_as_large_as_it_was_in_the_first_steps(
+    tmp_path: Path,
+) -> None:
+    sizes = iter([1, 4, 1])  # made in the second step, gone after it
+    environment = {"RANK": "0", "WORLD_SIZE": "4"}
+    with Recorder(tmp_path, environment=environment, group=lambda: next(sizes)) as recorder:
+        for _ in range(5):
+            recorder.step()
+    told = [one for one in read(tmp_path) if isinstance(one, RankGroup)]
+    assert [(one.rank, one.size) for one in told] == [(0, 4)]
+
+
+def test_the_process_group_of_a_short_run_is_told_at_its_end(tmp_path: Path) -> None:
+    environment = {"RANK": "0", "WORLD_SIZE": "2"}
+    with Recorder(tmp_path, environment=environment, group=lambda: 1) as recorder:
+        recorder.step()
+    assert [type(one) for one in read(tmp_path)] == [RankStart, RankStep, RankGroup, RankEnd]
+
+
+def test_a_rank_alone_has_no_group_to_tell_of(tmp_path: Path) -> None:
+    with Recorder(tmp_path, environment={}, group=lambda: 1) as recorder:
+        recorder.step()
+    assert not [one for one in read(tmp_path) if isinstance(one, RankGroup)]

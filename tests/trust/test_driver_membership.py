@@ -14,55 +14,12 @@ from jupyter_mntrain.trust.certificates import (
     load_certificate,
     load_revocations,
     new_key,
-    request,
     revoked_serials,
 )
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory, room_for
-from jupyter_mntrain.trust.joining.messages import Admission, Application
-from jupyter_mntrain.trust.joining.proof import new_nonce
-from jupyter_mntrain.trust.joining.token import Token
-from jupyter_mntrain.trust.member_register import RegisteredMember
+from tests.trust.registering import LIFE, NODE, Clock, join, member, serial
 from tests.wording import says, wording
-
-LIFE = timedelta(days=20)
-NODE = Subject(role="node", name="ab" * 16)
-START_S = 1_800_000_000.0
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = START_S
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def identity(clock: Clock) -> DriverMembership:
-    made = DriverMembership.make("home", clock=clock)
-    return DriverMembership(made.directory, clock=clock, lifetime=LIFE)
-
-
-def join(identity: DriverMembership, token: Token, subject: Subject = NODE) -> Admission:
-    invite = next(one for one in identity.authorized().invites() if one.token == token)
-    asked = Application(
-        nonce=new_nonce(), subject=subject, name="n1", request=request(new_key(), subject)
-    )
-    return identity.authorized().admit(invite, asked)
-
-
-def member(identity: DriverMembership, subject: Subject = NODE) -> RegisteredMember:
-    return next(m for m in identity.authorized().members() if m.subject == subject)
-
-
-def serial(pem: str) -> int:
-    return load_certificate(pem).serial_number
 
 
 def test_an_invitation_admits_so_many_until_its_time(
@@ -109,7 +66,7 @@ def test_a_token_for_a_node_makes_no_driver(identity: DriverMembership) -> None:
 def test_a_driver_does_not_take_the_name_of_another(identity: DriverMembership) -> None:
     kim = Subject(role="driver", name="kim")
     assert join(identity, identity.authorized().invite("driver"), kim).refusal is None
-    again = join(identity, identity.authorized().invite("driver"), kim)
+    again = join(identity, identity.authorized().invite("driver"), kim, key=new_key())
     assert "kim" in (again.refusal or "")
     assert says("already has a driver named kim", again.refusal or "")
     identity.authorized().revoke("kim")
@@ -149,7 +106,7 @@ def test_whoever_is_revoked_is_so_with_all_certificates_it_ever_had(
     clock.now_s += LIFE.total_seconds() * 0.6
     assert identity.authorized().renew()
     serials.append(serial(member(identity).certificate))
-    join(identity, identity.authorized().invite())  # anew, after its disk was replaced
+    join(identity, identity.authorized().invite())  # again, with the key that it has
     serials.append(serial(member(identity).certificate))
     assert len(set(serials)) == 3
     gone = identity.authorized().revoke("n1")

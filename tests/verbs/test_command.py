@@ -62,7 +62,11 @@ def test_what_follows_two_dashes_is_the_scripts():
 
 
 def test_quotes_are_a_shells():
-    assert args_of('launch r.toml --env "A=two words"').env == [("A", "two words")]
+    assert args_of('launch r.toml --env "A=two words" --env B --env C=').env == [
+        ("A", "two words"),
+        ("B", None),
+        ("C", ""),
+    ]
 
 
 def test_torchrun_arguments_begin_with_dashes():
@@ -97,7 +101,7 @@ def test_help_lists_every_verb():
         ("launch r.toml --port 0", ["--port", "'0'", "65535"]),
         ("launch r.toml --port 70000", ["70000"]),
         ("launch r.toml --port", ["--port", "expected one argument"]),
-        ("launch r.toml --env NOVALUE", ["NOVALUE", "NAME=VALUE"]),
+        ("launch r.toml --env =VALUE", ["NAME=VALUE"]),
         ("launch r.toml --link-capacity fast", ["'fast'", "1gbit"]),
         ("logs --tail many", ["'many'"]),
         ("logs --rank -1", ["-1"]),

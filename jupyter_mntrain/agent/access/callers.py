@@ -27,6 +27,9 @@ from jupyter_mntrain.trust.credentials import Credentials
 
 log = logging.getLogger("mntrain.agent")
 
+Change = tuple[str, str]
+"""What happened, ``revoke`` or ``renew``, and to which certificate or member."""
+
 MOST_DRIVERS = tunables.count("limits.drivers")
 
 
@@ -78,19 +81,27 @@ class TrustKeeper:
             if not self._open[serial]:
                 del self._open[serial]
 
-    def take(self, news: TrustNews) -> bool:
-        """Store revocations and certificates that are newer. Returns whether any was.
+    def take(self, news: TrustNews) -> list[Change]:
+        """Store revocations and certificates that are newer. Returns what has changed.
 
         Raises:
             TrustError: one is not signed by the cluster's authority.
         """
-        is_news = self.credentials.take_revocations(news.revocations)
-        for pem in news.certificates[:MOST_DRIVERS]:
-            is_news |= self._take_certificate(pem)
+        before, number = self.credentials.revoked, self.credentials.revocations
+        self.credentials.take_revocations(news.revocations)
+        revoked = sorted(self.credentials.revoked - before)
+        changes = [("revoke", f"certificate {serial:x}") for serial in revoked]
+        if self.credentials.revocations > number and not changes:
+            changes.append(("revoke", "no further certificate"))
+        changes += [
+            ("renew", subject_of(load_certificate(pem)).uri)
+            for pem in news.certificates[:MOST_DRIVERS]
+            if self._take_certificate(pem)
+        ]
         for serial in self.credentials.revoked & self._open.keys():
             for connection in tuple(self._open[serial]):
                 connection.close()
-        return is_news
+        return changes
 
     def news(self) -> TrustNews:
         """Revocations and certificates that a driver may not know yet."""
@@ -109,7 +120,7 @@ class TrustKeeper:
                 log.info("renewed certificate, valid until %s", offered.not_valid_after_utc.date())
                 return True
             return False
-        if subject.role != "driver" or self._is_older(subject, offered):
+        if subject.role == "node" or self._is_older(subject, offered):
             return False
         self._drivers[subject.uri] = pem
         write_atomically(self._path, msgspec.json.encode(self._drivers), mode=0o600)

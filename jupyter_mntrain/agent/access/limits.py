@@ -1,7 +1,8 @@
-"""Limits: bounds how many streams one caller, and all callers together, may hold open."""
+"""Limits: bounds what one member, and all members together, may hold open."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,41 +19,82 @@ HEADERS_WITHIN_S = tunables.seconds("limits.headers_timeout_s")
 BODY_WITHIN_S = tunables.seconds("limits.body_timeout_s")
 
 MOST_CONNECTIONS = tunables.count("limits.connections")
-MOST_CONNECTIONS_EACH = tunables.count("limits.connections_per_peer")
+MOST_CONNECTIONS_EACH = tunables.count("limits.connections_per_member")
+FILES = tunables.count("limits.open_files")
+
+MOST_HANDSHAKES = tunables.count("limits.handshakes")
+HANDSHAKE_S = tunables.seconds("limits.handshake_timeout_s")
 
 MOST_STREAMS = tunables.count("limits.streams")
-MOST_STREAMS_EACH = tunables.count("limits.streams_per_peer")
+MOST_STREAMS_EACH = tunables.count("limits.streams_per_member")
+
+MOST_SINKS = tunables.count("limits.probe_tickets")
+MOST_SINKS_EACH = tunables.count("limits.probe_tickets_per_member")
+MOST_MEASUREMENTS = tunables.count("limits.measurements")
 
 
 class TooManyError(RefusedError):
-    """Too many streams are open."""
+    """A member, or all of them, hold too much open."""
 
     default = Kind.TOO_MANY
 
 
-class Streams:
-    """Counts the long-lived answers."""
+class Quota:
+    """Counts what members hold at the same time; safe from any thread.
 
-    def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
+    Args:
+        each: most that one member may hold.
+        total: most that all of them may hold.
+        noun: what is counted, plural.
+        fix: what to do if there are too many.
+    """
 
-    @contextmanager
-    def opened(self, address: str) -> Iterator[None]:
-        """Count an answer while it is sent.
+    def __init__(self, each: int, total: int, *, noun: str, fix: str) -> None:
+        self._each, self._total = each, total
+        self._noun, self._fix = noun, fix
+        self._held: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, who: str) -> None:
+        """Count one more.
 
         Raises:
-            TooManyError: this address, or all of them, have too many open.
+            TooManyError: this member, or all of them, hold too many.
         """
-        if self._open[address] >= MOST_STREAMS_EACH or self._open.total() >= MOST_STREAMS:
-            raise TooManyError(
-                f"{self._open[address]} streams are open for {address}, "
-                f"{self._open.total()} for all",
-                fix="close notebooks that watch jobs on this node",
-            )
-        self._open[address] += 1
+        with self._lock:
+            own, total = self._held[who], self._held.total()
+            if own >= self._each or total >= self._total:
+                raise TooManyError(
+                    f"{own} {self._noun} are open for {who}, {total} for all", fix=self._fix
+                )
+            self._held[who] += 1
+
+    def give_back(self, who: str) -> None:
+        with self._lock:
+            self._held[who] -= 1
+            if not self._held[who]:
+                del self._held[who]
+
+    @contextmanager
+    def held(self, who: str) -> Iterator[None]:
+        """Count one while something lasts. Raises like :meth:`take`."""
+        self.take(who)
         try:
             yield
         finally:
-            self._open[address] -= 1
-            if not self._open[address]:
-                del self._open[address]
+            self.give_back(who)
+
+
+def stream_quota() -> Quota:
+    fix = "close notebooks that watch jobs on this node"
+    return Quota(MOST_STREAMS_EACH, MOST_STREAMS, noun="streams", fix=fix)
+
+
+def sink_quota() -> Quota:
+    fix = "try again in a few seconds"
+    return Quota(MOST_SINKS_EACH, MOST_SINKS, noun="measurements", fix=fix)
+
+
+def measure_quota() -> Quota:
+    fix = "try again in a few seconds"
+    return Quota(MOST_MEASUREMENTS, MOST_MEASUREMENTS, noun="measurements", fix=fix)

@@ -16,7 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.attempt.processes import processes_of, start_time
+from jupyter_mntrain.agent.attempt.processes import (
+    Alive,
+    descendants,
+    kill_all,
+    marked,
+    processes_of,
+    signal_all,
+    start_time,
+)
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model._record import Record
@@ -78,6 +86,8 @@ class AttemptDirectory:
     keeper: subprocess.Popen[bytes] | None = None
     """Set only if this agent started it; an adopted keeper is known by its files."""
     _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
+    _seen: Alive = field(default_factory=dict, init=False, repr=False)
+    """Processes found so far: one that changed its environment is lost with the keeper above it."""
 
     def prepare(
         self,
@@ -116,7 +126,11 @@ class AttemptDirectory:
         write_atomically(self.path / "command.json", msgspec.json.encode(content), mode=0o600)
 
     def spawn(self) -> None:
-        """Start the keeper in a session of its own, so that it outlives the agent."""
+        """Start the keeper in a session of its own, so that it outlives the agent.
+
+        Raises:
+            OSError: it could not be started or stored; nothing of it runs.
+        """
         with (self.path / "keeper.log").open("ab") as log:
             self.keeper = subprocess.Popen(
                 [sys.executable, "-m", "jupyter_mntrain.agent.attempt.keeper", str(self.path)],
@@ -132,7 +146,13 @@ class AttemptDirectory:
             boot_id=boot_id(),
             oom_kills=oom_kills(),
         )
-        write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
+        try:
+            write_atomically(self.path / "keeper.json", msgspec.json.encode(identity))
+        except BaseException:
+            self.keeper.kill()
+            self.keeper.wait()
+            kill_all(lambda: marked(self.path))
+            raise
 
     @cached_property
     def clock(self) -> Clock:
@@ -183,6 +203,52 @@ class AttemptDirectory:
             with suppress(ProcessLookupError):
                 os.kill(self.identity.pid, signal.SIGTERM)
 
+    def alive(self) -> Alive:
+        """Every live process of the attempt, and its keeper."""
+        found = marked(self.path)
+        pid = self._keeper_pid
+        started = start_time(pid) if pid is not None and self.keeper_is_alive() else None
+        if pid is not None and started is not None:
+            found |= {pid: started, **descendants(pid)}
+        self._seen = {
+            pid: started
+            for pid, started in (self._seen | found).items()
+            if start_time(pid) == started
+        }
+        return self._seen
+
+    def kill(self) -> Alive:
+        """Kill every process and the keeper, which may be frozen. Returns those it found.
+
+        A process that forks meanwhile leaves a child behind: repeat until none is found.
+        """
+        found = self.alive()
+        signal_all(found, signal.SIGKILL)
+        return found
+
+    def kill_rank(self, rank: Rank) -> int | None:
+        """Kill a rank's process. Returns its pid; ``None`` if there is none."""
+        pid = dict(self.living_ranks()).get(rank)
+        started = start_time(pid) if pid is not None else None
+        if pid is None or started is None:
+            return None
+        signal_all({pid: started}, signal.SIGKILL)
+        return pid
+
+    @property
+    def grace_s(self) -> float:
+        """The grace that the newest stop asked for; 0 if none can be read."""
+        try:
+            return float(json.loads((self.path / "stop.json").read_bytes())["grace_s"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0
+
+    @property
+    def _keeper_pid(self) -> int | None:
+        if self.keeper is not None:
+            return self.keeper.pid
+        return self.identity.pid if self.identity is not None else None
+
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
         """(rank, pid) of every rank: its oldest process, not the children it started."""
         found: dict[Rank, int] = {}
@@ -193,10 +259,11 @@ class AttemptDirectory:
 
     @property
     def identity(self) -> KeeperIdentity | None:
-        """Identity of the keeper; ``None`` if none was ever started."""
-        path = self.path / "keeper.json"
-        if self._identity is None and path.exists():
-            self._identity = msgspec.json.decode(path.read_bytes(), type=KeeperIdentity)
+        """Identity of the keeper; ``None`` if none was ever started, or it cannot be read."""
+        if self._identity is None:
+            with suppress(FileNotFoundError, msgspec.MsgspecError):
+                content = (self.path / "keeper.json").read_bytes()
+                self._identity = msgspec.json.decode(content, type=KeeperIdentity)
         return self._identity
 
 

@@ -10,6 +10,7 @@ every launch waits for its start.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import select
@@ -176,7 +177,9 @@ def _finish(
     while True:
         try:
             write_atomically(directory / "status.json", content)
-        except OSError:
+        except OSError as failure:
+            if failure.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise  # gone or read-only: the agent finds out that there is no status
             # The disk is full: the exit status matters more than the middle of the logs.
             for log in logs_of(directory):
                 trim(log, kept_bytes=SPARED_BYTES, slack_bytes=0)

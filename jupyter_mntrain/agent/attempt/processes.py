@@ -94,7 +94,7 @@ def kill_all(
 
 
 def describe(pid: int) -> dict[str, object]:
-    """Pid, command and kernel state of a process, for people."""
+    """Pid, command and kernel state of a process, and where it waits in the kernel."""
 
     def read(name: str) -> str:
         try:
@@ -102,9 +102,12 @@ def describe(pid: int) -> dict[str, object]:
         except OSError:
             return ""
 
-    status = [line for line in read("status").splitlines() if line.startswith("State:")]
+    state = next((one[7:] for one in read("status").splitlines() if one[:6] == "State:"), "gone")
     command = read("cmdline").replace("\0", " ").strip()
-    return {"pid": pid, "command": command, "status": status[0][7:] if status else "gone"}
+    found: dict[str, object] = {"pid": pid, "command": command, "status": state}
+    # A process that runs or sleeps would wait elsewhere a moment later.
+    waits_in = read("wchan") if state[:1] == "D" else ""
+    return found | ({"waits_in": waits_in} if waits_in.strip("0") else {})
 
 
 def _pids() -> list[int]:

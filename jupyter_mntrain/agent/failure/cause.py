@@ -24,8 +24,8 @@ from jupyter_mntrain.agent.failure.torchrun_log import CLOSING, Failure, rank_fa
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import RankDown
-from jupyter_mntrain.telemetry.exit_record import (
+from jupyter_mntrain.model.lifecycle.events import RankDown
+from jupyter_mntrain.telemetry.startup.exit_record import (
     ExitRecord,
     ProcessExit,
     read_exit_record,

@@ -14,12 +14,12 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
 from jupyter_mntrain.agent.failure.kernel_log import fault_lines
+from jupyter_mntrain.agent.failure.tcp import PROC, counters, stuck_connections
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.evidence import Disk, DiskUse, Evidence, NetworkState
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 
-PROC = Path("/proc")
 AT_LAUNCH_FILE = "network.json"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file
 
@@ -28,7 +28,7 @@ def network_state(interface: str, *, sysfs: Path = SYSFS, proc: Path = PROC) -> 
     """Read the state of an interface and the counters of this machine's TCP."""
     found = next((one for one in read_interfaces(sysfs) if one.name == interface), None)
     device = sysfs / "class" / "net" / interface
-    tcp = _tcp_counters(proc)
+    tcp = counters(proc)
     return NetworkState(
         interface=interface,
         is_there=found is not None,
@@ -58,14 +58,16 @@ def gather(attempt: AttemptDirectory, interface: str, agent: Sequence[str] = ())
         interface: the ranks'.
         agent: errors of the agent itself.
     """
+    network = network_state(interface)
     return Evidence(
         time_s=attempt.clock(),
-        network=network_state(interface),
+        network=network,
         at_launch=_at_launch(attempt.path),
         disks=tuple(_disks(attempt.path)),
         oom_kills=oom_kills_since(attempt.identity),
         kernel=fault_lines(attempt.began_s),
         agent=tuple(agent),
+        stuck=stuck_connections({one.partition("/")[0] for one in network.addresses}),
     )
 
 
@@ -99,19 +101,6 @@ def _disk(use: DiskUse, path: Path) -> Disk:
         free_bytes=found.f_bavail * found.f_frsize,
         is_read_only=bool(found.f_flag & os.ST_RDONLY),
     )
-
-
-def _tcp_counters(proc: Path) -> dict[str, int]:
-    try:
-        lines = [
-            line.split()[1:]
-            for line in (proc / "net" / "snmp").read_text().splitlines()
-            if line.startswith("Tcp:")
-        ]
-        names, values = lines
-        return {name: int(value) for name, value in zip(names, values, strict=True)}
-    except (OSError, ValueError):
-        return {}
 
 
 def _number(path: Path) -> int:

@@ -28,8 +28,8 @@ from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
-from jupyter_mntrain.telemetry.exit_record import ExitRecord, Raised, read_crash
 from jupyter_mntrain.telemetry.problem_file import handed_over
+from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
 
 
 class RankEnding:

@@ -13,7 +13,7 @@ from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Frame, Site, site_of
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import Doing, RankStack
+from jupyter_mntrain.model.records.stall import Doing, RankStack
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_FILE, STACK_SIGNAL
 
 ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")

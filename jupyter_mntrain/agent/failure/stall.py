@@ -11,8 +11,8 @@ from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import PartEvent, Resumed, Stalled
-from jupyter_mntrain.model.records.job import Doing, Stall
+from jupyter_mntrain.model.lifecycle.events import PartEvent, Resumed, Stalled
+from jupyter_mntrain.model.records.stall import Doing, Stall
 
 LEAST_S = tunables.seconds("watchdog.least_s")
 TIMES_A_STEP = tunables.ratio("watchdog.steps")

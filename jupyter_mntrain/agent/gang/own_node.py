@@ -5,7 +5,7 @@ from __future__ import annotations
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord
@@ -21,6 +21,7 @@ class OwnNode:
     def __init__(self, node: LocalNode, job: LocalJob) -> None:
         self._node = node
         self._job = job
+        self._after = "queue" if job.record.attempt.number == 0 else "failure"
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         refuse_if_stopped(self._job)
@@ -28,16 +29,32 @@ class OwnNode:
 
     async def start(self, request: StartRequest) -> JobRecord:
         refuse_if_stopped(self._job)
-        return self._node.jobs.start(request).record
+        outcome = "failed"
+        try:
+            record = self._node.jobs.start(request).record
+            outcome = "done"
+        except MntrainError as error:
+            outcome = f"refused: {error.cause}"
+            raise
+        finally:
+            number = str(request.attempt.number)
+            self._note("start", request.job_id, attempt=number, outcome=outcome)
+        return record
 
     async def job(self, job_id: JobId) -> JobRecord:
         return self._node.jobs.get(job_id).record
 
     async def stop(self, job_id: JobId, request: StopRequest) -> JobRecord:
+        self._note("stop", job_id)
         return self._node.jobs.stop(job_id, request)
 
     async def release(self, job_id: JobId, attempt: int) -> None:
         self._node.leases.release_unstarted(job_id, attempt)
+
+    def _note(self, what: str, job_id: JobId, **about: str) -> None:
+        """For the audit log; the other participants note the same caller."""
+        who = f"node {self._node.node_id}"
+        self._node.audit.note(what, job=job_id, after=self._after, who=who, **about)
 
 
 def refuse_if_stopped(job: LocalJob) -> None:

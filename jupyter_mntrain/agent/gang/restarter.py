@@ -20,14 +20,18 @@ from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LeaseGrant, StartRequest
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
+from jupyter_mntrain.model.failure.hypotheses import own
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
+    earlier_attempts,
     may_succeed,
     next_restart,
     without,
 )
+from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 
 log = logging.getLogger("mntrain.agent")
@@ -65,15 +69,42 @@ class Restarter:
         log.info("job %s: attempt %d is next", job.record.job_id, plan.number)
         # The clock may have changed with a reboot.
         await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
-        silent_since_s: dict[NodeId, float] = {}
+        # A node that has lost its record refuses the next attempt: it is left out at once.
+        silent_since_s = {
+            part.node_id: -LEAVE_OUT_AFTER_S for part in parts if has_lost_record(part)
+        }
         while job.record.restart is not None:
             if await self._is_taken_over(job):
                 job.give_up()
                 break
             if restarted := await self._try(job, job.record.restart, silent_since_s):
                 return restarted
+            await self._leave_out_lost(job, silent_since_s)
             await asyncio.sleep(RETRY_S)
         return None
+
+    async def _leave_out_lost(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> None:
+        """Leave out the participants that have lost their record, or give up: they refuse every
+        further attempt, as only a driver can deposit the job there again.
+        """
+        plan, own_id = job.record.restart, self._node.node_id
+        waits_for = plan.waits_for if plan is not None else None
+        if waits_for is None or waits_for.kind is not Kind.NOT_ALLOWED:
+            return
+        for place in job.record.attempt.placements:
+            try:
+                if place.node_id != own_id:
+                    await self._peers(place).job(job.record.job_id)
+            except JobNotFoundError:
+                silent_since_s[place.node_id] = -LEAVE_OUT_AFTER_S
+                if place not in self._places(job, silent_since_s):
+                    continue
+                problem = own(lost_part(place, job.record.part.state, job.now_s()))
+                if problem is not None and job.is_active:
+                    job.abort(problem)
+                job.give_up()
+            except MntrainError:
+                continue
 
     async def succeed(self, job: LocalJob) -> LocalJob | None:
         """Like :meth:`run`, instead of a lost head; ``None`` if the head answers or another node
@@ -197,6 +228,7 @@ def _request(
             master_address=placements[0].address,
             master_port=grants[0].port or 0,
             submitted_s=job.now_s(),
+            earlier=earlier_attempts(job.record),
         ),
         submitted_by=job.record.submitted_by,
     )

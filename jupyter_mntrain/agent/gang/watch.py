@@ -21,12 +21,17 @@ from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
-from jupyter_mntrain.model.lifecycle.rollup import unknown_part
-from jupyter_mntrain.model.lifecycle.state import LinksTried
+from jupyter_mntrain.model.lifecycle.events import LinksTried
+from jupyter_mntrain.model.lifecycle.rollup import (
+    START_PATIENCE_S,
+    has_lost_record,
+    lost_part,
+    unknown_part,
+)
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 
@@ -92,9 +97,12 @@ class GangWatch:
 
     async def _look(self, before: Sequence[Placement], after: Sequence[Placement]) -> bool:
         """One round; True when there is nothing left to watch."""
+        lost = []
         for placement in before:
             head = await self._ask(placement)
-            if head is not None:
+            if head is not None and has_lost_record(head.part):
+                lost.append(head.part)  # it watches nobody
+            elif head is not None:
                 # That node watches the others, and knows already that our part failed.
                 number = self.job.record.attempt.number
                 if head.attempt.number > number:
@@ -103,13 +111,16 @@ class GangWatch:
                     self._end_ours(reason_to_end([head.part]))
                 return not self.job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
-        peers = [record.part for record in answers if record is not None]
+        peers = [*lost, *(record.part for record in answers if record is not None)]
         parts = [self.job.record.part, *peers]
         self._parts = tuple(parts)
         silent = [p for p, record in zip(after, answers, strict=True) if record is None]
-        self._give_up_on_a_stall([*parts, *map(unknown_part, [*before, *silent])])
+        known = {part.node_id for part in parts}
+        silent += [placement for placement in before if placement.node_id not in known]
+        self._give_up_on_a_stall([*parts, *map(unknown_part, silent)])
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
+            self._end_without_record(next(filter(has_lost_record, parts), None))
             self._end_ours(reason)
             active = {part.node_id for part in peers if part.state not in TERMINAL}
             await asyncio.gather(*(self._stop(p, reason) for p in after if p.node_id in active))
@@ -150,10 +161,22 @@ class GangWatch:
             log.info("job %s: ending our part: %s", self.job.record.job_id, reason)
             self.job.stop(reason, StopRequest(reason=reason).grace_s, after_failure=True)
 
+    def _end_without_record(self, lost: PartStatus | None) -> None:
+        """End our part as failed, in place of the one whose node cannot say so."""
+        problem = own(lost) if lost is not None else None
+        if problem is not None and self.job.record.part.state != "stopping":
+            self.job.abort(problem)
+
     async def _ask(self, placement: Placement) -> JobRecord | None:
         """A participant's record of this attempt or of a later one."""
+        ours = self.job.record
         try:
-            record = await self.peers(placement).job(self.job.record.job_id)
+            record = await self.peers(placement).job(ours.job_id)
+        except JobNotFoundError:
+            now_s = self.job.now_s()
+            if now_s - ours.attempt.submitted_s < START_PATIENCE_S:
+                return None  # its start may be on its way
+            return msgspec.structs.replace(ours, part=lost_part(placement, "running", now_s))
         except MntrainError:
             return None
         return record if record.attempt.number >= self.job.record.attempt.number else None

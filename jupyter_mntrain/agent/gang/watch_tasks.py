@@ -19,6 +19,7 @@ class WatchTasks:
     """Runs one task per attempt, even if asked twice."""
 
     def __init__(self, node: LocalNode, peers: Peers) -> None:
+        self._node = node
         self._peers = peers
         self._restarter = Restarter(node, peers)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -47,11 +48,9 @@ class WatchTasks:
                 restarted = await self._restarter.succeed(job)
             if restarted is not None:
                 self.watch(restarted)
-        except (
-            Exception
-        ):  # drivers must not wait for an attempt that will not start; the error is logged
-            log.exception("job %s: is no longer watched", job.record.job_id)
+        except Exception as error:  # noqa: BLE001 - ends the part; logged with an id
             job.give_up()
+            self._node.jobs.fail(job, error, "cannot watch the job")
 
     def close(self) -> None:
         for task in list(self._tasks.values()):

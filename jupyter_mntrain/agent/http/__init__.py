@@ -20,6 +20,7 @@ from jupyter_mntrain.agent.http.job_routes import (
     JobStacksHandler,
     JobStopHandler,
     QueueHandler,
+    RankKillHandler,
 )
 from jupyter_mntrain.agent.http.lease_routes import LeaseHandler, LeasesHandler, PortHandler
 from jupyter_mntrain.agent.http.node_routes import NodeHandler, NodeStreamHandler
@@ -31,6 +32,7 @@ from jupyter_mntrain.model.api import Route
 _PARTS = {
     "job_id": r"(?P<job_id>[^/]+)",
     "attempt": r"(?P<attempt>[1-9][0-9]{0,5})",
+    "rank": r"(?P<rank>[0-9]{1,6})",
     "port": r"(?P<port>[1-9][0-9]{0,4})",
 }
 
@@ -48,12 +50,13 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.LOG: JobLogHandler,
     Route.SAVE: JobSaveHandler,
     Route.STACKS: JobStacksHandler,
+    Route.KILL_RANK: RankKillHandler,
     Route.PROBE_LISTEN: ProbeListenHandler,
     Route.PROBE_SEND: ProbeSendHandler,
     Route.TRUST: TrustHandler,
 }
 
-ROUTES = tuple((route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
+ROUTES = tuple((route, route.format(**_PARTS), handler) for route, handler in _HANDLERS.items())
 
 
 class AgentApplication(Application):
@@ -72,7 +75,7 @@ def application(node: LocalNode, watch_tasks: WatchTasks) -> Application:
     """All routes of :mod:`jupyter_mntrain.model.api`."""
     own: dict[str, Any] = {"node": node, "watch_tasks": watch_tasks}
     return AgentApplication(
-        [URLSpec(path, handler, own) for path, handler in ROUTES],
+        [URLSpec(path, handler, {**own, "route": route}) for route, path, handler in ROUTES],
         default_handler_class=NotFound,
         default_handler_args=own,
     )

@@ -6,19 +6,25 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
+from jupyter_mntrain.agent.access.roles import MAY
+from jupyter_mntrain.agent.access.viewing import for_viewer
+from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.trust.certificates import Role, Subject
 
 log = logging.getLogger("mntrain.agent")
 
@@ -37,26 +43,50 @@ class AgentHandler(JsonHandler):
         RefusedError: 409,
     }
 
-    for_nodes = False
-    """Whether other nodes may call it, too. The route then decides what each may see."""
     has_hung_up = False
     caller: Subject
 
-    def initialize(self, node: LocalNode, watch_tasks: WatchTasks) -> None:
+    def initialize(
+        self, node: LocalNode, watch_tasks: WatchTasks, route: Route | None = None
+    ) -> None:
         self.node = node
         self.watch_tasks = watch_tasks
+        self.route = route
+        """``None`` for requests that no route takes."""
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:  # noqa: ARG002 - tornado's
+        """Log an unexpected error under an id, which the answer names."""
+        if isinstance(value, Exception) and not isinstance(value, MntrainError | HTTPError):
+            asked = f"{self.request.method} {self.request.path} failed"
+            self.broken = unexpected(value, asked, node=self.node.name)
 
     def prepare(self) -> None:
         shown = self.request.get_ssl_certificate(binary_form=True)
         self.caller, self._serial = self.node.trust.caller(shown)  # type: ignore[arg-type]
-        if self.caller.role != "driver" and not self.for_nodes:
+        if self.route is not None:
+            self._refuse_other_roles(self.route)
+
+    def _refuse_other_roles(self, route: Route) -> None:
+        allowed = MAY.get((route, self.request.method or ""))
+        if self.caller.role not in (allowed or frozenset[Role]()):
+            if allowed is None and self.caller.role == "driver":
+                raise HTTPError(405)
             raise self.not_allowed()
 
     def not_allowed(self) -> NotAllowedError:
+        if self.caller.role == "viewer":
+            return NotAllowedError(
+                "a read-only driver's certificate does not allow this",
+                fix="ask the cluster's owner for an invitation that is not read-only",
+            )
         return NotAllowedError(
             f"a {self.caller.role}'s certificate does not allow this",
             fix="use a driver of the cluster",
         )
+
+    def shown(self, record: JobRecord) -> JobRecord:
+        """A job's record as the caller may see it."""
+        return for_viewer(record) if self.caller.role == "viewer" else record
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
@@ -68,7 +98,7 @@ class AgentHandler(JsonHandler):
         connection = self.request.connection
         assert connection is not None  # noqa: S101 - a server's request has one
         with (
-            self.node.streams.opened(self.request.remote_ip or ""),
+            self.node.streams.held(self.caller.uri),
             self.node.trust.connected(self._serial, connection.stream),  # type: ignore[attr-defined]
         ):
             yield
@@ -76,9 +106,18 @@ class AgentHandler(JsonHandler):
     def on_connection_close(self) -> None:
         self.has_hung_up = True
 
+    @property
+    def caller_name(self) -> str:
+        """The caller, for the audit log."""
+        return f"{self.caller.role} {self.caller.name}"
+
     @contextmanager
-    def audited(self, what: str, job: str) -> Iterator[None]:
-        """Log who did something, and with what outcome."""
+    def audited(self, what: str, **about: str) -> Iterator[None]:
+        """Log who did something, and with what outcome.
+
+        Args:
+            about: what it concerns: a job, an attempt, an address.
+        """
         outcome = "failed"
         try:
             yield
@@ -88,8 +127,7 @@ class AgentHandler(JsonHandler):
             raise
         finally:
             where = self.request.remote_ip or ""
-            who = f"{self.caller.role} {self.caller.name}"
-            self.node.audit.note(what, job=job, who=who, where=where, outcome=outcome)
+            self.node.audit.note(what, who=self.caller_name, where=where, outcome=outcome, **about)
 
     async def send_block(self, block: bytes) -> None:
         """Send a block and wait until it is flushed, so that no buffer grows without bound.
@@ -106,8 +144,6 @@ class AgentHandler(JsonHandler):
 
 
 class NotFound(AgentHandler):
-    for_nodes = True
-
     def prepare(self) -> None:
         super().prepare()
         raise refusal(404, Kind.NO_SUCH_ROUTE, f"no such route: {self.request.path}")
@@ -116,8 +152,6 @@ class NotFound(AgentHandler):
 @stream_request_body
 class TooLarge(AgentHandler):
     """Refuses a body that is over the limit, and discards it."""
-
-    for_nodes = True
 
     def prepare(self) -> None:
         super().prepare()

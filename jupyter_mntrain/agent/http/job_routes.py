@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tornado.iostream import StreamClosedError
 
+from jupyter_mntrain.agent.access.callers import NotAllowedError
+from jupyter_mntrain.agent.access.viewing import around, masked_log
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
@@ -18,13 +20,15 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LOG_OFFSET_HEADER,
     LOG_SIZE_HEADER,
+    KillRequest,
     SaveRequest,
     StartRequest,
     StopRequest,
 )
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.records.job import JobSpec
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
 
@@ -33,13 +37,11 @@ GONE_CHECK_S = tunables.seconds("agent.gone_check_interval_s")
 
 class JobsHandler(AgentHandler):
     def get(self) -> None:
-        self.answer([job.record for job in self.node.jobs.all()])
+        self.answer([self.shown(job.record) for job in self.node.jobs.all()])
 
 
 class _SharedJob(AgentHandler):
     """A route that a job's participants may call, too: each of them has the job already."""
-
-    for_nodes = True
 
     def shared(self, job_id: str) -> JobId:
         """The job id, if the caller may see the job.
@@ -48,7 +50,7 @@ class _SharedJob(AgentHandler):
             NotAllowedError: the node is not a participant, or no driver has deposited the job here.
         """
         known = self.job_id(job_id)
-        if self.caller.role == "driver":
+        if self.caller.role != "node":
             return known
         try:
             record = self.node.jobs.get(known).record
@@ -64,15 +66,18 @@ class QueueHandler(_SharedJob):
     """``PUT``: a driver queues a job here."""
 
     def get(self, job_id: str) -> None:
-        self.answer(self.node.jobs.get(self.shared(job_id)).record)
+        """Tells a node as little of others' jobs as of those that do not exist."""
+        try:
+            known = self.shared(job_id)
+        except NotAllowedError:
+            raise self.node.jobs.not_found(JobId(job_id)) from None
+        self.answer(self.shown(self.node.jobs.get(known).record))
 
     def put(self, job_id: str) -> None:
-        if self.caller.role != "driver":
-            raise self.not_allowed()
         request = self.body_as(StartRequest)
         if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
             raise refusal(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
-        with self.audited("queue", job_id):
+        with self.audited("queue", job=job_id):
             job = self.node.jobs.deposit(request)
         self.watch_tasks.watch(job)
         self.answer(job.record)
@@ -86,7 +91,7 @@ class AttemptsHandler(RestartHandler):
         self.refuse_other_work(request)
         if request.job_id != self.job_id(job_id) or request.attempt.number != int(attempt):
             raise refusal(400, Kind.BAD_REQUEST, "the path and the body name different attempts")
-        with self.audited("start", job_id):
+        with self.audited("start", job=job_id, attempt=attempt):
             job = self.node.jobs.start(request)
         self.watch_tasks.watch(job)
         self.node.tell_leases()
@@ -98,7 +103,7 @@ class JobStopHandler(_SharedJob):
         known = self.shared(job_id)
         request = self.body_as(StopRequest)
         try:
-            with self.audited("stop", job_id):
+            with self.audited("stop", job=job_id):
                 record = self.node.jobs.stop(known, request)
         finally:
             self.node.tell_leases()  # a stop before the start releases the lease
@@ -142,7 +147,9 @@ class JobLogHandler(AgentHandler):
         content = b""
         if offset < size:
             # Not beyond the size just sent: the log grows while it is read.
-            offset, content = await asyncio.to_thread(_read, path, offset, limit, size)
+            read = _read_masked if self.caller.role == "viewer" else _read
+            spec = job.record.spec
+            offset, content = await asyncio.to_thread(read, path, offset, limit, size, spec)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
         self.set_header(LOG_OFFSET_HEADER, str(offset))
@@ -153,8 +160,17 @@ class JobSaveHandler(AgentHandler):
     def post(self, job_id: str) -> None:
         request = self.body_as(SaveRequest)
         job = self.node.jobs.get(self.job_id(job_id))
-        with self.audited("save", job_id):
+        with self.audited("save", job=job_id):
             job.save_checkpoint(request)
+        self.answer(job.record)
+
+
+class RankKillHandler(AgentHandler):
+    def post(self, job_id: str, rank: str) -> None:
+        request = self.body_as(KillRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("kill rank", job=job_id, rank=rank):
+            job.kill_rank(Rank(int(rank)), request)
         self.answer(job.record)
 
 
@@ -167,7 +183,17 @@ class JobStacksHandler(AgentHandler):
         self.answer(await asyncio.to_thread(answers, asked))
 
 
-def _read(path: Path, offset: int, limit: int, size: int) -> tuple[int, bytes]:
+def _read_masked(
+    path: Path, offset: int, limit: int, size: int, spec: JobSpec
+) -> tuple[int, bytes]:
+    """Like :func:`_read`, without secrets."""
+    offset, content = _read(path, offset, limit, size, spec)
+    wider, length = around(offset, len(content))
+    begin, read = _read(path, wider, length, size, spec)
+    return offset, masked_log(read, spec)[offset - begin :][: len(content)]
+
+
+def _read(path: Path, offset: int, limit: int, size: int, _: JobSpec) -> tuple[int, bytes]:
     """Read a log, after its freed part: the offset, and the bytes from there."""
     with path.open("rb") as file:
         begin = next_data(file.fileno(), offset, size)

@@ -8,7 +8,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.model.api import Hello
+from jupyter_mntrain.model.api import Hello, JobChanged
 
 
 class NodeHandler(AgentHandler):
@@ -24,8 +24,10 @@ class NodeStreamHandler(AgentHandler):
             suppress(StreamClosedError),
         ):
             self.set_header("Content-Type", "application/x-ndjson")
-            jobs = tuple(job.record for job in self.node.jobs.all())
+            jobs = tuple(self.shown(job.record) for job in self.node.jobs.all())
             hello = Hello(node=self.node.info(), jobs=jobs)
             await self.send_block(msgspec.json.encode(hello) + b"\n")
             while (message := await messages.get()) is not None:
+                if isinstance(message, JobChanged):
+                    message = JobChanged(record=self.shown(message.record))
                 await self.send_block(msgspec.json.encode(message) + b"\n")

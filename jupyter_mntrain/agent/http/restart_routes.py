@@ -15,8 +15,6 @@ from jupyter_mntrain.model.records.job import JobRecord
 class RestartHandler(AgentHandler):
     """Drivers may start anything; a node may start the next attempt of a job that it leads."""
 
-    for_nodes = True
-
     def refuse_foreign(self, job_id: JobId) -> JobRecord:
         """The job's record, if the calling node may lead it.
 

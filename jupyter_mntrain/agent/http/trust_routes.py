@@ -11,5 +11,6 @@ class TrustHandler(AgentHandler):
         self.answer(self.node.trust.news())
 
     def put(self) -> None:
-        self.node.take_news(self.body_as(TrustNews))
+        news = self.body_as(TrustNews)
+        self.node.take_news(news, who=self.caller_name, where=self.request.remote_ip or "")
         self.answer({})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Sequence
 
@@ -13,14 +12,14 @@ from jupyter_mntrain.agent.attempt.directory import (
     KeeperStatus,
     oom_kills_since,
 )
-from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe, marked, signal_all
+from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.state import Exited, PartEvent, RankDown
+from jupyter_mntrain.model.lifecycle.events import Exited, PartEvent, RankDown
 from jupyter_mntrain.model.records.job import Leftover, PartStatus
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -39,10 +38,18 @@ class AttemptEnd:
         self._gpus = gpus
         self._sweep_until_s: float | None = None
         self._release_until_s: float | None = None
+        self.is_forced = False
 
     @property
     def has_begun(self) -> bool:
+        if self.is_forced:
+            return True
         return self._attempt.status() is not None or not self._attempt.keeper_is_alive()
+
+    def force(self) -> None:
+        """End the attempt without its keeper, which does not end it."""
+        self.is_forced = True
+        self._attempt.kill()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
         """The events that end the part; empty while processes remain or GPU memory is still held.
@@ -50,7 +57,7 @@ class AttemptEnd:
         Args:
             now_s: monotonic seconds.
         """
-        status = self._attempt.status()
+        status = None if self.is_forced else self._attempt.status()
         if status is None and not self._sweep(now_s):
             return ()
         held = self._gpus.held_by([rank.pid for rank in part.ranks if rank.pid])
@@ -69,13 +76,12 @@ class AttemptEnd:
 
     def _sweep(self, now_s: float) -> bool:
         """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
-        alive = marked(self._attempt.path)
-        signal_all(alive, signal.SIGKILL)
+        alive = self._attempt.kill()
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s
 
     def _leftovers(self) -> tuple[Leftover, ...]:
-        alive = [describe(pid) for pid in sorted(marked(self._attempt.path))]
+        alive = [describe(pid) for pid in sorted(self._attempt.alive())]
         return msgspec.convert(alive, tuple[Leftover, ...])
 
     def _rank_ends(self, part: PartStatus, ended_s: float) -> list[RankDown]:
@@ -101,7 +107,7 @@ class AttemptEnd:
         if part.state == "stopping" or (status and not status.error and status.exit_code == 0):
             return None
         if status is None:
-            return self._without_keeper(ended_s)
+            return self._without_keeper(part, ended_s)
         if status.error is not None:
             fix = (kind_of(status.error) or ("", ""))[1]
             cause = f"torchrun did not start: {status.error}"
@@ -129,7 +135,10 @@ class AttemptEnd:
         """How far the attempt's clock is ahead of this machine's own, which torch's times use."""
         return self._attempt.clock() - time.time()
 
-    def _without_keeper(self, time_s: float) -> Problem:
+    def _without_keeper(self, part: PartStatus, time_s: float) -> Problem:
+        if part.state_problem is not None:
+            cause = f"how its part ended is not known: {part.state_problem.cause}"
+            return msgspec.structs.replace(part.state_problem, cause=cause, time_s=time_s)
         kind = Kind.KEEPER_LOST
         cause = "the attempt's keeper was killed, so the agent ended the attempt's processes"
         if self._attempt.identity is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,21 +14,27 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.failure.gathering import note_at_launch
+from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
-from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
+from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
-from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
-from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import (
+    JobNotFoundError,
+    MntrainError,
+    RefusedError,
+    SpecError,
+)
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.events import Launched
 from jupyter_mntrain.model.lifecycle.restarts import first_start
-from jupyter_mntrain.model.lifecycle.state import Launched, new_part
+from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -64,7 +71,7 @@ class JobBook:
             try:
                 job = LocalJob(path, read_record(path), self.gpus)
                 is_started = job.is_active and not job.record.is_queued
-                lease = _lease_of(job) if is_started else None
+                lease = lease_of(job.record, job.placement) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
                 log.warning("job in %s is not readable and was ignored: %s", path, error)
                 continue
@@ -83,18 +90,20 @@ class JobBook:
         try:
             return self._jobs[job_id]
         except KeyError:
-            raise JobNotFoundError(
-                f"job {job_id} is not known here",
-                fix="see 'jobs' for the known ones",
-                node=self.node,
-            ) from None
+            raise self.not_found(job_id) from None
+
+    def not_found(self, job_id: JobId) -> JobNotFoundError:
+        return JobNotFoundError(
+            f"job {job_id} is not known here", fix="see 'jobs' for the known ones", node=self.node
+        )
 
     def start(self, request: StartRequest) -> LocalJob:
         """Start this node's part. Idempotent: a repeated request changes nothing.
 
         Raises:
             RefusedError: the lease expired, was released or is for other GPUs; the job was
-                stopped before this request arrived; or another attempt is running.
+                stopped before this request arrived; another attempt is running; or the part
+                cannot be started, and nothing of it is left.
             SpecError: the request itself is invalid.
         """
         job_id, number = request.job_id, request.attempt.number
@@ -114,7 +123,8 @@ class JobBook:
         self._refuse_unleased(request, placement, lease)
         self.leases.start(job_id, number)
         try:
-            return self._spawn(request, placement, known)
+            with self._refusing("cannot start its part", Kind.NOT_STARTED):
+                return self._spawn(request, placement, known)
         except BaseException:
             self.leases.release(job_id, number)
             raise
@@ -123,7 +133,7 @@ class JobBook:
         """Store a queued job until its head can start it. Idempotent.
 
         Raises:
-            RefusedError: the job was stopped before this request arrived.
+            RefusedError: the job was stopped before this request arrived, or cannot be stored.
             SpecError: the request itself is invalid.
         """
         known = self._jobs.get(request.job_id)
@@ -136,9 +146,14 @@ class JobBook:
             plan = first_start(record.attempt.submitted_s)
             record = msgspec.structs.replace(record, restart=plan)
         directory = self.directory / request.job_id
-        directory.mkdir(parents=True, exist_ok=True)
         job = LocalJob(directory, record, self.gpus)
-        job.file.write()
+        with self._refusing("cannot store the job", Kind.NOT_STARTED):
+            directory.mkdir(exist_ok=True)
+            try:
+                job.file.write()
+            except BaseException:
+                shutil.rmtree(directory, ignore_errors=True)
+                raise
         self._jobs[request.job_id] = job
         self._tell(job)
         log.info("job %s queued by %s", request.job_id, request.submitted_by)
@@ -171,7 +186,10 @@ class JobBook:
         for job in list(self._jobs.values()):
             if job.is_settled and not job.file.has_news:
                 continue
-            job.poll(now)
+            try:
+                job.poll(now)
+            except Exception as error:  # noqa: BLE001 - ends this part only; logged with an id
+                self.fail(job, error, "cannot follow its part")
             if job.file.take_news(now):
                 self._tell(job)
 
@@ -179,6 +197,28 @@ class JobBook:
         """Close the files. Attempts continue under their keepers."""
         for job in self._jobs.values():
             job.close()
+
+    def fail(self, job: LocalJob, error: Exception, doing: str) -> None:
+        """End a part after an unexpected error of this agent.
+
+        Args:
+            doing: what failed, for people.
+        """
+        try:
+            job.fail(unexpected(error, doing, node=self.node))
+        except Exception:  # the other jobs must go on; it is logged
+            log.exception("job %s cannot be ended", job.record.job_id)
+
+    @contextmanager
+    def _refusing(self, doing: str, kind: Kind) -> Iterator[None]:
+        """Turn unexpected errors into refusals, whose id the log has."""
+        try:
+            yield
+        except MntrainError:
+            raise
+        except Exception as error:
+            problem = unexpected(error, doing, node=self.node, kind=kind)
+            raise RefusedError.of(msgspec.structs.replace(problem, node=self.node)) from error
 
     def _tell(self, job: LocalJob) -> None:
         record = job.record
@@ -292,19 +332,4 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
         other.number,
         other.placements,
         other.master_port,
-    )
-
-
-def _lease_of(job: LocalJob) -> Lease:
-    """The lease of an adopted attempt. Binds its port again if torchrun does not listen yet."""
-    record, placement = job.record, job.placement
-    is_head = placement.node_rank == 0
-    port = record.attempt.master_port if is_head else None
-    return Lease(
-        job_id=record.job_id,
-        attempt=record.attempt.number,
-        gpus=placement.gpus,
-        address=placement.address,
-        port=port,
-        holder=PortHolder.rebind(port) if port else None,
     )

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, numbered
+from jupyter_mntrain.model.records.job import JobRecord, Placement
 from jupyter_mntrain.model.records.node import LeaseInfo
 
 MAX_EXPIRY_S = tunables.seconds("launch.lease_longest_s")
@@ -175,3 +176,16 @@ def _is_same(lease: Lease, request: LeaseRequest, address: str) -> bool:
     else:
         same_port = request.hold_port in (0, lease.port)
     return (lease.gpus, lease.address) == (request.gpus, address) and same_port
+
+
+def lease_of(record: JobRecord, placement: Placement) -> Lease:
+    """The lease of an adopted attempt. Binds its port again if torchrun does not listen yet."""
+    port = record.attempt.master_port if placement.node_rank == 0 else None
+    return Lease(
+        job_id=record.job_id,
+        attempt=record.attempt.number,
+        gpus=placement.gpus,
+        address=placement.address,
+        port=port,
+        holder=PortHolder.rebind(port) if port else None,
+    )

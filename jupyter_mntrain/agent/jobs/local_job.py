@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -13,36 +13,42 @@ from typing import Any
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
 from jupyter_mntrain.agent.failure.gathering import gather
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
+from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
+from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import STOP_GRACE_S, SaveRequest
+from jupyter_mntrain.model.api import STOP_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.state import (
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.events import (
     EndWished,
     EvidenceGathered,
     Exited,
     PartEvent,
     RankDone,
     RankGone,
+    RankKilled,
     RankStepped,
     RankUp,
     SavedEvent,
     Stalled,
     StopAsked,
-    apply,
 )
+from jupyter_mntrain.model.lifecycle.state import apply
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, Placement, Restart
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     PartChange,
     RankEnd,
     RankEvaluation,
+    RankGroup,
     RankProgress,
     RankSample,
     RankSaved,
@@ -51,7 +57,6 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     Sample,
 )
-from jupyter_mntrain.telemetry.controls import Controls, read_controls, write_controls
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
@@ -86,6 +91,8 @@ class LocalJob:
         self._end = AttemptEnd(self.attempt, gpus)
         self._trouble = ""
         self._next_scan_s = 0.0
+        self._is_broken = False
+        self._stopping = Stopping(self.attempt, self._end)
         self._watchdog = Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
@@ -97,6 +104,11 @@ class LocalJob:
     def _tail(self) -> MetricsTail:
         offsets = self.journal.offsets(self.attempt.number)
         return MetricsTail(self.attempt.path / "metrics", offsets)
+
+    @cached_property
+    def _doubts(self) -> Doubts:
+        record = self.record
+        return Doubts(record.spec, record.attempt, self.placement, self.attempt.path / "log")
 
     @property
     def record(self) -> JobRecord:
@@ -144,16 +156,22 @@ class LocalJob:
         if not self.is_active:
             return
         self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
-        if self.record.is_queued:
-            self.change(Exited(time_s=self.now_s(), exit_code=None))
-        else:
-            self.attempt.stop(grace_s)
+        self._stop(grace_s)
 
     def abort(self, problem: Problem) -> None:
         """End this part as failed."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
-            self.attempt.stop(STOP_GRACE_S)
+            self._stop(STOP_GRACE_S)
+
+    def fail(self, problem: Problem) -> None:
+        """End this part as failed at once, and read no more of its files."""
+        if self._is_broken:  # its end cannot be followed either
+            self.change(Exited(time_s=self.now_s(), exit_code=None))
+        elif self.is_active:
+            self._is_broken = True
+            self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
+            self._stop(0.0)
 
     def save_checkpoint(self, request: SaveRequest) -> None:
         """Ask the ranks to save a checkpoint. Idempotent.
@@ -162,14 +180,31 @@ class LocalJob:
             RefusedError: the attempt has ended, another one is running, or the ranks do not
                 take requests.
         """
-        self._refuse_save(request)
-        directory = metrics_of(self.attempt.path)
-        known = read_controls(directory)
-        saves = known.saves if request.key in known.saves else (*known.saves, request.key)
-        write_controls(directory, Controls(saves=saves, is_stop=known.is_stop or request.is_last))
+        refuse_save(request, self.record)
+        ask_to_save(request, metrics_of(self.attempt.path))
         if request.is_last:
             self.change(EndWished(reason=request.reason or "stopped after saving"))
             self.give_up()
+
+    def kill_rank(self, rank: Rank, request: KillRequest) -> None:
+        """Kill one rank's process. Idempotent.
+
+        Raises:
+            RefusedError: the attempt has ended, another one is running, or no process of this rank
+                lives here.
+        """
+        is_ours = self.is_active and request.attempt == self.record.attempt.number
+        if is_ours and any(one.rank == rank and one.kill_reason for one in self.record.part.ranks):
+            return
+        pid = self.attempt.kill_rank(rank) if is_ours else None
+        if pid is None:
+            raise RefusedError(
+                f"rank {rank} of job {self.record.job_id} is not running here",
+                fix=f"see where its ranks run: mntrain status {self.record.job_id}",
+                node=self.record.part.node,
+            )
+        self.change(RankUp(rank=rank, pid=pid))
+        self.change(RankKilled(rank=rank, reason=request.reason))
 
     def plan(self, restart: Restart | None) -> None:
         """Record that another attempt will follow; ``None`` = not known yet."""
@@ -198,13 +233,10 @@ class LocalJob:
         with self._on_full_disk():
             self.file.write_changes()
             self._read_metrics(now_s)
-            while is_over and self._tail.has_more():
+            while is_over and not self._is_broken and self._tail.has_more():
                 self._read_metrics(now_s)
-        if is_over:
-            for event in self._end.look(self.record.part, now_s):
-                if isinstance(event, Exited):  # in the same moment: the end is never without it
-                    self._gather_evidence(event)
-                self.change(event)
+        if is_over or self.record.part.state == "stopping":
+            self._look_at_end(now_s, is_over=is_over)
         elif now_s >= self._next_scan_s and self._has_unseen_ranks():
             self._next_scan_s = now_s + SCAN_INTERVAL_S
             for rank, pid in self.attempt.living_ranks():
@@ -215,6 +247,20 @@ class LocalJob:
                 self._change_evidence()
             self.change(stall)
 
+    def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
+        if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
+            self.change(waits)
+        for event in self._end.look(self.record.part, now_s) if is_over else ():
+            if isinstance(event, Exited):  # in the same moment: the end is never without it
+                self._before_end(event)
+            self.change(event)
+
+    def _stop(self, grace_s: float) -> None:
+        if self.record.is_queued:
+            self.change(Exited(time_s=self.now_s(), exit_code=None))
+        else:
+            self._stopping.ask(grace_s)
+
     def ask_ranks(self) -> list[StackRequest]:
         """Ask every live rank for its stacks."""
         path = self.attempt.path
@@ -223,6 +269,12 @@ class LocalJob:
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
+
+    def _before_end(self, end: Exited) -> None:
+        """Gather what the record of an ended part must say, too."""
+        if end.exit_code == 0 and self.record.part.state != "stopping":
+            self._doubt(self._doubts.at_good_end(self.record.part))
+        self._gather_evidence(end)
 
     def _gather_evidence(self, end: Exited) -> None:
         """Gather evidence, unless the part ended well, or a person ended it."""
@@ -256,9 +308,20 @@ class LocalJob:
                 log.warning("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self, now_s: float) -> None:
-        for source, offset, sample in self._tail.read():
-            self._journal(sample, source=source, offset=offset)
-            self._take(sample, now_s)
+        taken: list[RankSample] = []
+        try:
+            for source, offset, sample in () if self._is_broken else self._tail.read():
+                self._journal(sample, source=source, offset=offset)
+                self._take(sample, now_s)
+                taken.append(sample)
+        finally:  # also if the disk is full
+            self._doubt(self._doubts.see(taken, self.record.part))
+
+    def _doubt(self, doubts: Iterable[Doubt]) -> None:
+        for doubt in doubts:
+            self.change(doubt)
+            if problem := self._doubts.reason_to_end(doubt):
+                self.abort(problem)
 
     def _take(self, sample: RankSample, now_s: float) -> None:
         match sample:
@@ -273,27 +336,8 @@ class LocalJob:
                 self._watchdog.got_on(now_s)
             case RankEnd(ok=True, rank=rank, time_s=time_s):
                 self.change(RankDone(rank=rank, time_s=time_s))
-            case RankProgress() | RankEvaluation() | RankText():
+            case RankProgress() | RankEvaluation() | RankText() | RankGroup():
                 self._watchdog.got_on(now_s)
-
-    def _refuse_save(self, request: SaveRequest) -> None:
-        part, job_id = self.record.part, self.record.job_id
-        if not self.is_active or request.attempt != self.record.attempt.number:
-            raise RefusedError(
-                f"attempt {request.attempt} of job {job_id} is over",
-                fix=f"see whether the job has ended: mntrain status {job_id}",
-                node=part.node,
-            )
-        if part.saves:
-            return
-        cause, fix = f"job {job_id} has not finished a step yet", "try again after its first step"
-        if part.state == "running":
-            cause = f"the ranks of job {job_id} do not save on request"
-            fix = (
-                "use the built-in trainer with a checkpoint directory, or a ControlReader and "
-                "recorder.start(saves=True) in a script"
-            )
-        raise RefusedError(cause, fix=fix, node=part.node)
 
     def _has_unseen_ranks(self) -> bool:
         return any(rank.pid is None for rank in self.record.part.ranks)

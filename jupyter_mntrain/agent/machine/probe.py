@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import secrets
 import socket
 import struct
@@ -34,32 +35,48 @@ SIOCOUTQ = 0x5411
 HasJob = Callable[[], bool]
 
 
-def open_sink(address: str, node: str, has_job: HasJob) -> ProbeTicket:
+def open_sink(
+    address: str, node: str, has_job: HasJob, on_end: Callable[[], object] = bool
+) -> ProbeTicket:
     """Listen for one sender, which must send the token. Closes after it, or if none comes in time.
 
-    The sender's last answer is one byte: which of :data:`CONDITIONS` held here.
+    The sender's last answer is one byte: which of :data:`CONDITIONS` held here. Each sink has a
+    thread: the caller bounds their number.
+
+    Args:
+        on_end: called once, in another thread, when the sink is closed.
 
     Raises:
         RefusedError: ``address`` is not one of this machine's.
     """
     try:
-        listener = socket.create_server((address, 0))
-    except OSError as error:
+        listener = socket.create_server((str(ipaddress.IPv4Address(address)), 0))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not an IPv4 address"
         raise RefusedError(
-            f"cannot listen on {address}: {error.strerror}",
+            f"cannot listen on {address}: {why}",
             fix="choose an interface that is up",
             node=node,
         ) from error
     listener.settimeout(TICKET_LIFE_S)
     token = secrets.token_hex(TOKEN_BYTES // 2)
     port = listener.getsockname()[1]
-    words = (listener, token.encode(), has_job)
-    threading.Thread(target=_drain, args=words, daemon=True).start()
+
+    def serve() -> None:
+        try:
+            _drain(listener, token.encode(), has_job)
+        finally:
+            on_end()
+
+    try:
+        threading.Thread(target=serve, daemon=True).start()
+    except RuntimeError as error:  # the system's limit of threads
+        listener.close()
+        raise RefusedError("no thread can be started", fix="try again later", node=node) from error
     return ProbeTicket(port=port, token=token)
 
 
 def _drain(listener: socket.socket, token: bytes, has_job: HasJob) -> None:
-    buffer = bytearray(CHUNK_BYTES)
     with listener:
         try:
             connection, _ = listener.accept()
@@ -71,6 +88,7 @@ def _drain(listener: socket.socket, token: bytes, has_job: HasJob) -> None:
             with connection.makefile("rb") as sent:
                 if not secrets.compare_digest(sent.read(TOKEN_BYTES), token):
                     return
+            buffer = bytearray(CHUNK_BYTES)
             watch = ConditionWatch(has_job)
             end_s = time.monotonic() + WARM_UP_S + MAX_SECONDS + IO_TIMEOUT_S
             while connection.recv_into(buffer) and time.monotonic() < end_s:

@@ -15,9 +15,10 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
+from jupyter_mntrain.trust.joining.candidate import PENDING_KEY
 
 FILE = "membership.json"
-_FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs")
+_FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs", PENDING_KEY)
 """Files moved aside when a node leaves: the next cluster's drivers must not read its jobs."""
 
 
@@ -99,7 +100,7 @@ def joined(state: Path) -> Membership:
     if membership is None:
         raise TrustError(
             "this node is not a member of a cluster yet",
-            fix="run mntrain invite on the notebook machine, then mntrain agent join TOKEN here",
+            fix="run mntrain invite on the notebook machine, then mntrain agent join here",
         )
     return membership
 
@@ -125,6 +126,6 @@ def leave(state: Path) -> str:
     for name in _FORGOTTEN:
         if (state / name).exists():
             shutil.move(state / name, aside / name)
-    # Keys are no longer needed.
-    (aside / OWN).unlink(missing_ok=True)
+    for name in (OWN, PENDING_KEY):  # keys are no longer needed
+        (aside / name).unlink(missing_ok=True)
     return membership.cluster

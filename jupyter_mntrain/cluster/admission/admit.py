@@ -48,8 +48,12 @@ async def admit(
         sealed = _decoded(response, address)
         shown = hashlib.sha256(shown_certificate(response)).digest()
         seen = Conversation(shown, nonce, read(sealed, Application).nonce)
-        invite, application = _recognize(sealed, invites, seen)
-        admission = registrar.admit(invite, application)
+        try:
+            invite, application = _recognize(sealed, invites, seen)
+        except TrustError as error:
+            registrar.note_refused(address, error.cause)
+            raise
+        admission = registrar.admit(invite, application, where=address)
         sealed = seal(admission, invite.token, seen)
         await _send(http, address, "PUT", msgspec.json.encode(sealed))
     if admission.refusal is not None:

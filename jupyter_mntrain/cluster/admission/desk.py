@@ -103,7 +103,8 @@ class AdmissionDesk:
         elif found.joining:
             is_new = found.instance not in self._admissions
             registrar = identity.registrar
-            if is_new and registrar and registrar.invitation(found.joining):
+            if is_new and registrar and registrar.any_invitation(found.joining):
+                # If it has expired, the machine is told so: its own clock may be wrong.
                 self._admissions[found.instance] = asyncio.create_task(self._admit(found))
         elif found.authority in (None, identity.credentials.authority_id):
             self.on_member(found)

@@ -26,7 +26,7 @@ CONNECT_S = tunables.seconds("connection.second_look_timeout_s")
 ALERT_S = tunables.seconds("connection.tls_alert_timeout_s")
 
 REJOIN = (
-    "on that node: mntrain agent leave, then mntrain agent join TOKEN, with a token from a new "
+    "on that node: mntrain agent leave, then mntrain agent join, with a token from a new "
     "mntrain invite"
 )
 ALERTS: tuple[tuple[str, Kind], ...] = (
@@ -128,7 +128,7 @@ def judge_alert(alert: str, credentials: Credentials, *, now: datetime) -> Judge
             )
         case Kind.EXPIRED:
             cause = f"this driver's own certificate expired on {own.not_valid_after_utc:%Y-%m-%d}"
-            return kind, cause, "join the cluster again: mntrain driver join TOKEN"
+            return kind, cause, "join the cluster again: mntrain driver join"
         case Kind.OTHER_AUTHORITY:
             return kind, "it belongs to a cluster with another authority", REJOIN
         case _:
@@ -146,7 +146,7 @@ def _of_others(shown: x509.Certificate, credentials: Credentials) -> Judged:
         return (
             Kind.NOT_JOINED,
             cause,
-            "invite it: mntrain invite, and there: mntrain agent join TOKEN",
+            "invite it: mntrain invite, and there: mntrain agent join",
         )
     if issuer == own:
         cause = f"it belongs to a different cluster that is also named {own!r}"

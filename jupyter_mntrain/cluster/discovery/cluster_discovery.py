@@ -73,7 +73,7 @@ class ClusterDiscovery:
 
         async def admitted() -> NodeInfo:
             subject = await live.desk.admit(where)
-            if subject.role == "driver":
+            if subject.role != "node":
                 said = f"{subject.name} joined as a driver; there is no node at this address"
                 raise NodeError(said, node=where)
             client = live.desk.client(where, NodeId(subject.name))

@@ -15,6 +15,7 @@ from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
 from jupyter_mntrain.model.api import (
+    KillRequest,
     LeaseGrant,
     SaveRequest,
     StartRequest,
@@ -162,6 +163,22 @@ class AgentLauncher:
             raise silent[0]
         for record in all_or_error([one for one in answers if one not in silent]):
             self.live.take_record(record)
+        return self.live.jobs[job_id]
+
+    async def kill_rank(self, job_id: JobId, rank: int, *, reason: str) -> JobView:
+        """Kill one rank's process through the agent of its node.
+
+        Raises:
+            NodeError: that agent does not answer.
+            RefusedError: no process of this rank is running.
+        """
+        attempt = self.live.job(job_id).attempt
+        place = next(one for one in attempt.placements if rank in one.ranks)
+        client = self.live.client_of(place)
+        request = KillRequest(attempt=attempt.number, reason=reason)
+        self.live.take_record(
+            await persist(lambda: client.kill_rank(job_id, rank, request), pauses_s=self.pauses_s)
+        )
         return self.live.jobs[job_id]
 
     async def save(self, job_id: JobId, *, is_last: bool, reason: str) -> JobView:

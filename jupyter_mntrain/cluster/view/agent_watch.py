@@ -216,7 +216,7 @@ class AgentWatch:
 
     def _problem(self) -> Problem | None:
         if self._liveness == "up":
-            return None
+            return self.info.problem if self.info is not None else None
         is_there_again = self._error is not None and self._error.kind in ANSWERS
         if self._goodbye is not None and not is_there_again:
             return Problem(

@@ -62,10 +62,11 @@ class ClusterView:
     missed_s: float = 0.0
     """Seconds for which this process was suspended or too busy to listen."""
     _watches: dict[AgentWatch, asyncio.Task[None]] = field(default_factory=dict)
-    _ledger: JobLedger = field(default_factory=JobLedger)
+    _ledger: JobLedger = field(init=False)
     _tasks: Sequence[asyncio.Task[None]] = ()
 
     def __post_init__(self) -> None:
+        self._ledger = JobLedger(self.clock)
         self.desk = AdmissionDesk(
             self.cluster, now=self.clock.time, on_member=self._on_member, on_open=self._on_open
         )
@@ -191,9 +192,9 @@ class ClusterView:
 
     def _publish(self) -> None:
         nodes = merge(watch.view for watch in self._watches)
-        reachable = {
-            view.info.node_id for view in nodes if view.info and view.liveness in ("up", "suspect")
-        }
+        reachable = [
+            view.info for view in nodes if view.info and view.liveness in ("up", "suspect")
+        ]
         # Jobs first: another thread that sees a node must see its jobs, too.
         if self._ledger.set_reachable(reachable):
             self._publish_jobs()

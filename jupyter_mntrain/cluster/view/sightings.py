@@ -62,7 +62,7 @@ def _in_conflict(view: NodeView, live: Sequence[NodeView]) -> NodeView:
     problem = Problem(
         kind=Kind.NODE_ID_TWICE,
         cause=f"has the same node id as {others}: a copied or shared state directory",
-        fix="on one of them: mntrain agent leave, then mntrain agent join TOKEN",
+        fix="on one of them: mntrain agent leave, then mntrain agent join",
     )
     return msgspec.structs.replace(view, problem=problem, is_conflict=True)
 

@@ -11,14 +11,15 @@ from itertools import permutations
 
 import msgspec
 
-from jupyter_mntrain.model.failure.hypotheses import changed_interface
+from jupyter_mntrain.model.failure.hypotheses import broken_connection, changed_interface
 from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.records.evidence import LinkTry
-from jupyter_mntrain.model.records.job import Doing, PartStatus, RankStack
+from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.stall import Doing, RankStack
 
 Seen = tuple[PartStatus, RankStack]
 
@@ -106,6 +107,9 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
     broken = None if any(lacks_links(part) for part, _ in seen) else broken_link(tried)
     if broken is not None:
         return broken
+    lossy = broken_connection(part for part, _ in seen)
+    if lossy is not None:
+        return lossy.problem
     known = [one for one in seen if one[1].doing == "waiting for others"]
     if len(known) < len(seen):
         return Problem(

@@ -110,7 +110,9 @@ def changed_interface(parts: Iterable[PartStatus]) -> Hypothesis | None:
     return next((found for part, one in known if (found := _changed(part, one))), None)
 
 
-def broken_connection(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
+def broken_connection(
+    parts: Iterable[PartStatus], time_s: float | None = None
+) -> Hypothesis | None:
     """A connection that broke although both ends went on, and that can be opened again."""
     known = [(part, part.evidence) for part in parts if part.evidence is not None]
     signs = [sign for part, one in known for sign in _signs_of_loss(part, one)]
@@ -119,9 +121,9 @@ def broken_connection(parts: Sequence[PartStatus], symptom: Problem) -> Hypothes
     problem = Problem(
         kind=Kind.CONNECTION_BROKE,
         cause=f"the network broke a connection between ranks: {signs[0]}",
-        fix="check cables, switch ports and other traffic of that network; with --restarts the "
-        "job continues by itself",
-        time_s=symptom.time_s,
+        fix="check cables, switch ports, firewalls and other traffic of that network; with "
+        "--restarts and --on-stall abort the job continues by itself",
+        time_s=time_s,
     )
     return Hypothesis(problem, tuple(signs), ("new connections work",))
 
@@ -161,6 +163,11 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
 
 def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[str]:
     now, before = evidence.network, evidence.at_launch
+    for one in evidence.stuck[:1]:
+        yield (
+            f"packets of an open connection from {part.node} to {one.peer} are not answered, sent "
+            f"{one.resends} times again"
+        )
     if before is None:
         return
     if now.carrier_changes > before.carrier_changes:

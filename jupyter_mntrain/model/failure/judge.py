@@ -35,7 +35,7 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
         hypotheses.silent_node(parts, symptom)
         or hypotheses.ended_early(parts, symptom)
         or hypotheses.network(parts, symptom)
-        or hypotheses.broken_connection(parts, symptom)
+        or hypotheses.broken_connection(parts, symptom.time_s)
     )
     is_waiting = any(lacks_links(part) for part in parts)
     if found is None:

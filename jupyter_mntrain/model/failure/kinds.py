@@ -59,6 +59,8 @@ class Kind(StrEnum):
     """The lease has expired or was never granted."""
     OUT_OF_TURN = "out-of-turn"
     """The job was stopped meanwhile, or has another attempt."""
+    NO_STATE = "no-state"
+    """The agent's state directory is gone, was replaced or cannot be written."""
 
     # A node cannot be reached; see SILENCES.
 
@@ -176,6 +178,8 @@ class Kind(StrEnum):
     """The machine was rebooted while the job ran."""
     NOT_STARTED = "not-started"
     """torchrun itself could not be started."""
+    NO_RECORD = "no-record"
+    """A participant has no record of the job: its state directory was replaced or emptied."""
     NODE_LOST = "node-lost"
     """A participant does not answer, and the others wait for it or lost their connection."""
 
@@ -185,6 +189,23 @@ class Kind(StrEnum):
     """The network broke a connection, though both ends lived on."""
     ADDRESS_CHANGED = "address-changed"
     """The interface that the ranks used lost its address."""
+    LOSS_NAN = "loss-nan"
+    """The loss or the gradient became NaN or infinite. Also a warning."""
+
+    # Warnings about numbers: the job runs or has succeeded, but what it made may be worthless.
+
+    LOSS_DIVERGED = "loss-diverged"
+    """The loss is far above where it was, for many steps."""
+    LOSS_CONSTANT = "loss-constant"
+    """The loss has been exactly the same for many steps."""
+    ZERO_GRADIENTS = "zero-gradients"
+    """The gradient has been exactly zero for several steps."""
+    RANKS_NEVER_MET = "ranks-never-met"
+    """The ranks train apart: no process group has all of them."""
+    TRACEBACK = "traceback"
+    """A rank printed a traceback at its end, and exited with code 0."""
+    BEGAN_AGAIN = "began-again"
+    """After a restart the ranks began at step 1 again."""
 
     # Causes of a stall.
 
@@ -241,6 +262,9 @@ ANSWERS: frozenset[Kind] = SILENCES - {
 
 MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
 """The agent may have acted on the request. Requests are idempotent: repeat it."""
+
+USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN})
+"""The next attempt would do the same: it computes the same steps from the same checkpoint."""
 
 SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})
 """Reported by a rank that lost its peer: the cause is elsewhere."""

@@ -17,8 +17,10 @@ class Problem(Record, frozen=True):
         fix: what to do next; empty if unknown.
         node: display name of the node concerned.
         rank: the rank concerned.
+        step: the optimizer step concerned, from 1.
         detail: the evidence: a traceback, or the last lines of a log.
         time_s: Unix time at which it happened, if known.
+        id: of an unexpected error: the agent's log has its traceback under it.
     """
 
     kind: Kind
@@ -26,8 +28,10 @@ class Problem(Record, frozen=True):
     fix: str = ""
     node: str | None = None
     rank: Rank | None = None
+    step: int | None = None
     detail: str = ""
     time_s: float | None = None
+    id: str = ""
 
     @property
     def is_symptom(self) -> bool:

@@ -7,9 +7,17 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import USELESS_TO_REPEAT
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.rollup import job_state
-from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
+from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, job_state
+from jupyter_mntrain.model.records.job import (
+    Attempt,
+    Earlier,
+    JobRecord,
+    PartStatus,
+    Placement,
+    Restart,
+)
 
 FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
 LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")
@@ -32,10 +40,29 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
         return None
     if any(rank.exit_code == USER_ERROR for part in parts for rank in part.ranks):
         return None
+    least, lost = record.spec.min_nodes, sum(map(has_lost_record, parts))
+    if lost and (least is None or len(record.attempt.placements) - lost < least):
+        return None  # only a driver can deposit the job there again
+    if any(part.problem and part.problem.kind in USELESS_TO_REPEAT for part in parts):
+        return None
     return Restart(
         number=record.attempt.number + 1,
         at_s=now_s + min(FIRST_BACKOFF_S * 2**done, LAST_BACKOFF_S),
     )
+
+
+def earlier_attempts(record: JobRecord) -> Earlier | None:
+    """What the attempt after the recorded one is told of those before; ``None`` for the first."""
+    if record.is_queued:
+        return None
+    attempt, part = record.attempt, record.part
+    before = attempt.earlier or Earlier(world_size=attempt.world_size)
+    step = max((rank.step or 0 for rank in part.ranks), default=0)
+    saved = max(part.saved_step or 0, before.saved_step or 0) or None
+    before = msgspec.structs.replace(before, saved_step=saved)
+    if step <= (before.step or 0):
+        return before
+    return msgspec.structs.replace(before, step=step, attempt=attempt.number)
 
 
 def first_start(now_s: float) -> Restart:

@@ -5,11 +5,15 @@ A job is done only when *every* part is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.judge import judge
-from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.warnings import job_warnings
+from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobRecord,
@@ -20,39 +24,48 @@ from jupyter_mntrain.model.records.job import (
     RankStatus,
 )
 
+START_PATIENCE_S = tunables.seconds("launch.start_patience_s")
 
-def roll_up(records: Iterable[JobRecord]) -> JobView:
+
+def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> JobView:
     """Merge the records of one job. Participants that did not answer become ``unknown`` parts.
 
     Args:
         records: at least one; parts of older attempts are ignored.
+        absent: participants that answer and have lost their record of the job. Their parts have
+            failed, or ended as all others did: an ended job keeps its state.
     """
     known = list(records)
     newest = max(known, key=lambda record: record.attempt.number)
     current = [r for r in known if r.attempt.number == newest.attempt.number]
     by_node = {record.part.node_id: record.part for record in current}
+    ended = job_state(part.state for part in by_node.values() if part.state != "unknown")
     parts = tuple(
-        by_node.get(placement.node_id) or unknown_part(placement)
-        for placement in newest.attempt.placements
+        by_node.get(place.node_id)
+        or (lost_part(place, ended) if place.node_id in absent else unknown_part(place))
+        for place in newest.attempt.placements
     )
     state = job_state(part.state for part in parts)
     verdict = judge(parts)
     if state == "failed" and verdict is not None and verdict.is_waiting:
         state = "stopping"  # in a few seconds its agents will have tried the links
     head = next((r for r in current if r.part.node_id == newest.attempt.head.node_id), None)
-    if state == "failed" and newest.spec.max_restarts and not (head and head.is_over):
+    is_led = newest.attempt.head.node_id not in absent or newest.spec.min_nodes is not None
+    if state == "failed" and newest.spec.max_restarts and is_led and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
+    problem = verdict.problem if verdict else None
     return JobView(
         job_id=newest.job_id,
         spec=newest.spec,
         attempt=newest.attempt,
         state=state,
         parts=parts,
-        problem=verdict.problem if verdict else None,
+        problem=problem,
         verdict=verdict,
         submitted_by=newest.submitted_by,
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
+        warnings=job_warnings(parts, newest.attempt.world_size, problem),
     )
 
 
@@ -67,11 +80,43 @@ def job_state(parts: Iterable[JobState]) -> JobState:
     return next((state for state in going if state in states), "unknown")
 
 
+def lost_part(placement: Placement, others: JobState, time_s: float | None = None) -> PartStatus:
+    """Make the part of a participant that answers and has no record of the job.
+
+    Args:
+        others: what the known parts amount to.
+        time_s: when that was noticed.
+    """
+    problem = Problem(
+        kind=Kind.NO_RECORD,
+        cause="has no record of the job: its state directory was replaced or emptied",
+        fix="launch it again; end processes of the job that are left there",
+        time_s=time_s,
+    )
+    is_over = others in TERMINAL
+    return _part_in(
+        placement, others if is_over else "failed", problem=None if is_over else problem
+    )
+
+
+def has_lost_record(part: PartStatus) -> bool:
+    """Whether this part's own node has no record of the job."""
+    problem = part.problem
+    return problem is not None and problem.kind is Kind.NO_RECORD and problem.node is None
+
+
 def unknown_part(placement: Placement) -> PartStatus:
     """Make the part of a participant that does not answer: all of it is ``unknown``."""
+    return _part_in(placement, "unknown")
+
+
+def _part_in(
+    placement: Placement, state: JobState, *, problem: Problem | None = None
+) -> PartStatus:
     return PartStatus(
         node_id=placement.node_id,
         node=placement.node,
-        state="unknown",
-        ranks=tuple(RankStatus(rank=Rank(r), state="unknown") for r in placement.ranks),
+        state=state,
+        ranks=tuple(RankStatus(rank=Rank(r), state=state) for r in placement.ranks),
+        problem=problem,
     )

@@ -9,136 +9,33 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
-from jupyter_mntrain.model.records.job import (
-    TERMINAL,
-    JobState,
-    Leftover,
-    PartStatus,
-    RankStatus,
-    Stall,
+from jupyter_mntrain.model.lifecycle.events import (
+    EndAwaited,
+    EndWished,
+    EvidenceGathered,
+    Exited,
+    Launched,
+    LinksTried,
+    PartEvent,
+    RankDone,
+    RankDown,
+    RankGone,
+    RankJoined,
+    RankKilled,
+    RankStepped,
+    RankUp,
+    Resumed,
+    SavedEvent,
+    Stalled,
+    StateLost,
+    StopAsked,
+    Warned,
+    WarningOver,
 )
-
-
-class Launched(Record, frozen=True, tag=True):
-    """The keeper runs, and torchrun is starting."""
-
-    time_s: float
-
-
-class RankUp(Record, frozen=True, tag=True):
-    """A rank's process was seen, or it wrote its first line."""
-
-    rank: Rank
-    pid: int
-    saves: bool = False
-
-
-class RankStepped(Record, frozen=True, tag=True):
-    rank: Rank
-    step: int
-
-
-class RankDone(Record, frozen=True, tag=True):
-    """A rank reports that it has finished. Its process may still exist."""
-
-    rank: Rank
-    time_s: float
-
-
-class SavedEvent(Record, frozen=True, tag=True):
-    """A checkpoint of ``step`` steps is complete."""
-
-    step: int
-
-
-class RankDown(Record, frozen=True, tag=True):
-    """A rank has ended; ``exit_code`` is negative for a signal.
-
-    Known also of ranks of a part that is being stopped: they may be the cause.
-    """
-
-    rank: Rank
-    exit_code: int
-    problem: Problem | None = None
-    time_s: float | None = None
-
-
-class RankGone(Record, frozen=True, tag=True):
-    """A rank's process was missed for the first time."""
-
-    rank: Rank
-    time_s: float
-
-
-class StopAsked(Record, frozen=True, tag=True):
-    """A stop was requested by a person, or by the head because another node failed.
-
-    With a ``problem``, the head aborts the attempt, for example after a stall: it has failed.
-    """
-
-    reason: str
-    problem: Problem | None = None
-    time_s: float | None = None
-    after_failure: bool = False
-
-
-class EndWished(Record, frozen=True, tag=True):
-    """A stop after one more checkpoint was requested; the ranks do that themselves."""
-
-    reason: str
-
-
-class Stalled(Record, frozen=True, tag=True):
-    """No rank has made progress for too long."""
-
-    stall: Stall
-
-
-class EvidenceGathered(Record, frozen=True, tag=True):
-    """This node has gathered evidence, at a stall or after its part's end."""
-
-    evidence: Evidence
-
-
-class LinksTried(Record, frozen=True, tag=True):
-    """The links to the other participants were tried: more of the evidence."""
-
-    links: tuple[LinkTry, ...]
-
-
-class Resumed(Record, frozen=True, tag=True):
-    """A rank made progress again after a stall."""
-
-
-class Exited(Record, frozen=True, tag=True):
-    """The keeper has ended; ``leftovers`` names processes of the part that did not."""
-
-    time_s: float
-    exit_code: int | None
-    problem: Problem | None = None
-    leftovers: tuple[Leftover, ...] = ()
-
-
-PartEvent = (
-    Launched
-    | RankUp
-    | RankStepped
-    | SavedEvent
-    | RankDown
-    | RankDone
-    | RankGone
-    | StopAsked
-    | EndWished
-    | Stalled
-    | EvidenceGathered
-    | LinksTried
-    | Resumed
-    | Exited
-)
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
 
 UNDER_WAY: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
 """The states that are not terminal, in their order."""
@@ -167,14 +64,24 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             # Once, even if the event arrives after those of the ranks.
             started_s = time_s if part.started_s is None else part.started_s
             return _advance(_changed(part, started_s=started_s), "starting")
-        case RankUp() | RankStepped() | RankDown() | RankDone() | RankGone():
+        case (
+            RankUp()
+            | RankStepped()
+            | RankDown()
+            | RankDone()
+            | RankGone()
+            | RankJoined()
+            | RankKilled()
+        ):
             return _apply_to_rank(part, event)
+        case Warned() | WarningOver():
+            return _changed(part, warnings=_warnings_after(part, event))
         case SavedEvent(step=step):
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
             return _stop(part, event)
-        case EndWished(reason=reason):
-            return _changed(part, stop_reason=part.stop_reason or reason)
+        case EndWished() | EndAwaited() | StateLost():
+            return _note(part, event)
         case Stalled(stall=stall):
             return part if part.state == "stopping" else _changed(part, stall=stall)
         case Resumed():
@@ -185,13 +92,18 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
 
 
 def _apply_to_rank(
-    part: PartStatus, event: RankUp | RankStepped | RankDown | RankDone | RankGone
+    part: PartStatus,
+    event: RankUp | RankStepped | RankDown | RankDone | RankGone | RankJoined | RankKilled,
 ) -> PartStatus:
     match event:
+        case RankJoined(rank=rank, size=size):
+            return _set_rank(part, rank, group_size=size)
         case RankGone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, ended_s=time_s)
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
+        case RankKilled(rank=rank, reason=reason):
+            return _set_rank(part, rank, kill_reason=reason)
         case RankUp(rank=rank, pid=pid, saves=saves):
             part = _changed(part, saves=part.saves or saves)
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
@@ -200,8 +112,30 @@ def _apply_to_rank(
         case RankDown(rank=rank, exit_code=code, problem=problem, time_s=time_s):
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
+            known = _as_wished(part, problem)
             done = {"done_s": time_s} if code == 0 and time_s is not None else {}
-            return _set_rank(part, rank, state=ended, exit_code=code, problem=problem, **done)
+            return _set_rank(part, rank, state=ended, exit_code=code, problem=known, **done)
+
+
+def _note(part: PartStatus, event: EndWished | EndAwaited | StateLost) -> PartStatus:
+    """Store what does not change the state."""
+    match event:
+        case EndWished(reason=reason):
+            return _changed(part, stop_reason=part.stop_reason or reason)
+        case EndAwaited(processes=processes):
+            return _changed(part, waits_for=processes) if part.state == "stopping" else part
+        case StateLost(problem=problem):
+            return _changed(part, state_problem=problem)
+
+
+def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Problem, ...]:
+    """Keep the first of each kind: the others repeat it, of another rank or a later step."""
+    match event:
+        case Warned(problem=problem):
+            known = any(one.kind is problem.kind for one in part.warnings)
+            return part.warnings if known else (*part.warnings, problem)
+        case WarningOver(kind=kind, rank=rank):
+            return tuple(one for one in part.warnings if (one.kind, one.rank) != (kind, rank))
 
 
 def _changed(part: PartStatus, **changes: object) -> PartStatus:
@@ -256,8 +190,19 @@ def _running_when_all_are(part: PartStatus) -> PartStatus:
     return part
 
 
+def _as_wished(part: PartStatus, problem: Problem | None) -> Problem | None:
+    """The problem; of a rank that a person had killed, with that as its cause."""
+    if problem is None or problem.kind not in (Kind.KILLED, Kind.OUT_OF_MEMORY):
+        return problem
+    reason = next((one.kill_reason for one in part.ranks if one.rank == problem.rank), "")
+    if not reason:
+        return problem
+    fix = "launch it again, or use --restarts to do that automatically"
+    return msgspec.structs.replace(problem, kind=Kind.KILLED, cause=reason, fix=fix)
+
+
 def _end(part: PartStatus, event: Exited) -> PartStatus:
-    problem = event.problem
+    problem = _as_wished(part, event.problem)
     if part.state == "stopping":
         problem = part.problem
         state: JobState = "canceled" if problem is None else "failed"
@@ -281,4 +226,6 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         # Only failures have a problem: errors that ranks print while being stopped are noise.
         problem=problem if state == "failed" else None,
         leftovers=event.leftovers,
+        waits_for=(),
+        state_problem=None,
     )

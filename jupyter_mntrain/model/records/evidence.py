@@ -63,6 +63,19 @@ class NetworkState(Record, frozen=True):
     resent: int = 0
 
 
+class StuckConnection(Record, frozen=True):
+    """An open connection over the ranks' interface whose packets are not acknowledged.
+
+    Args:
+        peer: address of its other end.
+        resends: how often the oldest packet has been sent again.
+    """
+
+    peer: str
+    unacknowledged_bytes: int
+    resends: int
+
+
 class Evidence(Record, frozen=True):
     """What a participant found.
 
@@ -84,4 +97,5 @@ class Evidence(Record, frozen=True):
     oom_kills: int | None = None
     kernel: tuple[str, ...] = ()
     agent: tuple[str, ...] = ()
+    stuck: tuple[StuckConnection, ...] = ()
     links: tuple[LinkTry, ...] | None = None

@@ -8,12 +8,15 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
 
 SPEC_VERSION = 1
+
+TRAINER = "jupyter_mntrain.train"
+"""Module of the built-in trainer."""
 
 JobState = Literal[
     "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
@@ -50,12 +53,16 @@ class JobSpec(UserRecord, frozen=True):
         name: for people.
         files: small files that are sent with the job, by relative path: recipe, script.
         environment: added to every rank's environment; overrides mntrain's own variables.
+        from_environment: names of variables whose values the driver took, or will take, from its
+            own environment. They are never shown or exported.
         torchrun_arguments: passed to torchrun unchanged, before the entry.
         port: rendezvous port on the head; ``None`` = any free one.
         link_capacity_bytes_per_s: overrides the capacity that link utilization is relative to.
         max_restarts: attempts after one that failed; each resumes from the newest complete
             checkpoint.
         on_stall: what to do with an attempt without progress; ``abort`` ends it as failed.
+        on_nan: what to do once the loss is NaN or infinite; ``stop`` ends the job as failed.
+            ``None`` = as the recipe says; a script goes on.
         priority: in the queue; higher starts sooner.
         min_nodes: on restart, continue without unreachable nodes while at least this many remain;
             ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
@@ -68,11 +75,13 @@ class JobSpec(UserRecord, frozen=True):
     name: str = "job"
     files: dict[str, str] = {}
     environment: dict[str, str] = {}
+    from_environment: tuple[str, ...] = ()
     torchrun_arguments: tuple[str, ...] = ()
     port: int | None = None
     link_capacity_bytes_per_s: float | None = None
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 0
     on_stall: Literal["report", "abort"] = "report"
+    on_nan: Literal["stop", "report"] | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
     mixed_versions: bool = False
@@ -81,6 +90,11 @@ class JobSpec(UserRecord, frozen=True):
     @property
     def world_size(self) -> int:
         return sum(p.nproc for p in self.participants)
+
+    @property
+    def runs_trainer(self) -> bool:
+        """Whether it is a recipe for the built-in trainer, not a script."""
+        return self.entry[:2] == ("-m", TRAINER)
 
 
 class Placement(Record, frozen=True):
@@ -104,10 +118,26 @@ class Placement(Record, frozen=True):
         return range(self.first_rank, self.first_rank + self.nproc)
 
 
+class Earlier(Record, frozen=True):
+    """How far the earlier attempts of a job came, as the head knew when it restarted the job.
+
+    Args:
+        world_size: ranks of the first attempt.
+        step: the last step that any of them finished.
+        attempt: the attempt that finished it.
+        saved_step: step of the newest complete checkpoint.
+    """
+
+    world_size: int
+    step: int | None = None
+    attempt: int | None = None
+    saved_step: int | None = None
+
+
 class Attempt(Record, frozen=True):
     """One all-or-nothing start of torchrun on every participant.
 
-    Number 0 means that the job waits in the queue.
+    Number 0 means that the job waits in the queue. ``earlier`` is ``None`` before a restart.
     """
 
     number: int
@@ -115,6 +145,7 @@ class Attempt(Record, frozen=True):
     master_address: str
     master_port: int
     submitted_s: float
+    earlier: Earlier | None = None
 
     @property
     def head(self) -> Placement:
@@ -132,6 +163,9 @@ class RankStatus(Record, frozen=True):
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
+    ``kill_reason`` is set if somebody had it killed.
+    ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
+    0 = not known, but it never connected to another rank; ``None`` = not known.
     """
 
     rank: Rank
@@ -141,52 +175,40 @@ class RankStatus(Record, frozen=True):
     exit_code: int | None = None
     problem: Problem | None = None
     done_s: float | None = None
+    group_size: int | None = None
     ended_s: float | None = None
+    kill_reason: str = ""
+
+
+_KERNEL_STATES = {
+    "D": "uninterruptible",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+}
+
+NAMED_PROCESSES = 3
+"""Most that a sentence names: more would hide what it says."""
 
 
 class Leftover(Record, frozen=True):
-    """A process of the job that could not be killed."""
+    """A process of the job that has not ended, or could not be killed.
+
+    Args:
+        status: its state as the kernel names it, like ``D (disk sleep)``.
+        waits_in: function of the kernel that an uninterruptible one waits in, if known.
+    """
 
     pid: int
     command: str
     status: str
+    waits_in: str = ""
 
-
-Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
-"""State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;
-in a collective or a receive; in its own code."""
-
-
-class RankStack(Record, frozen=True):
-    """Stacks of a rank when its part stalled.
-
-    Args:
-        where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
-        site: place in torch.distributed where it waits, if it does.
-        text: stacks of all its threads from faulthandler; empty if it did not answer.
-    """
-
-    rank: Rank
-    doing: Doing
-    pid: int | None = None
-    where: str = ""
-    site: Site | None = None
-    text: str = ""
-
-
-class Stall(Record, frozen=True):
-    """Stall: no rank of a part has made progress for too long.
-
-    Args:
-        since_s: Unix time of the last progress.
-        limit_s: seconds without progress that count as a stall.
-        step: last finished step on this node.
-    """
-
-    since_s: float
-    limit_s: float
-    step: int | None
-    stacks: tuple[RankStack, ...]
+    def __str__(self) -> str:
+        """Like ``pid 123 python (uninterruptible, nfs_wait)``."""
+        name = self.command.partition(" ")[0].rpartition("/")[2]
+        state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
+        facts = ", ".join(fact for fact in (state, self.waits_in) if fact)
+        return " ".join(word for word in (f"pid {self.pid}", name, f"({facts})") if word)
 
 
 class PartStatus(Record, frozen=True):
@@ -200,6 +222,11 @@ class PartStatus(Record, frozen=True):
     problem: Problem | None = None
     """Why it failed; its node is set only if it is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()
+    """Its processes that could not be killed."""
+    waits_for: tuple[Leftover, ...] = ()
+    """While it is stopping: its processes that have not ended yet."""
+    state_problem: Problem | None = None
+    """While it runs: why its node cannot store its record."""
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
@@ -214,6 +241,20 @@ class PartStatus(Record, frozen=True):
     """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
     """Step of this attempt's newest complete checkpoint."""
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed: one per kind."""
+
+    @property
+    def awaited(self) -> str:
+        """What keeps it from ending: ``node2: stopping, waiting for pid 123 python (…)``; empty if
+        nothing is known to.
+        """
+        if not self.waits_for:
+            return ""
+        named = ", ".join(map(str, self.waits_for[:NAMED_PROCESSES]))
+        more = len(self.waits_for) - NAMED_PROCESSES
+        rest = f" and {more} more" if more > 0 else ""
+        return f"{self.node}: stopping, waiting for {named}{rest}"
 
 
 class Restart(Record, frozen=True):
@@ -271,6 +312,8 @@ class JobView(Record, frozen=True):
     stall: Problem | None = None
     """Why it makes no progress, since its ``time_s``."""
     restart: Restart | None = None
+    warnings: tuple[Problem, ...] = ()
+    """What makes its numbers doubtful, although it has not failed: one per kind."""
 
     @property
     def saved_step(self) -> int | None:

@@ -79,6 +79,17 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
         _carry(self, "grad_norm", self.grad_norm)
 
 
+class RankGroup(Record, frozen=True, tag_field="kind", tag="group"):
+    """The process group that a rank has joined, after its first steps.
+
+    ``size`` is its number of ranks; 1 also if there is no process group.
+    """
+
+    time_s: float
+    rank: Rank
+    size: int
+
+
 class RankEvaluation(Record, frozen=True, tag_field="kind", tag="evaluation"):
     """Loss on held-out text after ``step`` steps; 0 = before the first step."""
 
@@ -166,7 +177,16 @@ def _carry(record: Record, name: str, value: Number | None) -> None:
         msgspec.structs.force_setattr(record, name, carried(value))
 
 
-RankSample = RankStart | RankStep | RankEvaluation | RankText | RankProgress | RankSaved | RankEnd
+RankSample = (
+    RankStart
+    | RankStep
+    | RankGroup
+    | RankEvaluation
+    | RankText
+    | RankProgress
+    | RankSaved
+    | RankEnd
+)
 """Lines that ranks write; the agent writes the others."""
 
 Sample = RankSample | LinkSample | PartChange

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
@@ -174,6 +175,8 @@ class NodeInfo(Record, frozen=True):
     """Interpreter that runs torchrun on this node, for dry runs."""
     jobs_directory: str = ""
     """Directory of this agent's jobs, ``…/jobs``, for dry runs."""
+    problem: Problem | None = None
+    """Why it can start no job now: its state directory is gone or cannot be written."""
 
     @property
     def names(self) -> tuple[str, str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
@@ -68,7 +69,7 @@ class InvitationsResource(MntrainHandler):
         )
         updates.look_now()
         expires_s = read_token(text).expires_s
-        command = f"mntrain agent join {text}"
+        command = piped(text, "mntrain agent join")
         self.answer(Invitation(command=command, uses=body.uses, expires_s=expires_s), 201)
 
 

@@ -21,6 +21,7 @@ class Header(Record, frozen=True):
 
     Args:
         cause: node and cause, if the job failed.
+        warnings: why its numbers are doubtful.
         hint: where to read more about the failure.
         progress: 0..1, if the number of steps is known.
         numbers: label, value, and whether it is NaN or infinite; left to right.
@@ -35,6 +36,7 @@ class Header(Record, frozen=True):
     facts: tuple[str, ...]
     cause: str | None = None
     hint: str | None = None
+    warnings: tuple[str, ...] = ()
     progress: float | None = None
     numbers: tuple[tuple[str, str, bool], ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
@@ -66,6 +68,7 @@ def make_header(
         facts=tuple(_facts(view, summary, now_s)),
         cause=cause,
         hint=hint,
+        warnings=tuple(map(str, summary.warnings)),
         progress=min(1.0, (summary.step or 0) / total) if total and has_steps else None,
         numbers=tuple(headline(summary)) if has_steps else (),
         waiting=() if has_steps else tuple(_waiting(summary, view, now_s)),

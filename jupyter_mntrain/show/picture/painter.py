@@ -109,6 +109,7 @@ class Painter:
         """Draws the header; returns its height."""
         theme, write = self._theme, self._canvas.write
         y = 20 + (self._paint_cause(header.cause, header.hint or "") if header.cause else 0.0)
+        y += self._paint_warnings(header.warnings, y)
         color = theme.bad if header.state == "failed" else theme.fill
         x = write(EDGE_PX, y, header.icon, LARGE, color, bold=True) + 6
         x = write(x, y, header.state, LARGE, theme.text) + 10
@@ -149,6 +150,18 @@ class Painter:
         for number, line in enumerate(lines):
             canvas.write(EDGE_PX + 24, 22 + 20 * number, line, LARGE, theme.bad, bold=True)
         canvas.write(EDGE_PX + 24, 22 + 20 * len(lines), hint, SMALL, theme.secondary)
+        return height
+
+    def _paint_warnings(self, warnings: Sequence[str], top: float) -> float:
+        """Draws the warnings; returns their height."""
+        theme, canvas = self._theme, self._canvas
+        height = 0.0
+        for warning in warnings:
+            canvas.write(EDGE_PX + 4, top + height, "⚠", LARGE, theme.bad, bold=True)
+            for line in canvas.wrapped(warning, FULL_PX - 36, MEDIUM, most=3, bold=True):
+                canvas.write(EDGE_PX + 24, top + height, line, MEDIUM, theme.text, bold=True)
+                height += 18
+            height += 6
         return height
 
     # charts

@@ -1,4 +1,4 @@
-"""Job status: the problem first, then state, figures, ranks and links."""
+"""Job status: problem and warnings first, then state, figures, ranks and links."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -62,6 +63,7 @@ def status_view(
         silences: why nodes cannot be reached, by their names.
     """
     parts = list(_problem_lines(summary, program, with_detail=with_detail))
+    parts += [problem_text(one, mark="⚠", style="yellow") for one in summary.warnings]
     now_s = time.time() if now_s is None else now_s
     parts.append(state_line(summary))
     if summary.elapsed_s is not None:
@@ -188,6 +190,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(doing)
     if summary.stall is not None:
         facts.append(f"stalled: {summary.stall.headline.rstrip('.')}")
+    facts += [f"⚠ {one.headline.rstrip('.')}" for one in summary.warnings]
     if summary.restart is not None:
         facts.append(restart_line(summary.restart, now_s).plain)
     return ", ".join(facts)
@@ -233,7 +236,7 @@ def _number_notes(summary: JobSummary) -> Iterable[Text]:
 
 
 class RankTable:
-    """One row per rank; narrow terminals show fewer columns."""
+    """One row per rank, and the pids below; narrow terminals show fewer columns."""
 
     def __init__(self, summary: JobSummary) -> None:
         self._ranks = summary.ranks
@@ -251,6 +254,10 @@ class RankTable:
                 cells["pace"] = f"{cells['pace']}{mark}"
             table.add_row(*cells.values())
         yield table
+        # Below, because a column would not fit into 80.
+        pids = [f"r{rank.rank} {rank.pid}" for rank in self._ranks if rank.pid is not None]
+        if pids:
+            yield Text(f"pids: {', '.join(pids)}", style="dim")
 
 
 class _Column(Record, frozen=True):
@@ -311,5 +318,10 @@ def _endings(view: JobView) -> Iterable[Text]:
         for left in part.leftovers:
             yield Text.assemble(
                 ("⚠ ", "yellow"),
-                f"{part.node}: pid {left.pid} could not be killed ({left.status}): {left.command}",
+                f"{part.node}: {left} could not be killed: {left.command}",
             )
+        if part.awaited:
+            yield Text.assemble(("⚠ ", "yellow"), part.awaited)
+        if part.state_problem is not None:
+            problem = msgspec.structs.replace(part.state_problem, node=part.node)
+            yield problem_text(problem, mark="⚠", style="yellow")

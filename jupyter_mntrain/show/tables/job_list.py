@@ -24,13 +24,18 @@ def job_table(jobs: Sequence[JobView], *, now_s: float, program: str) -> Rendera
         table.add_row(
             job.job_id,
             job.spec.name,
-            state_text(job.state),
+            _state(job),
             ", ".join(placement.node for placement in job.attempt.placements),
             str(job.attempt.world_size),
             formats.count(job_step(job)),
             _since(job, now_s),
         )
     return table
+
+
+def _state(job: JobView) -> Text:
+    text = state_text(job.state)
+    return text.append(" ⚠", style="yellow") if job.warnings else text
 
 
 def job_step(job: JobView) -> int | None:

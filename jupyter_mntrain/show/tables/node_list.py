@@ -100,7 +100,7 @@ def no_nodes(cluster: str, program: str, around: Surroundings) -> Text:
             (f"No cluster named {cluster!r} exists on this machine yet.", "bold"),
             f" Create it by inviting a node: {program} invite\n"
             f"To join one created on another machine, run {program} driver invite there, then "
-            f"{program} driver join TOKEN here.",
+            f"{program} driver join here.",
         )
     return Text.assemble(
         (f"No node of cluster {cluster!r} is answering.", "bold"),

@@ -2,7 +2,7 @@
 
 The keeper puts this directory first on ``PYTHONPATH``: so it works for any script, and for any
 Python, even one without mntrain. The rest of the program reads the files with
-:mod:`jupyter_mntrain.telemetry.exit_record`.
+:mod:`jupyter_mntrain.telemetry.startup.exit_record`.
 """
 
 from __future__ import annotations

@@ -80,6 +80,8 @@ class Checkpointing:
         self._still_writing = 0.0
         self._is_save_wanted = False
         self._is_stop_wanted = False
+        self.saved_step: int | None = None
+        """Step of the newest complete checkpoint, the same on all ranks."""
 
     @property
     def directory(self) -> Path | None:
@@ -100,6 +102,7 @@ class Checkpointing:
         found = find_newest(self.world, self._directory)
         step = 0 if found is None else found.manifest.step
         if found is not None:
+            self.saved_step = step
             self._refuse_other(found)
             self._restore(found, optimizer)
             if self.world.is_head:
@@ -171,6 +174,7 @@ class Checkpointing:
         saved = saver.finish()
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
+            self.saved_step = saved
             self.recorder.saved(saved)
 
     def _refuse_other(self, found: FoundCheckpoint) -> None:

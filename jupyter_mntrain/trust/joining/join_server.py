@@ -15,19 +15,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tornado.httpserver import HTTPServer
 from tornado.web import Application as WebApplication
 
+from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate
 from jupyter_mntrain.http.json_handler import JsonHandler
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, Route, ServiceRecord
-from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.trust.certificates import key_pem
 from jupyter_mntrain.trust.credentials import write_private
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
+from jupyter_mntrain.trust.joining.clocks import check_clock, expired
 from jupyter_mntrain.trust.joining.messages import (
     Admission,
     Greeting,
@@ -38,7 +39,17 @@ from jupyter_mntrain.trust.joining.messages import (
 MOST_BODY_BYTES = tunables.size("trust.message_bytes")
 
 IDLE_S = tunables.seconds("trust.greeting_timeout_s")
+LATE_WAIT_S = tunables.seconds("trust.late_wait_s")
 HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
+MOST_CONNECTIONS = tunables.count("trust.join_connections")
+BOUNDS = Bounds(
+    handshakes=MOST_CONNECTIONS,
+    handshake_s=IDLE_S,
+    connections=MOST_CONNECTIONS,
+    connections_each=tunables.count("trust.join_connections_per_address"),
+)
+RATE_PER_S = tunables.count("trust.join_rate_per_s")
+BURST = tunables.count("trust.join_burst")
 
 PRIVATE_FILE = "joining.pem"
 
@@ -56,13 +67,16 @@ class JoinServer:
     ) -> None:
         self.candidate = candidate
         self.outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
-        self._server = HTTPServer(
+        self._server = BoundedServer(
             WebApplication([(Route.JOIN, _Join, {"server": self})], default_handler_class=_Nothing),
             ssl_options=_context(candidate, directory),
             max_body_size=MOST_BODY_BYTES,
             max_header_size=MOST_BODY_BYTES,
             idle_connection_timeout=IDLE_S,
             body_timeout=IDLE_S,
+            bounds=BOUNDS,
+            member_of=lambda _, host: host,
+            rate=Rate(RATE_PER_S, BURST),
         )
         self._server.add_sockets([one.dup() for one in sockets])
 
@@ -70,7 +84,7 @@ class JoinServer:
         self._server.stop()
         await self._server.close_all_connections()
 
-    def take(self, sealed: Sealed) -> None:
+    def take(self, sealed: Sealed, where: str) -> None:
         """Accept an admission.
 
         Raises:
@@ -79,7 +93,7 @@ class JoinServer:
         if self.outcome.done():
             return
         try:
-            self.outcome.set_result(self.candidate.admitted(sealed))
+            self.outcome.set_result(self.candidate.admitted(sealed, where))
         except JoinRefusedError as error:
             self.outcome.set_exception(error)
 
@@ -104,12 +118,11 @@ async def seek_admission(
         hint: called once if it takes long.
 
     Raises:
-        TrustError: the invitation has expired, or the driver refuses.
+        TrustError: the invitation has expired, the driver refuses, or this machine's clock is too
+            far off.
     """
-    fix = "create a new one with mntrain invite"
-    left_s = candidate.token.expires_s - time.time()
-    if left_s <= 0:
-        raise TrustError("the invitation has expired", fix=fix)
+    # Only the driver's clock decides: this one may be ahead.
+    left_s = max(candidate.token.expires_s - time.time(), LATE_WAIT_S)
     server = JoinServer(candidate, sockets, directory)
     record = ServiceRecord(
         node_id=candidate.subject.name,
@@ -121,15 +134,17 @@ async def seek_admission(
     telling = asyncio.ensure_future(announcer.announce(record, addresses, sources))
     hinting = asyncio.get_running_loop().call_later(HINT_AFTER_S, hint)
     try:
-        return await asyncio.wait_for(server.outcome, left_s)
+        admission = await asyncio.wait_for(server.outcome, left_s)
     except TimeoutError:
-        raise TrustError("the invitation expired before a driver connected", fix=fix) from None
+        raise expired(candidate.token.expires_s, time.time()) from None
     finally:
         hinting.cancel()
         telling.cancel()
         with suppress(asyncio.CancelledError):
             await telling
         await server.close()
+    check_clock(admission, time.time())
+    return admission
 
 
 class _Handler(JsonHandler):
@@ -153,11 +168,15 @@ class _Join(_Handler):
     def initialize(self, server: JoinServer) -> None:
         self.server = server
 
+    @property
+    def _where(self) -> str:
+        return self.request.remote_ip or ""
+
     def post(self) -> None:
-        self.answer(self.server.candidate.apply(self.body_as(Greeting)))
+        self.answer(self.server.candidate.apply(self.body_as(Greeting), self._where))
 
     def put(self) -> None:
-        self.server.take(self.body_as(Sealed))
+        self.server.take(self.body_as(Sealed), self._where)
         self.answer({})
 
 

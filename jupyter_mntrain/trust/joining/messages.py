@@ -54,12 +54,14 @@ class Application(Record, frozen=True):
         subject: a node by its id, a driver by the requested name.
         name: for people.
         request: a certificate request, PEM.
+        endorsement: of the request by the member's former key; empty if it has none.
     """
 
     nonce: bytes
     subject: Subject
     name: str
     request: str
+    endorsement: bytes = b""
 
 
 class Admission(Record, frozen=True):
@@ -67,6 +69,7 @@ class Admission(Record, frozen=True):
 
     Args:
         cluster: its name.
+        time_s: Unix time by the driver's clock; ``None`` from older versions.
         refusal: one sentence; then the credentials are empty.
         fix: what to do about the refusal.
     """
@@ -77,6 +80,7 @@ class Admission(Record, frozen=True):
     revocations: str = ""
     refusal: str | None = None
     fix: str | None = None
+    time_s: float | None = None
 
 
 class Sealed(Record, frozen=True):

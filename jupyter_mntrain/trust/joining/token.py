@@ -18,7 +18,7 @@ AUTHORITY_BYTES = 16
 """Bytes of the authority's fingerprint: enough to rule out a second certificate with them."""
 
 _VERSION = 1
-_ROLES: tuple[Role, ...] = ("node", "driver")
+_ROLES: tuple[Role, ...] = ("node", "driver", "viewer")
 _BODY = struct.Struct(f">BBQ{SECRET_BYTES}s{AUTHORITY_BYTES}s")
 """Version, role, expiry, secret, authority."""
 _CHECK_BYTES = 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,7 +53,10 @@ def running_job(context: Context, args: Namespace, verb: str) -> Job:
     raise SpecError(f"{verb}: no job given", fix=f"name one of the running jobs: {named}")
 
 
-def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: bool) -> Outcome:
+def ended_outcome(
+    context: Context, args: Namespace, job: Job, timeout_s: float, *, was_over: bool
+) -> Outcome:
+    """How the job ended, or what keeps it from ending."""
     if was_over:
         view = job.view()
     else:
@@ -61,20 +65,36 @@ def ended_outcome(context: Context, job: Job, timeout_s: float, *, was_over: boo
     is_over = view.state in TERMINAL
     left = [(part.node, one) for part in view.parts for one in part.leftovers]
     text = Text.assemble((f"{job.id} ", "bold"), state_text(view.state))
-    text.append(" already; nothing was done" if was_over else _words(view, timeout_s, bool(left)))
+    if was_over:
+        text.append(" already; nothing was done")
+    else:
+        up = {node.name for node in context.cluster(args).nodes() if node.liveness == "up"}
+        text.append(_words(view, timeout_s, up, has_leftovers=bool(left)))
     for node, one in left:
-        text.append(f"\n⚠ {node}: pid {one.pid} could not be killed ({one.status}): {one.command}")
+        text.append(f"\n⚠ {node}: {one} could not be killed: {one.command}")
     data = {
         "job_id": job.id,
         "state": view.state,
         "leftovers": [{"node": node, **msgspec.to_builtins(one)} for node, one in left],
+        "waits_for": [
+            {"node": part.node, **msgspec.to_builtins(one)}
+            for part in view.parts
+            for one in part.waits_for
+        ],
         "unknown_nodes": [part.node for part in view.parts if part.state == "unknown"],
     }
+    for part in view.parts:
+        if part.awaited:
+            text.append(f"\n⚠ {part.awaited}")
     return Outcome(text, data, exit_code=0 if is_over and not left else 1, job=job)
 
 
-def _words(view: JobView, timeout_s: float, has_leftovers: bool) -> str:
-    silent = [part.node for part in view.parts if part.state == "unknown"]
+def _words(view: JobView, timeout_s: float, up: Collection[str], *, has_leftovers: bool) -> str:
+    unknown = [part.node for part in view.parts if part.state == "unknown"]
+    silent = [node for node in unknown if node not in up]
+    if unknown and not silent:
+        do = agreeing(unknown, "has", "have")
+        return f"; {', '.join(unknown)} {do} no record of it yet, so it may still start there"
     if silent:
         do = agreeing(silent, "does", "do")
         return f"; {', '.join(silent)} {do} not answer, so the job may still run there"

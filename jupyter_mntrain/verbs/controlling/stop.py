@@ -39,8 +39,10 @@ class StopVerb(Verb):
         before = job.view().state
         if args.save and before not in TERMINAL:
             job.save(is_last=True, reason=f"{args.reason}, after saving")
-            return ended_outcome(context, job, SAVED_WITHIN_S, was_over=False)
+            return ended_outcome(context, args, job, SAVED_WITHIN_S, was_over=False)
         if before not in TERMINAL:
             with context.screen.progress() as progress:
                 job.stop(reason=args.reason, grace_s=args.grace, progress=progress)
-        return ended_outcome(context, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL)
+        return ended_outcome(
+            context, args, job, args.grace + ENDED_WITHIN_S, was_over=before in TERMINAL
+        )

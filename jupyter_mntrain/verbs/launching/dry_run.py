@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -13,6 +14,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -36,8 +38,8 @@ class DryRunVerb(Verb):
 
 def dry_run_outcome(built: Built) -> Outcome:
     spec, recipe = built.spec, built.workload.recipe
-    commands = built.cluster.dry_run(spec)
-    data = {"spec": msgspec.to_builtins(spec), "nodes": msgspec.to_builtins(commands)}
+    commands = [_without_secrets(command, spec) for command in built.cluster.dry_run(spec)]
+    data = {"spec": _data(spec), "nodes": msgspec.to_builtins(commands)}
     shown = [dry_run_text(commands, spec)]
     if built.left_out:
         data["warnings"] = msgspec.to_builtins(built.left_out)
@@ -49,8 +51,27 @@ def dry_run_outcome(built: Built) -> Outcome:
     return Outcome(Group(*shown), data)
 
 
+def _without_secrets(command: NodeCommand, spec: JobSpec) -> NodeCommand:
+    return msgspec.structs.replace(
+        command,
+        argv=shown_words(command.argv),
+        environment=shown(command.environment, spec.from_environment),
+    )
+
+
+def _data(spec: JobSpec) -> Any:
+    return msgspec.to_builtins(
+        msgspec.structs.replace(
+            spec,
+            entry=shown_words(spec.entry),
+            torchrun_arguments=shown_words(spec.torchrun_arguments),
+            environment=shown(spec.environment, spec.from_environment),
+        )
+    )
+
+
 def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
-    """Shell commands to paste on each node, in node-rank order."""
+    """Shell commands to paste on each node, in node-rank order; secrets are hidden."""
     parts = []
     for command in commands:
         text = Text(f"# {command.node}\n", style="bold", no_wrap=True, overflow="ignore")
@@ -60,5 +81,8 @@ def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableTy
         text.append(shlex.join(command.argv), style="default")
         parts += [text, Text()]
     files = ", ".join(spec.files) or "none"
-    parts.append(Text(f"Files written there: {files}. Nothing was started.", style="dim"))
+    said = f"Files written there: {files}. Nothing was started."
+    if any(HIDDEN in command.environment.values() for command in commands):
+        said += f" {HIDDEN} stands for what is, or looks like, a secret."
+    parts.append(Text(said, style="dim"))
     return Group(*parts)

@@ -42,7 +42,7 @@ class ExportVerb(Verb):
         parser.flag("--force", help="overwrite an existing file")
         parser.flag(
             "--with-secrets",
-            help="include variables whose names look like secrets (TOKEN, KEY, PASSWORD, SECRET)",
+            help="also write the values of variables and arguments that look like secrets",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -68,9 +68,13 @@ class ExportVerb(Verb):
         )
         if left_out:
             said.append(
-                f"\n⚠ omitted because they look like secrets: {', '.join(left_out)}", "yellow"
+                f"\n⚠ their values are left out, since they are secrets or look like it: "
+                f"{', '.join(left_out)}",
+                "yellow",
             )
-            said.append("\n  pass them with --env NAME=VALUE, or export --with-secrets", "dim")
+            said.append(
+                "\n  a launch takes them from its own environment; or export --with-secrets", "dim"
+            )
         return Outcome(said, data, job=job)
 
 

@@ -14,13 +14,13 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.workload.workload import RECIPE_FILE, TRAINER
+from jupyter_mntrain.workload.workload import RECIPE_FILE
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -103,6 +103,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
         name=f"generate {job_id}",
         files={RECIPE_FILE: spec.files[RECIPE_FILE]},
         environment=spec.environment,
+        from_environment=spec.from_environment,
         mixed_versions=spec.mixed_versions,
     )
 

@@ -87,8 +87,9 @@ def _surroundings(parser: Parser) -> None:
         "--env",
         "-e",
         type=typed(_variable),
-        metavar="K=V",
-        help="variable for every rank's environment; repeatable",
+        metavar="NAME[=VALUE]",
+        help="variable for every rank's environment; without a value it is taken from this "
+        "program's environment and never shown, as is right for tokens; repeatable",
     )
     parser.repeatable(
         "--torchrun",
@@ -111,6 +112,12 @@ def _when_it_fails(parser: Parser) -> None:
         "--restarts starts it again",
     )
     parser.option(
+        "--on-nan",
+        choices=("stop", "report"),
+        help="when the loss is NaN or infinite: stop the job as failed, or report it and go on; "
+        "default: train.on_nan of a recipe, report for a script",
+    )
+    parser.option(
         "--priority",
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",
@@ -118,11 +125,11 @@ def _when_it_fails(parser: Parser) -> None:
     )
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variable(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
-    if not equals or not name or any(c.isspace() or c == "\0" for c in name):
-        raise ValueError(f"{text!r} is not of the form NAME=VALUE")
-    return name, value
+    if not name or any(c.isspace() or c == "\0" for c in name):
+        raise ValueError(f"{name!r} is not the name of a variable; write NAME=VALUE, or NAME")
+    return name, value if equals else None
 
 
 def _capacity(text: str) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import SILENCES
 from jupyter_mntrain.model.failure.problem import Problem
@@ -38,6 +40,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
     Raises:
         SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
     """
+    joined_cluster(context, args).refuse_read_only()
     saved = find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
     extra = read_files([context.directory / path for path in args.file])
@@ -54,24 +57,44 @@ def build_spec(context: Context, args: Namespace) -> Built:
                 args.member, even_busy=getattr(args, "queue", False), progress=progress
             )
     participants = _with_head(chosen, args.head)
+    given, taken = _variables(before, args.env)
     spec = JobSpec(
         entry=workload.entry,
         participants=participants,
         name=args.name or workload.name,
         files={**extra, **workload.files},
-        environment=before.environment | dict(args.env),
+        environment=given,
+        from_environment=taken,
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
         port=args.port or before.port,
         link_capacity_bytes_per_s=args.link_capacity or before.link_capacity_bytes_per_s,
         max_restarts=before.max_restarts if args.restarts is None else args.restarts,
+        on_nan=args.on_nan or before.on_nan,
         on_stall=args.on_stall or before.on_stall,
         min_nodes=args.min_nodes or before.min_nodes,
         mixed_versions=args.mixed_versions or before.mixed_versions,
         priority=before.priority if args.priority is None else args.priority,
     )
+    spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
     return Built(cluster, spec, workload, _left_out(cluster) if is_everywhere else ())
+
+
+def _variables(
+    before: JobSpec, asked: Sequence[tuple[str, str | None]]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Variables with values, and those taken from this environment; a later option wins."""
+    given = dict(before.environment)
+    taken = dict.fromkeys(before.from_environment)
+    for name, value in asked:
+        if value is None:
+            given.pop(name, None)
+            taken[name] = None
+        else:
+            given[name] = value
+            taken.pop(name, None)
+    return given, tuple(taken)
 
 
 def _left_out(cluster: Cluster) -> tuple[Problem, ...]:

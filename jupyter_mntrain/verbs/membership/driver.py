@@ -9,6 +9,7 @@ from jupyter_mntrain.verbs.verb import VerbGroup
 
 
 class InviteDriver(InviteVerb):
+    takes_read_only = True
     help = "print a token that lets another machine join as a driver"
     role = "driver"
     joins = "mntrain driver join"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.command_line.token_input import add_token_arguments, read_token_text
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -30,7 +33,7 @@ class JoinAsDriver(Verb):
     help = "join a cluster as a driver, with a token from mntrain driver invite"
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("token", metavar="TOKEN", help="from: mntrain driver invite")
+        add_token_arguments(parser)
         parser.option("--name", metavar="NAME", help="name of this driver; default: USER-HOST")
         parser.option(
             "--port",
@@ -43,16 +46,22 @@ class JoinAsDriver(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.cluster.loop import LoopThread
         from jupyter_mntrain.trust.certificates import Subject, is_member_name
-        from jupyter_mntrain.trust.driver_membership import own_driver_name, room_for
+        from jupyter_mntrain.trust.driver_membership import (
+            clusters_directory,
+            own_driver_name,
+            room_for,
+        )
         from jupyter_mntrain.trust.joining.candidate import Candidate
+        from jupyter_mntrain.trust.joining.clocks import clock_problem
 
-        token = _token(args.token, context)
         name = args.name or own_driver_name()
         if not is_member_name(name):
             raise SpecError(
                 f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
             )
-        candidate = Candidate(token, Subject(role="driver", name=name), name)
+        token = _token(read_token_text(args, f"{context.program} driver join"), context)
+        room = clusters_directory().parent
+        candidate = Candidate(token, Subject(role=token.role, name=name), name, room=room)
         context.screen.say(
             Text(
                 f"Waiting on port {args.port} for admission as {name}… Press Ctrl-C to give up.",
@@ -64,15 +73,18 @@ class JoinAsDriver(Verb):
             admission = thread.run(_seek(candidate, args.port, context))
         finally:
             thread.close()
+        if (problem := clock_problem(admission, time.time())) is not None:
+            context.screen.say(problem_text(problem, mark="⚠", style="yellow"))
         cluster = args.cluster or admission.cluster
         candidate.keep(room_for(cluster), admission)
+        kind = "driver" if token.role == "driver" else "read-only driver"
         text = Text.assemble(
-            ("✓ ", "green"), (name, "bold"), f" is a driver of cluster {cluster}. Next: "
+            ("✓ ", "green"), (name, "bold"), f" is a {kind} of cluster {cluster}. Next: "
         )
         option = "" if cluster == "default" else f" --cluster {cluster}"
         text.append(f"{context.program} nodes{option}")
         text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
-        return Outcome(text, {"driver": name, "cluster": cluster})
+        return Outcome(text, {"driver": name, "cluster": cluster, "role": token.role})
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:
@@ -125,10 +137,10 @@ def _token(text: str, context: Context) -> Token:
     from jupyter_mntrain.trust.joining.token import read_token
 
     token = read_token(text)
-    if token.role != "driver":
+    if token.role == "node":
         raise SpecError(
             "this token is for a node",
-            fix="use it with mntrain agent join TOKEN; invite drivers with "
+            fix="use it with mntrain agent join; invite drivers with "
             f"{context.program} driver invite",
         )
     return token

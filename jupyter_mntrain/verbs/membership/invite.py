@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
@@ -29,6 +30,7 @@ class InviteVerb(Verb):
     role: ClassVar[Role] = "node"
     joins: ClassVar[str] = "mntrain agent join"
     where: ClassVar[str] = "Run this on the machine that will be a node:"
+    takes_read_only: ClassVar[bool] = False
 
     def add_arguments(self, parser: Parser) -> None:
         from jupyter_mntrain.trust.registrar import INVITE_LIFE_S, MOST_USES
@@ -47,6 +49,19 @@ class InviteVerb(Verb):
             metavar="TIME",
             help=f"validity, like 30m, 2h or 7d; default: {INVITE_LIFE_S / 3600:g}h",
         )
+        parser.option(
+            "--replace",
+            metavar="NAME",
+            completes="node",
+            help="the machine replaces this member, whose keys are lost: it may have the same id, "
+            "and the old certificates are revoked when it joins",
+        )
+        if self.takes_read_only:
+            parser.flag(
+                "--read-only",
+                help="the driver may watch nodes, jobs and logs without their secrets, and do "
+                "nothing else",
+            )
         parser.flag("--no-wait", help="print it and exit; a running notebook admits the machines")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
@@ -54,10 +69,13 @@ class InviteVerb(Verb):
         from jupyter_mntrain.trust.joining.token import read_token
 
         cluster = context.cluster(args)
-        text = cluster.membership.invite(self.role, uses=args.uses, expires_in_s=args.expires)
+        role: Role = "viewer" if getattr(args, "read_only", False) else self.role
+        text = cluster.membership.invite(
+            role, uses=args.uses, expires_in_s=args.expires, replaces=args.replace
+        )
         token = read_token(text)
         expires_s = token.expires_s
-        data = {"token": text, "role": self.role, "uses": args.uses, "expires_s": expires_s}
+        data = {"token": text, "role": role, "uses": args.uses, "expires_s": expires_s}
         stays = not (context.screen.in_background or args.json or args.no_wait)
         explained = self._explained(text, args, stays=stays)
         if not stays:
@@ -71,11 +89,13 @@ class InviteVerb(Verb):
         noun = f"{self.role}s" if args.uses > 1 else self.role
         return Group(
             Text(self.where, style="bold"),
-            Text(f"\n    pip install jupyter-mntrain && {self.joins} {token}\n"),
+            Text(f"\n    pip install jupyter-mntrain && {piped(token, self.joins)}\n"),
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
-                f"this line can join: send it like a password. Machines are admitted only while "
-                f"{runs} notebook or JupyterLab of yours that uses the cluster{comma} is running.",
+                f"this line can join: send it like a password. To keep it out of the shell's "
+                f"history, run {self.joins} and paste the token when it asks. Machines are "
+                f"admitted only while {runs} notebook or JupyterLab of yours that uses the "
+                f"cluster{comma} is running.",
                 style="dim",
             ),
         )

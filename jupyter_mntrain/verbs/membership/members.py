@@ -29,7 +29,8 @@ class MembersVerb(Verb):
             joined = formats.duration(context.clock() - member.joined_s)
             name = Text.assemble((member.title, "bold"))
             name.append(" (this driver)" if member.subject == identity.credentials.subject else "")
-            table.add_row(name, member.role, f"{joined} ago", state)
+            role = "driver, read-only" if member.role == "viewer" else member.role
+            table.add_row(name, role, f"{joined} ago", state)
             data.append(
                 {
                     "name": member.title,

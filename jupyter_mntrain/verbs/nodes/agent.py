@@ -45,5 +45,5 @@ class AgentVerb(VerbGroup):
     help = "run this machine as a node: join, run, leave, install a service"
     uses_cluster = False
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
-    usage = "agent join TOKEN"
+    usage = "agent join"
     actions = {action: AgentAction(action) for action in ACTIONS}

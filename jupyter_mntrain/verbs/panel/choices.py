@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.secrets import is_secret
 
 _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 
@@ -47,7 +50,7 @@ class Choices(Record, frozen=True):
         schedule: ``None`` = as the recipe says.
         microbatches: ``None`` = as the recipe says.
         changes: ``section.field=value``, separated by spaces, quoted as in a shell.
-        environment: ``NAME=VALUE``, separated in the same way.
+        environment: ``NAME=VALUE`` or ``NAME``, separated in the same way.
         restart: when to restart it, up to :data:`RESTARTS` times.
         waits: whether it is queued until everything it needs is free.
         mixed_versions: start even if the nodes' versions differ.
@@ -125,16 +128,40 @@ def variables(choices: Choices) -> list[str]:
     """Environment variables of the ranks, as arguments of ``--env``.
 
     Raises:
-        SpecError: a quote is not closed, or a word is not ``NAME=VALUE``.
+        SpecError: a quote is not closed, or a word is neither ``NAME=VALUE`` nor ``NAME``.
     """
     words = _split(choices.environment)
     for word in words:
-        name, equals, _ = word.partition("=")
-        if not (name and equals):
+        name = word.partition("=")[0]
+        if not name or any(one.isspace() for one in name):
             raise SpecError(
-                f"{word!r} is not of the form NAME=VALUE", fix="use the form NCCL_DEBUG=INFO"
+                f"{name!r} is not the name of a variable",
+                fix="use the form NCCL_DEBUG=INFO, or a name alone to take its value from here",
             )
     return words
+
+
+def check_variables(choices: Choices, environment: Mapping[str, str]) -> None:
+    """Check the variables, also those whose values are taken from ``environment``.
+
+    Raises:
+        SpecError: as for :func:`variables`, or one is not set there.
+    """
+    taken = tuple(word for word in variables(choices) if "=" not in word)
+    with_values(JobSpec(entry=(), participants=(), from_environment=taken), environment)
+
+
+def without_secrets(choices: Choices) -> Choices:
+    """Choices to store and show: of secrets, only the names of their variables are kept."""
+    try:
+        words = variables(choices)
+    except SpecError:
+        return msgspec.structs.replace(choices, environment="")
+    kept = []
+    for word in words:
+        name, _, value = word.partition("=")
+        kept.append(name if is_secret(name, value) else word)
+    return msgspec.structs.replace(choices, environment=shlex.join(kept))
 
 
 def launch_words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members
 from jupyter_mntrain.verbs.panel.checks.network_check import check_network
 from jupyter_mntrain.verbs.panel.checks.port_check import check_port
 from jupyter_mntrain.verbs.panel.checks.version_check import check_versions
-from jupyter_mntrain.verbs.panel.choices import Choices, variables
+from jupyter_mntrain.verbs.panel.choices import Choices, check_variables
 from jupyter_mntrain.verbs.panel.node_row import (
     FormRow,
     fresh,
@@ -100,7 +101,7 @@ def make_form(
         except MntrainError as error:
             findings.add(error, to_settings=True)
     try:
-        variables(choices)
+        check_variables(choices, os.environ)
     except MntrainError as error:
         findings.add(error, to_settings=True)
     prediction = None

@@ -25,7 +25,13 @@ from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import start
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
-from jupyter_mntrain.verbs.panel.choices import Choices, launch_words, overrides, port_number
+from jupyter_mntrain.verbs.panel.choices import (
+    Choices,
+    launch_words,
+    overrides,
+    port_number,
+    without_secrets,
+)
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
@@ -133,7 +139,8 @@ class Panel:
     def command(self, form: Form) -> str:
         """The equivalent launch as a notebook cell."""
         waits = ["--queue"] if self.choices.waits else []
-        words, cell = shlex.join([*self._words(form), *waits]), self.target.cell
+        shown = self._words(form, without_secrets(self.choices))
+        words, cell = shlex.join([*shown, *waits]), self.target.cell
         magic = shlex.join([self._context.program, *self._cluster_words()])
         if cell is None:
             return f"{magic} launch {words}{self._arguments()}"
@@ -159,7 +166,8 @@ class Panel:
         job = start(self._context, self._built(form), progress, waits=self.choices.waits)
         now_s = self._context.clock()
         try:
-            self._memory.remember(self.target.key, self._settled(form), now_s=now_s)
+            chosen = without_secrets(self._settled(form))
+            self._memory.remember(self.target.key, chosen, now_s=now_s)
             self.note = f"as launched {self._day(now_s)}"
         except (MntrainError, OSError) as error:
             self.note = f"the choices could not be stored: {error}"
@@ -205,8 +213,8 @@ class Panel:
         }
         return msgspec.structs.replace(self.choices, nodes=nodes, others_take_part=False)
 
-    def _words(self, form: Form) -> list[str]:
-        return launch_words(self.choices, form.members, head=form.head, target=self.target.path)
+    def _words(self, form: Form, choices: Choices) -> list[str]:
+        return launch_words(choices, form.members, head=form.head, target=self.target.path)
 
     def _cluster_words(self) -> list[str]:
         words = ["--cluster", self._args.cluster] if self._args.cluster else []
@@ -225,7 +233,7 @@ class Panel:
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )
         context = dataclasses.replace(self._context, cell=self.target.cell)
-        return build_spec(context, parser.parse(self._words(form), own))
+        return build_spec(context, parser.parse(self._words(form, self.choices), own))
 
     def _day(self, time_s: float) -> str:
         then, now = time.localtime(time_s), time.localtime(self._context.clock())

@@ -34,4 +34,5 @@ def _data(job: JobView) -> dict[str, Any]:
         "step": job_step(job),
         "submitted_s": job.attempt.submitted_s,
         "problem": msgspec.to_builtins(job.problem),
+        "warnings": msgspec.to_builtins(job.warnings),
     }

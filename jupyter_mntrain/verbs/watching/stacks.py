@@ -10,7 +10,8 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import TERMINAL, JobView, RankStack
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument

@@ -3,6 +3,8 @@ import * as React from 'react';
 
 import { FailureCard } from '../liveview/status/failure';
 import { StallCard } from '../liveview/status/stall';
+import { PartNotes } from '../part_notes';
+import { WarningsCard } from '../liveview/status/warnings';
 import { Jobs } from '../sidebar/jobs';
 import { context } from './context';
 import { job } from './samples';
@@ -10,6 +12,25 @@ import { job } from './samples';
 afterEach(cleanup);
 
 describe('a job', () => {
+  it('that stops says what it waits for, and which node cannot store it', () => {
+    const held = {
+      pid: 123,
+      command: '/usr/bin/python train.py',
+      status: 'D (disk sleep)',
+      waits_in: 'nfs_wait'
+    };
+    const lost = { kind: 'no-state', cause: 'it is gone', fix: 'restore it' };
+    const stopping = job({
+      state: 'stopping',
+      parts: [{ node: 'muthur', waits_for: [held], state_problem: lost } as any]
+    });
+    render(<PartNotes job={stopping} />);
+    screen.getByText(
+      'muthur: stopping, waiting for pid 123 python (uninterruptible, nfs_wait)'
+    );
+    screen.getByText('muthur: it is gone');
+  });
+
   it('without progress says whom it waits for, with the evidence', () => {
     const stall = {
       kind: 'busy',
@@ -41,6 +62,38 @@ describe('a job', () => {
     ).toBeTruthy();
     cleanup();
     render(<StallCard job={job()} />);
+    expect(screen.queryByRole('alert')).toBeNull();
+  });
+
+  it('that succeeded says why its numbers are doubtful', () => {
+    const warnings = [
+      {
+        kind: 'ranks-never-met',
+        cause: 'the ranks never met: 2 separate trainings',
+        fix: 'call init_process_group()'
+      },
+      {
+        kind: 'traceback',
+        cause: 'printed a traceback',
+        node: 'muthur',
+        rank: 1,
+        detail: 'ValueError: x'
+      }
+    ] as const;
+    const doubtful = job({ state: 'succeeded', warnings: [...warnings] });
+    const { props } = context({ jobs: [doubtful] });
+    render(<Jobs {...props} />);
+    expect(
+      screen.getByText(/the ranks never met: 2 separate trainings/)
+    ).toBeTruthy();
+    cleanup();
+    render(<WarningsCard job={doubtful} />);
+    const { textContent } = screen.getByRole('alert');
+    expect(textContent).toContain('Fix: call init_process_group()');
+    expect(textContent).toContain('muthur: rank 1: printed a traceback');
+    expect(screen.getByText('ValueError: x')).toBeTruthy();
+    cleanup();
+    render(<WarningsCard job={job()} />);
     expect(screen.queryByRole('alert')).toBeNull();
   });
 

@@ -10,12 +10,14 @@ import type { LiveController } from './controller';
 import { usePage } from './page';
 import type { IViewProps } from './props';
 import { Samples } from './samples';
+import { PartNotes } from '../part_notes';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
 import { StallCard } from './status/stall';
 import { Starting } from './status/starting';
 import { StillLine } from './status/still';
+import { WarningsCard } from './status/warnings';
 import { PaceStrip } from './strips/pace';
 import { PipelineStrip } from './strips/pipeline';
 import { csv } from './tables/csv';
@@ -55,6 +57,8 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
         <>
           <FailureCard {...{ job }} />
           <StallCard {...{ job }} />
+          <PartNotes {...{ job }} />
+          <WarningsCard {...{ job }} />
           <Header
             {...{ job, store, isTab }}
             isLive={controller.isLive}

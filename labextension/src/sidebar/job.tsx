@@ -8,6 +8,7 @@ import { Bar, Button } from '../controls';
 import * as formats from '../formats';
 import { Icon } from '../icons';
 import { Measured } from '../measured';
+import { PartNotes } from '../part_notes';
 import { ProblemLines } from '../problem';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
@@ -47,6 +48,12 @@ export function Job(props: IJobProps): JSX.Element {
       </div>
       <div className="mnt-indent">
         {problem && <ProblemLines problem={problem} />}
+        <PartNotes job={job} />
+        {(job.warnings ?? []).map(warning => (
+          <ProblemLines key={warning.kind} problem={warning}>
+            <Icon name="warning" />
+          </ProblemLines>
+        ))}
         <Progress job={job} />
         <Ranks {...props} />
         <Buttons {...props} />

@@ -81,7 +81,9 @@ test('an invitation is one line to copy, with its bounds', async ({ page }) => {
   await asked.getByRole('spinbutton').fill('2');
   await asked.getByRole('button', { name: 'Invite' }).click();
   const shown = page.locator('.jp-Dialog .mnt-invitation');
-  await expect(shown).toContainText(/mntrain agent join mntrain-\S{40,}/);
+  await expect(shown).toContainText(
+    /echo mntrain-\S{40,} \| mntrain agent join/
+  );
   await expect(shown).toContainText('Valid for 2 machines until');
   await expectAccessible(page, '.jp-Dialog');
   await shot(page, 'invitation-light');

@@ -105,9 +105,10 @@ def callers(
 def pairs() -> list[tuple[str, str]]:
     """Every verb of every route, filled in."""
     found = []
-    for pattern, _ in ROUTES:
+    for _, pattern, _ in ROUTES:
         path = re.sub(r"\(\?P<job_id>[^)]*\)", "JOB", pattern)
         path = re.sub(r"\(\?P<attempt>(\[[^\]]*\]|[^)])*\)", "1", path)
+        path = re.sub(r"\(\?P<rank>(\[[^\]]*\]|[^)])*\)", "0", path)
         path = re.sub(r"\(\?P<port>(\[[^\]]*\]|[^)])*\)", "29500", path)
         assert "(" not in path, path
         found += [(verb, path) for verb in VERBS]
@@ -198,7 +199,11 @@ def test_a_node_that_takes_part_may_ask_for_its_job_and_stop_it(
     context = trusted.make_credentials(tmp_path, own).unnamed_client
     assert ask(agent, "GET", f"/v1/jobs/{job_id}", context).status_code == 200  # type: ignore[union-attr]
     assert ask(agent, "GET", f"/v1/jobs/{job_id}/log", context).status_code == 403  # type: ignore[union-attr]
-    assert ask(agent, "GET", f"/v1/jobs/{new_job_id()}", context).status_code == 403  # type: ignore[union-attr]
+    # A participant must learn that the record is lost. So a job of others answers like none at all.
+    stranger = trusted.make_credentials(tmp_path / "x", Subject(role="node", name="0" * 32))
+    for where, caller in ((new_job_id(), context), (job_id, stranger.unnamed_client)):
+        answer = ask(agent, "GET", f"/v1/jobs/{where}", caller)
+        assert (answer.status_code, answer.json()["kind"]) == (404, "no-such-job")  # type: ignore[union-attr]
     assert ask(agent, "POST", f"/v1/jobs/{job_id}/stop", context).status_code == 200  # type: ignore[union-attr]
     assert agent.ended(job_id).part.state == "canceled"
 

@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import jupyter_mntrain
-from jupyter_mntrain.agent.attempt.processes import environment_of, processes_of
-from jupyter_mntrain.model.api import LeaseRequest, StopRequest
+from jupyter_mntrain.agent.attempt.processes import environment_of, kill_all, marked, processes_of
+from jupyter_mntrain.model.api import KillRequest, LeaseRequest, StopRequest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
@@ -124,6 +125,28 @@ def test_ranks_that_torchrun_leaves_behind_are_ended(new_agent):
     assert processes(agent, job_id) == {}
 
 
+def test_one_rank_can_be_killed_and_the_cause_says_by_whom(new_agent):
+    head, other = new_agent(), new_agent()
+    job_id = launch([head, other], LONG)
+    running(head, job_id)
+    running(other, job_id)
+    pid = other.record(job_id).part.ranks[0].pid
+    kill = KillRequest(attempt=1, reason="killed by a test")
+    late = KillRequest(attempt=2, reason="killed by a test")
+    for where, rank, request in ((head, 1, kill), (other, 1, late)):
+        refused = where.send("POST", f"/v1/jobs/{job_id}/ranks/{rank}/kill", request)
+        assert refused.status_code == 409
+    for _ in range(2):  # twice is once
+        answer = other.send("POST", f"/v1/jobs/{job_id}/ranks/1/kill", kill)
+        assert answer.status_code in {200, 409}, answer.text
+    part = other.ended(job_id).part
+    assert part.ranks[0].exit_code == -signal.SIGKILL
+    assert part.ranks[0].pid == pid
+    assert (part.problem.kind, part.problem.cause) == (Kind.KILLED, "killed by a test")
+    assert "kill rank 1" in (other.state / "audit.log").read_text()
+    assert says("node2: rank 1 failed: killed by a test", head.ended(job_id).part.stop_reason)
+
+
 def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
     head, other = new_agent(), new_agent()
     job_id = launch([head, other], LONG)
@@ -149,6 +172,28 @@ def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
     reason = second.ended(job_id).part.stop_reason
     assert reason.startswith("node3: ")
     assert says("rank 2 failed: killed", reason)
+
+
+def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(new_agent):
+    soon = {"MNTRAIN_LAUNCH_START_PATIENCE_S": "1"}
+    head, other = new_agent(environment=soon), new_agent(environment=soon)
+    job_id = launch([head, other], LONG)
+    running(head, job_id)
+    running(other, job_id)
+    lost = other.state / "jobs"
+    try:
+        other.kill()
+        shutil.rmtree(lost)
+        other.start(environment=soon)
+        part = head.ended(job_id).part
+    finally:
+        kill_all(partial(marked, lost / job_id / "attempt-1"))
+    assert (part.state, part.problem.kind, part.problem.node) == (
+        "failed",
+        Kind.NO_RECORD,
+        "node2",
+    )
+    assert processes(head, job_id) == {}
 
 
 def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):

@@ -4,23 +4,17 @@ import json
 
 import pytest
 
-from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.problem_file import hand_over
+from tests.agent.failure.explained import explained
 
 RANKS = [Rank(2), Rank(3)]
 FAILED = (
     "E1120 19:59:57.269000 5243 torch/distributed/elastic/multiprocessing/api.py:1002] "
     "failed (exitcode: {code}) local_rank: {local} (pid: 77) of binary: /usr/bin/python\n"
 )
-
-
-def explained(directory, ranks, exit_code, now_s, *, has_run_out=None):
-    """How the ranks ended, and the problem to show."""
-    downs = rank_ends(directory, ranks, now_s, has_run_out=has_run_out)
-    return downs, explain(directory, downs, exit_code, now_s, has_run_out=has_run_out)
 
 
 @pytest.fixture

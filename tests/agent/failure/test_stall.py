@@ -27,8 +27,8 @@ from jupyter_mntrain.agent.failure.stall import (
     Watchdog,
 )
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.state import Resumed, Stalled
-from jupyter_mntrain.model.records.job import Doing, RankStack
+from jupyter_mntrain.model.lifecycle.events import Resumed, Stalled
+from jupyter_mntrain.model.records.stall import Doing, RankStack
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
 from tests.agent.live import launch
 from tests.waiting import until

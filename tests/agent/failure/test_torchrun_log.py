@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.torchrun_log import rank_failures
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
+from tests.agent.failure.explained import explained
 from tests.wording import says
 
 LOGS = Path(__file__).parents[1] / "logs"
@@ -20,12 +20,12 @@ RANKS = [Rank(0), Rank(1)]
 
 
 @pytest.fixture
-def explained(tmp_path):
-    def explained(name: str):
+def recorded(tmp_path):
+    def recorded(name: str):
         shutil.copy(LOGS / f"{name}.log", tmp_path / "log")
-        return explain(tmp_path, RANKS, 1, now_s=5.0)
+        return explained(tmp_path, RANKS, 1, now_s=5.0)
 
-    return explained
+    return recorded
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def explained(tmp_path):
         ("no_script", Kind.NO_FILE, 0, "nothere.py"),
     ],
 )
-def test_the_problem_names_the_rank_and_the_reason(explained, name, kind, rank, cause):
-    _, problem = explained(name)
+def test_the_problem_names_the_rank_and_the_reason(recorded, name, kind, rank, cause):
+    _, problem = recorded(name)
     assert (problem.kind, problem.rank, problem.is_symptom) == (kind, rank, False)
     assert says(cause, problem.cause)
 
 
-def test_ranks_that_torchrun_ended_because_of_another_are_not_blamed(explained):
-    downs, cause = explained("killed_rank")
+def test_ranks_that_torchrun_ended_because_of_another_are_not_blamed(recorded):
+    downs, cause = recorded("killed_rank")
     assert [(down.rank, down.exit_code) for down in downs] == [(1, -9)]
     assert cause.rank == 1
 
@@ -82,7 +82,7 @@ def test_a_spoilt_error_file_does_not_keep_a_job_from_ending(tmp_path):
     ):
         (folder / "error.json").write_bytes(content)
         shutil.copy(LOGS / "killed_rank.log", tmp_path / "log")
-        assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].rank == 1
+        assert explained(tmp_path, RANKS, 1, now_s=5.0)[1].rank == 1
 
 
 def test_the_first_line_of_a_long_message_is_the_cause(tmp_path):
@@ -91,15 +91,15 @@ def test_the_first_line_of_a_long_message_is_the_cause(tmp_path):
     message = {"message": "ValueError: bad\nmuch more", "extraInfo": {"py_callstack": "ValueError"}}
     (folder / "error.json").write_text(json.dumps({"message": message}))
     shutil.copy(LOGS / "killed_rank.log", tmp_path / "log")
-    assert explain(tmp_path, RANKS, 1, now_s=5.0)[1].cause == "ValueError: bad"
+    assert explained(tmp_path, RANKS, 1, now_s=5.0)[1].cause == "ValueError: bad"
 
 
 def test_c_plus_plus_tells_why_it_aborted(tmp_path):
     log = (LOGS / "abort.log").read_text()
     log = log.replace("about to abort", "  what():  CUDA error: an illegal access", 1)
     (tmp_path / "log").write_text(log)
-    downs, _ = explain(tmp_path, RANKS, 1, now_s=5.0)
-    assert {down.rank: down.problem.kind for down in downs} == {0: Kind.CRASHED, 1: Kind.CRASHED}
+    downs, _ = explained(tmp_path, RANKS, 1, now_s=5.0)
+    assert {down.rank: down.problem.kind for down in downs} == {0: Kind.CRASHED, 1: Kind.GPU_ERROR}
     assert not downs[0].problem.cause.endswith("access")
     assert downs[1].problem.cause.endswith(": CUDA error: an illegal access")
 
@@ -108,5 +108,5 @@ def test_a_torchrun_that_somebody_ended_blames_nobody_else(tmp_path):
     (tmp_path / "log").write_text(
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15\n"
     )
-    _, cause = explain(tmp_path, RANKS, 1, now_s=5.0)
+    _, cause = explained(tmp_path, RANKS, 1, now_s=5.0)
     assert (cause.kind, cause.rank, cause.is_symptom) == (Kind.TERMINATED, None, False)

@@ -96,3 +96,18 @@ def test_a_job_that_waits_survives_its_agents_and_can_be_stopped(
         agent.send("POST", f"/v1/jobs/{first}/stop", {"reason": "enough", "grace_s": 0})
     until(lambda: state(agents, second) == "succeeded", "the second one's turn", 60)
     assert state(agents, third) == "canceled"
+
+
+def test_a_queued_job_that_a_node_has_lost_ends_instead_of_waiting_forever(
+    agents: list[LiveAgent],
+) -> None:
+    """Only a driver can deposit it there again."""
+    head, other = agents
+    request = start_request(agents, SHORT, new_job_id(), 0, 0)
+    assert head.send("PUT", f"/v1/jobs/{request.job_id}", request).status_code == 200
+    record = head.ended(request.job_id)
+    assert record.part.state == "failed"
+    assert record.part.problem is not None
+    assert (record.part.problem.kind, record.part.problem.node) == (Kind.NO_RECORD, other.name)
+    assert record.is_over
+    assert not head.info().leases

@@ -94,6 +94,10 @@ def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost:
     assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
     assert now.attempt.number >= 2
     assert [rank.rank for part in now.parts for rank in part.ranks] == [0, 1]
+    # A script's learning rate and its part of the data depend on how many ranks there were.
+    attempt = rest[0].state / "jobs" / job_id / f"attempt-{now.attempt.number}"
+    told_to_ranks = json.loads((attempt / "command.json").read_text())["environment"]
+    assert told_to_ranks["MNTRAIN_FIRST_WORLD_SIZE"] == "3"
     # Whoever was away learns that it went on without it, and begins nothing of its own.
     three[lost].start()
     until(lambda: three[lost].record(job_id).part.state != "running", "its part to be over")
@@ -109,6 +113,12 @@ def told(agents: list[LiveAgent], job_id: JobId) -> JobView:
 
 def steps(agent: LiveAgent, job_id: JobId) -> bool:
     return any(rank.step for rank in agent.record(job_id).part.ranks)
+
+
+def starters(agent: LiveAgent, job_id: JobId) -> list[str]:
+    """Who started the attempts of a job, by the agent's audit log."""
+    lines = map(json.loads, (agent.state / "audit.log").read_text().splitlines())
+    return [one["who"] for one in lines if one["what"] == "start" and one["job"] == job_id]
 
 
 def kill_rank(agent: LiveAgent, job_id: JobId, number: int = signal.SIGKILL) -> None:
@@ -135,6 +145,8 @@ def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAge
     assert now.attempt.number == 2
     first_step = min(rank.step or 0 for part in now.parts for rank in part.ranks)
     assert first_step > 4, "it went on where the first one was"
+    assert [who.split(" ")[0] for who in starters(agents[0], job_id)] == ["driver", "node"]
+    assert [who.split(" ")[0] for who in starters(agents[1], job_id)] == ["driver", "node"]
     assert not any(agent.info().leases for agent in agents)
 
 

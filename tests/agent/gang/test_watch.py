@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from functools import partial
 
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.gang import watch
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch import SYMPTOM_PATIENCE_S, GangWatch, reason_to_end
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.model.agent_calls import AgentCalls, Reply
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank, new_job_id
+from jupyter_mntrain.model.lifecycle.restarts import next_restart
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec, PartStatus
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.trust.credentials import blind_context
+from tests.standin.jobs import TWO, record
 from tests.wording import says
 
 
@@ -63,20 +69,56 @@ def test_a_reason_is_handed_on_as_it_was_given():
 @pytest.mark.anyio
 async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_told(tmp_path):
     now = [100.0]
-    record = JobRecord(
+    known = JobRecord(
         job_id=new_job_id(),
         spec=JobSpec(entry=("x.py",), participants=()),
         attempt=Attempt(number=1, placements=(), master_address="", master_port=0, submitted_s=0.0),
         part=part("node1", "running"),
     )
-    watch = GangWatch(
-        LocalJob(tmp_path, record, GpuReader()),
+    watching = GangWatch(
+        LocalJob(tmp_path, known, GpuReader()),
         partial(PeerClient, blind_context()),
         clock=lambda: now[0],
     )
     closed = part("node1", "failed", cause="Connection closed by peer", is_symptom=True)
     killed = part("node2", "failed", cause="killed by SIGKILL")
-    assert watch.waits_for_a_cause([closed])
-    assert not watch.waits_for_a_cause([closed, killed])
+    assert watching.waits_for_a_cause([closed])
+    assert not watching.waits_for_a_cause([closed, killed])
     now[0] += SYMPTOM_PATIENCE_S
-    assert not watch.waits_for_a_cause([closed])
+    assert not watching.waits_for_a_cause([closed])
+
+
+class Forgetful(AgentCalls):
+    """An agent whose state directory was emptied."""
+
+    async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        return Reply(
+            is_success=False,
+            body=msgspec.json.encode(Problem(kind=Kind.NO_SUCH_JOB, cause="not known here")),
+        )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("own", [0, 1])
+async def test_a_participant_without_a_record_ends_the_others_as_failed(tmp_path, monkeypatch, own):
+    """Once no start of the attempt can be on its way: before, its silence proves nothing."""
+    monkeypatch.setattr(watch, "WATCH_INTERVAL_S", 0.01)
+    lost = TWO[1 - own]
+    for age_s, state in ((0.0, "running"), (watch.START_PATIENCE_S + 1, "failed")):
+        known = record(own, submitted_s=time.time() - age_s)
+        job = LocalJob(tmp_path, known, GpuReader())
+        watching = asyncio.ensure_future(
+            GangWatch(job, lambda at: Forgetful(at.agent[0], at.node)).run()
+        )
+        await asyncio.sleep(0.2)
+        if state == "failed":
+            job.poll(0.0)
+        part = job.record.part
+        assert part.state == state
+        if state == "failed":
+            assert (part.problem.kind, part.problem.node) == (Kind.NO_RECORD, lost.node)
+            parts = await watching
+            restarting = record(own, "failed", spec={"max_restarts": 3})
+            assert next_restart(restarting, parts, 0.0) is None, "it could not start there"
+        watching.cancel()
+        job.close()

@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import socket
+from datetime import UTC, datetime, timedelta
 
+import httpx
 import msgspec
 import pytest
 
 from jupyter_mntrain.model.api import (
     LeaseRequest,
     NodeChanged,
+    ProbeListen,
     StopRequest,
+    TrustNews,
     stream_decoder,
 )
 from jupyter_mntrain.model.ids import JobId, new_job_id
+from jupyter_mntrain.trust.certificates import Subject, pem_of
+from tests import trusted
 from tests.agent.live import lease as live_lease
 from tests.agent.live import start_request
 from tests.wording import says
@@ -153,8 +159,32 @@ def test_who_started_what_from_where_is_kept(agent):
     agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="r" * 999))
     started, stopped = lines()[-2:]
     assert (started["what"], started["job"], started["from"]) == ("start", job_id, "127.0.0.1")
+    assert started["attempt"] == "1"
     outcome, _, why = started["outcome"].partition(": ")
     assert outcome == "refused"
     assert says(f"job {job_id} has no lease here", why)
     assert (stopped["what"], stopped["who"]) == ("stop", "driver a-test")
     assert (agent.state / "audit.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_changes_of_trust_and_probes_are_kept(agent, tmp_path):
+    own = trusted.make_credentials(tmp_path / "node", Subject(role="node", name="cd" * 16))
+    gone = trusted.make_credentials(tmp_path / "gone", Subject(role="driver", name="gone"))
+    listen = msgspec.json.encode(ProbeListen(address=agent.address))
+    probed = httpx.post(
+        f"{agent.url}/v1/probe/listen", content=listen, verify=own.unnamed_client, timeout=10
+    )
+    assert probed.status_code == 200
+    serial = gone.certificate.serial_number
+    later = datetime.now(UTC) + timedelta(seconds=2)
+    revocations = pem_of(trusted.authority().revocations([serial], 2, later))
+    newer = pem_of(trusted.authority().renew(gone.certificate))
+    news = TrustNews(revocations=revocations, certificates=(newer,))
+    assert agent.send("PUT", "/v1/trust", news).status_code == 200
+    text = (agent.state / "audit.log").read_text()
+    probe, revoke, renew = [json.loads(line) for line in text.splitlines()][-3:]
+    assert (probe["what"], probe["who"]) == ("probe", f"node {'cd' * 16}")
+    assert probe["address"] == agent.address
+    assert (revoke["what"], revoke["member"]) == ("revoke", f"certificate {serial:x}")
+    assert (renew["what"], renew["member"]) == ("renew", "mntrain:driver:gone")
+    assert revoke["who"] == renew["who"] == "driver a-test"

@@ -5,16 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import subprocess
 import sys
 
 import httpx
+import msgspec
+import psutil
 import pytest
 
-from jupyter_mntrain.agent.access.limits import MOST_CONNECTIONS_EACH, MOST_STREAMS_EACH
+from jupyter_mntrain.agent.access.limits import MOST_HANDSHAKES, MOST_SINKS_EACH
 from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.state import Settings
-from tests.agent.live import free_port
+from jupyter_mntrain.model.api import ProbeListen
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.credentials import TRUSTED
+from tests import trusted
+from tests.agent.live import free_port, resident_mb
 from tests.trusted import driver_context, join
 from tests.waiting import until
 from tests.wording import says
@@ -22,13 +31,39 @@ from tests.wording import says
 JSON = "application/json"
 
 
-def test_streams_without_end_are_bounded(agent):
+def read_line(connection: ssl.SSLSocket) -> bytes:
+    """The status line of a stream, which is then left open."""
+    connection.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: x\r\n\r\n")
+    return connection.recv(4096).partition(b"\r\n")[0]
+
+
+def test_all_drivers_of_a_host_are_served(agent, tmp_path):
+    """50 drivers, and 70 notebooks of one of them, have one address."""
+    contexts = [
+        trusted.make_credentials(
+            tmp_path / str(number), Subject(role="driver", name=f"driver-{number}")
+        ).unnamed_client
+        for number in range(50)
+    ]
     with contextlib.ExitStack() as open_streams:
-        for _ in range(MOST_STREAMS_EACH):
+        for context in [*contexts, *[driver_context()] * 70]:
+            plain = socket.create_connection((agent.address, agent.port), timeout=30)
+            connection = open_streams.enter_context(context.wrap_socket(plain))
+            assert read_line(connection) == b"HTTP/1.1 200 OK"
+        assert agent.get("/v1/node").status_code == 200
+
+
+def test_streams_of_a_member_are_bounded(new_agent, tmp_path):
+    agent = new_agent(environment={"MNTRAIN_LIMITS_STREAMS_PER_MEMBER": "3"})
+    other = trusted.make_credentials(tmp_path / "other", Subject(role="driver", name="other"))
+    with contextlib.ExitStack() as open_streams:
+        for _ in range(3):
             assert open_streams.enter_context(agent.stream()).status_code == 200
         refused = agent.get("/v1/stream")
         assert (refused.status_code, refused.json()["kind"]) == (429, "too-many")
         assert agent.get("/v1/node").status_code == 200, "whoever asks briefly is answered"
+        with httpx.stream("GET", f"{agent.url}/v1/stream", verify=other.unnamed_client) as theirs:
+            assert theirs.status_code == 200, "they are counted for each member"
     until(lambda: _first_line(agent), "room for another one")
 
 
@@ -37,21 +72,57 @@ def _first_line(agent) -> bool:
         return stream.status_code == 200
 
 
-def test_one_address_cannot_take_all_connections(agent):
-    """Strangers, who have shagent no certificate."""
+def test_strangers_take_nothing_from_members(agent):
+    """Strangers, who have shown no certificate, even at the address of a member."""
     with contextlib.ExitStack() as open_ones:
         where = (agent.address, agent.port)
-        mine = [
-            open_ones.enter_context(socket.create_connection(where, timeout=20))
-            for _ in range(MOST_CONNECTIONS_EACH + 5)
-        ]
-        assert mine[-1].recv(1) == b"", "hung up"
-        with (
-            socket.create_connection(where, 20, source_address=("127.0.0.77", 0)) as other,
-            driver_context().wrap_socket(other) as connection,
-        ):
-            assert connection.version() == "TLSv1.3"
-    until(agent.answers, "it to answer again")
+
+        def strangers(count: int) -> list[socket.socket]:
+            return [
+                open_ones.enter_context(socket.create_connection(where, timeout=20))
+                for _ in range(count)
+            ]
+
+        first = strangers(MOST_HANDSHAKES + 300)[0]
+        assert first.recv(1) == b"", "the oldest has lost its place"
+        with agent.stream() as stream:
+            assert stream.status_code == 200
+            strangers(MOST_HANDSHAKES)
+            assert agent.get("/v1/node").status_code == 200
+
+
+def test_a_handshake_without_end_is_cut_off(new_agent):
+    agent = new_agent(environment={"MNTRAIN_LIMITS_HANDSHAKE_TIMEOUT_S": "0.5"})
+    with socket.create_connection((agent.address, agent.port), timeout=20) as stranger:
+        assert stranger.recv(1) == b""
+    assert agent.answers()
+
+
+def test_probes_without_end_are_bounded(new_agent):
+    """Each has a thread while it waits for its sender."""
+    agent = new_agent(environment={"MNTRAIN_LINKS_TICKET_LIFE_S": "2"})
+    process = psutil.Process(agent.process.pid)
+    threads, before_mb = process.num_threads(), resident_mb(process.pid)
+    most, codes = 0, set()
+    with httpx.Client(verify=driver_context(), timeout=20) as client:
+        body = msgspec.json.encode(ProbeListen(address=agent.address))
+
+        def ask() -> int:
+            return client.post(f"{agent.url}/v1/probe/listen", content=body).status_code
+
+        for number in range(3000):
+            codes.add(ask())
+            if number % 100 == 0:
+                most = max(most, process.num_threads())
+        assert codes == {200, 429}
+        assert most <= threads + MOST_SINKS_EACH + 4
+        assert resident_mb(process.pid) < before_mb + 30
+        until(lambda: ask() == 200, "a ticket to expire")
+        bad = client.post(
+            f"{agent.url}/v1/probe/listen",
+            content=msgspec.json.encode(ProbeListen(address="192.0.2.1")),
+        )
+        assert bad.status_code in {409, 429}
 
 
 def test_a_body_that_is_nested_too_deeply_is_refused(agent):
@@ -97,6 +168,24 @@ def test_every_error_is_a_problem(agent, method, path, status, code):
     answer = agent.send(method, path, {"nonsense": 1}) if method != "GET" else agent.get(path)
     assert answer.status_code == status
     assert answer.json()["kind"] == code
+
+
+def test_an_unexpected_error_has_an_id_that_the_log_has_beside_its_traceback(agent):
+    trusted, away = agent.state / TRUSTED, agent.state / "away"
+    trusted.rename(away)
+    try:
+        answer = agent.get("/v1/trust")
+    finally:
+        away.rename(trusted)
+    assert answer.status_code == 500
+    problem = msgspec.json.decode(answer.content, type=Problem)
+    assert problem.kind is Kind.BROKEN
+    assert problem.id
+    assert f"see the agent's log on node1 for {problem.id}" in problem.fix
+    logged = agent.log().partition(problem.id)[2]
+    assert "Traceback" in logged
+    assert "FileNotFoundError" in logged
+    assert agent.get("/v1/trust").status_code == 200
 
 
 def run_agent(*options: str) -> subprocess.CompletedProcess[str]:

@@ -89,6 +89,8 @@ def test_a_sink_on_an_address_of_another_machine_is_refused():
         open_sink("192.0.2.1", "node1", idle)
     with pytest.raises(RefusedError, match=wording("cannot listen on nonsense")):
         open_sink("nonsense", "node1", idle)
+    with pytest.raises(RefusedError):
+        open_sink("\u202e", "node1", idle)
 
 
 def test_the_sender_s_address_decides_the_interface():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import ssl
 import subprocess
@@ -14,10 +15,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.cluster.admission.admit import admit
-from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.model.errors import RefusedError, SpecError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.trust.certificates import (
     load_certificate,
 )
@@ -61,10 +63,11 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
     colleague = {**os.environ, "HOME": str(tmp_path / "colleague")}
 
-    def theirs(*words: str) -> subprocess.CompletedProcess[str]:
+    def theirs(*words: str, token: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [mntrain, "--cluster", "home", *words],
             env=colleague,
+            input=token,
             capture_output=True,
             text=True,
             timeout=60,
@@ -75,9 +78,8 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
         node = agent("join", cluster.membership.invite())
         until(lambda: up(cluster) == ["n0"], "the node to be up")
         port = str(free_port("127.0.0.1"))
-        joined = theirs(
-            "driver", "join", cluster.membership.invite("driver"), "--name", "kim", "--port", port
-        )
+        token = cluster.membership.invite("driver")
+        joined = theirs("driver", "join", "--name", "kim", "--port", port, token=token)
         assert joined.returncode == 0, joined.stderr
         assert "kim is a driver of cluster home" in joined.stdout
         known = ("--agent", node.where)
@@ -106,9 +108,56 @@ def test_a_second_driver_joins_and_is_revoked_by_name(agent, tmp_path) -> None:
             cluster.membership.revoke("kim")
 
 
+def test_a_read_only_driver_watches_and_does_nothing(agent, tmp_path) -> None:
+    mntrain = str(Path(sys.executable).with_name("mntrain"))
+    guest = {**os.environ, "HOME": str(tmp_path / "guest")}
+
+    def theirs(*words: str, token: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [mntrain, "--cluster", "home", *words],
+            env=guest,
+            input=token,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    with Cluster("home") as cluster:
+        node = agent("join", cluster.membership.invite())
+        until(lambda: up(cluster) == ["n0"], "the node to be up")
+        port = str(free_port("127.0.0.1"))
+        token = cluster.membership.invite("viewer")
+        joined = theirs("driver", "join", "--name", "kim", "--port", port, token=token)
+        assert joined.returncode == 0, joined.stderr
+        assert "kim is a read-only driver of cluster home" in joined.stdout
+        known = ("--agent", node.where)
+        assert [one["liveness"] for one in json_of(theirs("--json", "nodes", *known))] == ["up"]
+        (tmp_path / "x.py").write_text("pass")
+        job = launched(cluster)
+        assert [one["job_id"] for one in json_of(theirs("--json", "jobs", *known))] == [job.id]
+        assert "line 1" in theirs("logs", job.id, *known).stdout
+        for words in (("launch", str(tmp_path / "x.py")), ("stop", job.id), ("kill", job.id)):
+            refused = theirs("--json", *words, *known)
+            assert refused.returncode == RefusedError.exit_code, (words, refused.stdout)
+            assert json.loads(refused.stderr)["kind"] == Kind.NOT_ALLOWED, words
+        assert job.wait(PATIENCE_S).state == "succeeded"
+        assert cluster.membership.revoke("kim", role="driver").role == "viewer"
+
+
+def launched(cluster: Cluster) -> Job:
+    script = "import time; print('line 1', flush=True); time.sleep(20)"
+    spec = JobSpec(
+        entry=("s.py",), files={"s.py": script}, participants=cluster.participants(["n0:1"])
+    )
+    job = cluster.launch(spec)
+    until(lambda: any("line 1" in line.text for line in job.logs()), "it to speak")
+    return job
+
+
 WATCH = """
 import sys, time
-from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster import Cluster, Job
 with Cluster("home", addresses=[sys.argv[1]]) as cluster:
     end = time.monotonic() + 20
     while cluster.nodes()[0].liveness != "up" and time.monotonic() < end:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S
 from jupyter_mntrain.model.records.job import JobState
+from jupyter_mntrain.model.records.node import NodeInfo
+from tests.cluster.conftest import FakeClock
 from tests.standin.jobs import record
+from tests.standin.nodes import node
 
 ONE, TWO = NodeId("id-of-node1"), NodeId("id-of-node2")
-BOTH = {ONE, TWO}
+
+
+def info(number: int, node_id: NodeId) -> NodeInfo:
+    found = node(f"node{number}")
+    addresses = (f"10.0.0.{number}:8765",)
+    return msgspec.structs.replace(found, node_id=node_id, addresses=addresses)
+
+
+NODE1, NODE2 = info(1, ONE), info(2, TWO)
+BOTH = (NODE1, NODE2)
 
 
 @pytest.fixture
-def ledger() -> JobLedger:
-    made = JobLedger()
+def ledger(clock: FakeClock) -> JobLedger:
+    clock.now += record(0).attempt.submitted_s - clock.time()
+    made = JobLedger(clock)
     made.set_reachable(BOTH)
     made.replace(ONE, [record(0)])
     made.replace(TWO, [record(1)])
@@ -34,23 +50,23 @@ def test_a_job_of_two_nodes_that_answer(ledger: JobLedger) -> None:
 def test_the_part_of_a_silent_node_is_unknown_and_known_again_when_it_speaks(
     ledger: JobLedger,
 ) -> None:
-    assert ledger.set_reachable({ONE})
+    assert ledger.set_reachable([NODE1])
     assert states(ledger) == ["running", "running", "unknown"]
-    assert not ledger.set_reachable({ONE})
+    assert not ledger.set_reachable([NODE1])
     ledger.set_reachable(BOTH)
     assert states(ledger) == ["running", "running", "running"]
 
 
 def test_a_finished_part_stays_finished_when_its_node_is_switched_off(ledger: JobLedger) -> None:
     ledger.update(record(1, "succeeded"))
-    ledger.set_reachable({ONE})
+    ledger.set_reachable([NODE1])
     assert states(ledger) == ["running", "running", "succeeded"]
-    ledger.set_reachable(set())
+    ledger.set_reachable([])
     assert states(ledger) == ["unknown", "unknown", "succeeded"]
 
 
 def test_a_job_whose_every_node_is_silent_is_still_listed(ledger: JobLedger) -> None:
-    ledger.set_reachable(set())
+    ledger.set_reachable([])
     assert states(ledger) == ["unknown", "unknown", "unknown"]
 
 
@@ -85,3 +101,51 @@ def test_newest_job_first(ledger: JobLedger) -> None:
     newer = record(0, job_id=JobId("j-00000002"), submitted_s=200.0)
     ledger.update(newer)
     assert [view.job_id for view in ledger.views()] == ["j-00000002", "j-00000001"]
+
+
+def test_a_node_that_lost_its_record_has_failed_once_no_start_can_be_on_its_way(
+    ledger: JobLedger, clock: FakeClock
+) -> None:
+    ledger.replace(TWO, [])
+    assert states(ledger) == ["running", "running", "unknown"]
+    clock.now += START_PATIENCE_S + 1
+    assert ledger.set_reachable(BOTH), "the same nodes, but later"
+    assert states(ledger) == ["stopping", "running", "failed"]
+    (view,) = ledger.views()
+    assert view.problem is not None
+    assert (view.problem.kind, view.problem.node) == (Kind.NO_RECORD, "node2")
+    assert not ledger.set_reachable(BOTH)
+    ledger.update(record(1))
+    assert states(ledger) == ["running", "running", "running"], "a late start"
+
+
+def test_a_driver_whose_clock_is_behind_waits_by_its_own_time(
+    ledger: JobLedger, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "time", lambda: 0.0)
+    ledger.replace(TWO, [])
+    clock.now += START_PATIENCE_S + 1
+    ledger.set_reachable(BOTH)
+    assert states(ledger) == ["stopping", "running", "failed"]
+
+
+@pytest.mark.parametrize("ended", ["succeeded", "canceled", "failed"])
+def test_a_job_that_had_ended_keeps_its_state_when_a_node_joins_anew(
+    ledger: JobLedger, clock: FakeClock, ended: JobState
+) -> None:
+    clock.now += START_PATIENCE_S + 1
+    ledger.update(record(0, ended))
+    # With its state directory it lost its id; it has its name and address.
+    ledger.replace(TWO, [])
+    ledger.set_reachable([NODE1, info(2, NodeId("another-id"))])
+    assert states(ledger) == [ended, ended, ended]
+    ledger.set_reachable([NODE1, info(3, NodeId("another-id"))])
+    assert states(ledger)[-1] == "unknown", "another machine proves nothing"
+
+
+def test_a_node_that_joined_anew_while_its_job_ran_has_lost_its_part(
+    ledger: JobLedger, clock: FakeClock
+) -> None:
+    clock.now += START_PATIENCE_S + 1
+    ledger.set_reachable([NODE1, info(2, NodeId("another-id"))])
+    assert states(ledger) == ["stopping", "running", "failed"]

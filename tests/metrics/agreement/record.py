@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from tests.e2e.conftest import invite, ours, start, up
+from tests.e2e.conftest import invite, ours, start, token_file, up
 from tests.metrics.agreement.recordings import DIRECTORY
 from tests.netlab import Host, Lab, own_lab
 from tests.waiting import until
@@ -139,7 +139,8 @@ def cluster(mntrain: str) -> Iterator[Lab]:
         token = invite(head, mntrain, "--uses", "3")
         for host in lab.hosts:
             log = host.home / "agent.log"
-            words = [mntrain, "agent", "join", token, "--link-capacity", "eth1=1gbit"]
+            words = [mntrain, "agent", "join", "--token-file", token_file(host, token)]
+            words += ["--link-capacity", "eth1=1gbit"]
             start(host, words, log, environment=AGENT)
             until(lambda log=log: "has joined" in log.read_text(), f"{log} to have joined")
         until(lambda: len(up(head, mntrain)) == 3, "three nodes to be up")

@@ -9,13 +9,8 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble
-from jupyter_mntrain.model.records.job import (
-    Doing,
-    JobState,
-    PartStatus,
-    RankStack,
-    Stall,
-)
+from jupyter_mntrain.model.records.job import JobState, PartStatus
+from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 from tests.wording import says
 
 

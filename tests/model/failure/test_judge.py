@@ -13,7 +13,7 @@ from jupyter_mntrain.model.failure.judge import SAME_MOMENT_S, judge, lacks_link
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState
+from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, StuckConnection
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 from jupyter_mntrain.model.records.verdict import Verdict
 
@@ -122,6 +122,11 @@ def changed(**now: Any) -> Evidence:
         (changed(addresses=("10.0.0.1/16",)), Kind.ADDRESS_CHANGED, "n1"),
         (changed(carrier_changes=2), Kind.CONNECTION_BROKE, None),
         (changed(sent=2000, resent=100), Kind.CONNECTION_BROKE, None),
+        (
+            evidence(stuck=(StuckConnection(peer="10.0.0.2", unacknowledged_bytes=9, resends=6),)),
+            Kind.CONNECTION_BROKE,
+            None,
+        ),
         (changed(sent=9000, resent=10), Kind.UNKNOWN_CAUSE, None),
         (evidence(at_launch=None), Kind.UNKNOWN_CAUSE, None),
         (

@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
+    earlier_attempts,
     follows,
     may_lead,
     may_succeed,
@@ -17,6 +20,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import (
     Attempt,
+    Earlier,
     JobRecord,
     JobSpec,
     JobView,
@@ -163,3 +167,32 @@ def test_a_head_is_replaced_only_where_two_halves_cannot_both_go_on(
     # With the head among them another one may not lead them.
     turned = msgspec.structs.replace(after, placements=(*rest, known.attempt.head))
     assert not follows(turned, known)
+
+
+def test_a_job_that_failed_of_nan_is_not_tried_again() -> None:
+    nan = Problem(kind=Kind.LOSS_NAN, cause="the loss became NaN")
+    failed = msgspec.structs.replace(part(1, "failed"), problem=nan)
+    assert next_restart(record(max_restarts=3), [part(0, "canceled"), failed], NOW_S) is None
+
+
+def reached(one: JobRecord, step: int | None, saved_step: int | None) -> JobRecord:
+    ranks = tuple(msgspec.structs.replace(rank, step=step) for rank in one.part.ranks)
+    ended = msgspec.structs.replace(one.part, ranks=ranks, saved_step=saved_step)
+    return msgspec.structs.replace(one, part=ended)
+
+
+def test_a_restarted_attempt_is_told_how_far_those_before_it_came() -> None:
+    first = reached(record(1), 400, 300)
+    size = first.attempt.world_size
+    told = earlier_attempts(first)
+    assert told == Earlier(world_size=size, step=400, attempt=1, saved_step=300)
+    # The second has fewer ranks, and does not come that far.
+    smaller = msgspec.structs.replace(
+        first.attempt, number=2, placements=first.attempt.placements[:1], earlier=told
+    )
+    second = reached(msgspec.structs.replace(first, attempt=smaller), 310, None)
+    assert earlier_attempts(second) == told
+
+
+def test_the_first_attempt_of_a_queued_job_has_none_before_it() -> None:
+    assert earlier_attempts(record(0)) is None

@@ -30,6 +30,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
 )
 from tests.model.lifecycle.test_state import STATES
+from tests.standin import jobs
 
 TRUTH: dict[tuple[JobState, ...], JobState] = {
     ("succeeded", "succeeded"): "succeeded",
@@ -214,3 +215,26 @@ def test_a_part_that_names_another_node_is_believed() -> None:
     view = roll_up([record(0, "failed", problem=told)])
     assert view.problem is not None
     assert view.problem.node == "node7"
+
+
+def test_a_part_whose_record_is_lost_ended_as_the_others_did_or_has_failed() -> None:
+    three = (jobs.place("node1", 0, 0), jobs.place("node2", 1, 1), jobs.place("node3", 2, 2))
+    absent = {three[1].node_id}
+
+    def states(*known: JobRecord) -> list[JobState]:
+        found = roll_up(known, absent)
+        return [found.state, *(part.state for part in found.parts)]
+
+    done, going = (jobs.record(0, state, places=three) for state in ("succeeded", "running"))
+    assert states(done, jobs.record(2, "succeeded", places=three)) == ["succeeded"] * 4
+    assert states(done) == ["unknown", "succeeded", "succeeded", "unknown"], "one is silent"
+    assert states(going) == ["stopping", "running", "failed", "unknown"]
+    problem = roll_up([going], absent).problem
+    assert problem is not None
+    assert (problem.kind, problem.node) == (Kind.NO_RECORD, "node2")
+
+
+def test_a_job_whose_head_lost_its_record_waits_for_no_restart() -> None:
+    failed = jobs.record(1, "failed", spec={"max_restarts": 3})
+    assert roll_up([failed]).state == "stopping"
+    assert roll_up([failed], {failed.attempt.head.node_id}).state == "failed"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.state import (
+from jupyter_mntrain.model.lifecycle.events import (
+    EndAwaited,
     EndWished,
     EvidenceGathered,
     Exited,
@@ -20,23 +21,22 @@ from jupyter_mntrain.model.lifecycle.state import (
     RankDone,
     RankDown,
     RankGone,
+    RankJoined,
+    RankKilled,
     RankStepped,
     RankUp,
     Resumed,
     SavedEvent,
     Stalled,
+    StateLost,
     StopAsked,
-    apply,
-    new_part,
+    Warned,
+    WarningOver,
 )
+from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
-from jupyter_mntrain.model.records.job import (
-    TERMINAL,
-    JobState,
-    PartStatus,
-    RankStatus,
-    Stall,
-)
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, Leftover, PartStatus, RankStatus
+from jupyter_mntrain.model.records.stall import Stall
 
 STATES: tuple[JobState, ...] = (
     "pending",
@@ -51,6 +51,11 @@ STATES: tuple[JobState, ...] = (
 FORWARD = {"unknown": 0, "pending": 0, "starting": 1, "running": 2, "stopping": 3}
 PROBLEM = Problem(kind=Kind.EXCEPTION, cause="it broke", time_s=5.0)
 OOM = Problem(kind=Kind.GPU_OUT_OF_MEMORY, cause="out of memory")
+KILLED = Problem(kind=Kind.KILLED, cause="killed by SIGKILL", fix="see dmesg", rank=Rank(1))
+HELD = Leftover(
+    pid=12, command="/usr/bin/python x.py", status="D (disk sleep)", waits_in="nfs_wait"
+)
+STALLED = Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=()))
 EVIDENCE = Evidence(time_s=9.0, network=NetworkState(interface="lo", is_there=True, is_up=True))
 EVENTS: tuple[PartEvent, ...] = (
     Launched(time_s=1.0),
@@ -67,16 +72,23 @@ EVENTS: tuple[PartEvent, ...] = (
     StopAsked(reason="it stalled", problem=PROBLEM),
     EndWished(reason="enough, after saving"),
     RankDone(rank=Rank(0), time_s=3.0),
+    RankJoined(rank=Rank(0), size=2),
+    Warned(problem=PROBLEM),
+    WarningOver(kind=PROBLEM.kind, rank=Rank(0)),
     SavedEvent(step=2),
     SavedEvent(step=4),
     Exited(time_s=9.0, exit_code=0),
     Exited(time_s=9.0, exit_code=1, problem=PROBLEM),
     Exited(time_s=9.0, exit_code=None),
-    Stalled(stall=Stall(since_s=1.0, limit_s=10.0, step=2, stacks=())),
+    STALLED,
     EvidenceGathered(evidence=EVIDENCE),
     RankGone(rank=Rank(1), time_s=4.0),
     LinksTried(links=()),
     Resumed(),
+    RankKilled(rank=Rank(1), reason="killed by user"),
+    EndAwaited(processes=(HELD,)),
+    StateLost(problem=PROBLEM),
+    StateLost(problem=None),
 )
 
 
@@ -169,6 +181,29 @@ def test_what_was_ended_for_a_cause_has_failed_unless_a_person_ends_it_too() -> 
     assert (ended.state, ended.problem, ended.stop_reason) == ("canceled", None, "by user")
     late = apply(by_user, StopAsked(reason="it stalled", problem=PROBLEM))
     assert late == by_user, "whom a person ended has not failed"
+
+
+def test_a_rank_that_a_person_had_killed_says_so_and_not_what_the_kernel_says() -> None:
+    begun = after(Launched(time_s=1.0), RankKilled(rank=Rank(1), reason="killed by user"))
+    part = apply(begun, RankDown(rank=Rank(1), exit_code=-9, problem=KILLED))
+    ended = apply(part, Exited(time_s=9.0, exit_code=1, problem=KILLED))
+    for problem in (rank(ended, 1).problem, ended.problem):
+        assert problem is not None
+        assert (problem.kind, problem.cause, problem.rank) == (Kind.KILLED, "killed by user", 1)
+        assert problem.fix != KILLED.fix
+    other = apply(begun, Exited(time_s=9.0, exit_code=1, problem=PROBLEM))
+    assert other.problem == PROBLEM, "it failed for a cause of its own"
+
+
+def test_what_a_stop_waits_for_is_said_until_its_end() -> None:
+    assert after(EndAwaited(processes=(HELD,))).waits_for == (), "only while it stops"
+    part = after(StopAsked(reason="by user"), EndAwaited(processes=(HELD,)))
+    said = "node1: stopping, waiting for pid 12 python (uninterruptible, nfs_wait)"
+    assert part.awaited == said
+    many = apply(part, EndAwaited(processes=(HELD,) * 5))
+    assert many.awaited.endswith(" and 2 more")
+    ended = apply(part, Exited(time_s=9.0, exit_code=None))
+    assert (ended.state, ended.awaited) == ("canceled", "")
 
 
 def test_the_newest_checkpoint_counts() -> None:
@@ -264,3 +299,26 @@ def test_a_good_run_ends_the_same_in_whatever_order_its_news_come(
     assert [status.state for status in part.ranks] == ["succeeded", "succeeded"]
     for event in late:
         assert apply(part, event) is part
+
+
+def test_the_first_warning_of_each_kind_is_kept_and_no_failure() -> None:
+    first, again, other = (
+        Problem(kind=kind, cause=cause, rank=Rank(rank))
+        for kind, cause, rank in (
+            (Kind.LOSS_DIVERGED, "it rose", 0),
+            (Kind.LOSS_DIVERGED, "it rose, too", 1),
+            (Kind.ZERO_GRADIENTS, "nothing is learned", 1),
+        )
+    )
+    part = after(*(Warned(problem=one) for one in (first, again, other)))
+    assert part.warnings == (first, other)
+    assert apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(1))) is part
+    part = apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(0)))
+    assert part.warnings == (other,)
+    part = apply(part, Exited(time_s=9.0, exit_code=0))
+    assert (part.state, part.problem, part.warnings) == ("succeeded", None, (other,))
+
+
+def test_the_group_of_a_rank_is_kept() -> None:
+    part = after(RankUp(rank=Rank(0), pid=11), RankJoined(rank=Rank(0), size=2))
+    assert [status.group_size for status in part.ranks] == [2, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -161,13 +162,20 @@ def test_an_invitation_lets_a_real_node_join(
     invited = answer.json()
     assert invited["uses"] == 1
     assert 0 < invited["expires_s"] - time.time() <= 600
-    assert invited["command"].startswith("mntrain agent join mntrain-")
+    pasted = re.fullmatch(r"echo (mntrain-\w{40,}) \| mntrain agent join", invited["command"])
+    assert pasted is not None
     address = next(loopback_addresses)
-    command = [sys.executable, "-m", "jupyter_mntrain.agent", *invited["command"].split()[2:]]
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", "join"]
     command += ["--name", "guest", "--listen", address, "--port", str(free_port(address))]
     command += ["--state-dir", str(tmp_path / "state")]
-    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stderr=log) as process:
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log) as process,
+    ):
         try:
+            assert process.stdin is not None
+            with process.stdin as tells:
+                tells.write(pasted[1].encode())
             wait_for(
                 lambda: (
                     [

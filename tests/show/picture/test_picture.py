@@ -14,6 +14,8 @@ from PIL import Image
 
 from jupyter_mntrain.cluster import JobHistory, RankSeries
 from jupyter_mntrain.metrics.history import Prefix
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.picture import WIDTH_PX, Picture
 from jupyter_mntrain.show.picture.spread import spread
 from jupyter_mntrain.show.picture.theme import SCALE, THEMES
@@ -61,7 +63,10 @@ def boxes(picture: Picture):
 
 @pytest.mark.parametrize("name", list(SCENES))
 def test_no_text_covers_another_or_leaves_the_picture(name):
-    picture, _ = drawn(name)
+    assert_tidy(drawn(name)[0])
+
+
+def assert_tidy(picture: Picture) -> None:
     found = list(boxes(picture))
     assert found
     width, height = picture.painter.figure.bbox.max
@@ -162,6 +167,24 @@ def test_failed_says_node_and_cause_above_everything_else():
     assert texts[0].get_text() == "✕"
     assert texts[1].get_text().startswith("muthur: rank 2: eno1 lost its link")
     assert texts[1].get_color() == THEMES["auto"].bad
+
+
+@pytest.mark.wording
+def test_warnings_stand_above_everything_else_and_are_wrapped():
+    sample = SCENES["two"]()
+    warnings = (
+        Problem(kind=Kind.LOSS_NAN, cause="the loss became NaN at step 12", node="wopr"),
+        Problem(kind=Kind.RANKS_NEVER_MET, cause="the ranks never met " * 9, fix="have them meet"),
+    )
+    summary = replace(sample.series.summary, warnings=warnings)
+    picture = Picture(program="x")
+    series = replace(sample.series, summary=summary)
+    picture.draw(series, sample.history.view, now_s=sample.now_s)
+    assert_tidy(picture)
+    texts = [text.get_text() for text in from_the_top(picture)]
+    assert texts[:2] == ["⚠", "wopr: the loss became NaN at step 12."]
+    assert texts[2] == "⚠"
+    assert texts.index("running") > 4, "the second warning takes several lines"
 
 
 def test_a_long_cause_is_wrapped_not_cut():

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.telemetry.exit_record import (
+from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
+from jupyter_mntrain.telemetry.startup.exit_record import (
     ExitRecord,
     read_crash,
     read_exit_record,
     read_exits,
 )
-from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 
 
 def run(directory: Path, script: str, *, path: str = "", **environment: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Leftover
 from tests.wording import says
@@ -18,7 +18,8 @@ def test_stop_and_kill_say_that_nothing_is_left(do, cluster, text, as_json):
     assert job.calls == [("stop", ("enough", 1.0))]
     assert "no process is left" in text(outcome.renderable)
     assert as_json(outcome) == {
-        "job_id": job.id, "state": "canceled", "leftovers": [], "unknown_nodes": [],
+        "job_id": job.id, "state": "canceled", "leftovers": [], "waits_for": [],
+        "unknown_nodes": [],
     }  # fmt: skip
     assert "already" in text(do("kill", job.id).renderable)
 
@@ -27,13 +28,43 @@ def test_what_would_not_die_is_named_and_is_a_failure(do, cluster, text):
     (job,) = cluster._jobs.values()
     job.become("canceled")
     view = job.view()
-    left = Leftover(pid=4711, command="python train.py", status="disk sleep")
+    left = Leftover(
+        pid=4711, command="python train.py", status="D (disk sleep)", waits_in="nfs_wait"
+    )
     parts = (msgspec.structs.replace(view.parts[0], leftovers=(left,)), *view.parts[1:])
     view = msgspec.structs.replace(view, parts=parts)
     job.view = lambda: view
     outcome = do("stop", job.id)
     assert outcome.exit_code == 1
-    assert "wopr: pid 4711 could not be killed (disk sleep)" in text(outcome.renderable)
+    said = text(outcome.renderable)
+    assert "wopr: pid 4711 python (uninterruptible, nfs_wait) could not be killed" in said
+
+
+def test_a_stop_that_is_not_over_says_what_it_waits_for(do, cluster, text, as_json):
+    (job,) = cluster._jobs.values()
+    job.become("stopping")
+    view = job.view()
+    held = Leftover(pid=12, command="/usr/bin/python -m torch", status="T (stopped)")
+    parts = (msgspec.structs.replace(view.parts[0], waits_for=(held,)), *view.parts[1:])
+    view = msgspec.structs.replace(view, parts=parts)
+    job.view = lambda: view
+    outcome = do("stop", job.id)
+    said = text(outcome.renderable)
+    assert "wopr: stopping, waiting for pid 12 python (stopped by a signal)" in said
+    assert "does not answer" not in said
+    assert as_json(outcome)["waits_for"] == [{"node": "wopr", **msgspec.to_builtins(held)}]
+
+
+def test_one_rank_can_be_killed_and_its_pid_is_said(do, cluster, text, as_json):
+    (job,) = cluster._jobs.values()
+    outcome = do("kill", job.id, "--rank", "1")
+    assert job.calls == [("kill_rank", 1)]
+    view = job.view()
+    node, pid = next((p.node, r.pid) for p in view.parts for r in p.ranks if r.rank == 1)
+    assert as_json(outcome) == {"job_id": job.id, "rank": 1, "node": node, "pid": pid}
+    assert f"rank 1 on {node}" in text(outcome.renderable)
+    with pytest.raises(SpecError):
+        do("kill", job.id, "--rank", "99")
 
 
 @pytest.mark.parametrize("verb", ["stop", "save", "kill"])
@@ -52,4 +83,12 @@ def test_a_silent_node_is_never_reported_as_stopped(do, cluster, text):
     job._ends_as = "unknown"
     outcome = do("stop", job.id)
     assert outcome.exit_code == 1
-    assert "may still run" in text(outcome.renderable)
+    # Its nodes are up: that they do not answer would be untrue.
+    assert "wopr, muthur have no record of it yet" in text(outcome.renderable)
+    (part, other) = job.view().parts
+    gone = msgspec.structs.replace(part, node="elsewhere")
+    view = msgspec.structs.replace(job.view(), state="running", parts=(gone, other))
+    job.view = lambda: view
+    job.become = lambda _: None
+    said = text(do("stop", job.id).renderable)
+    assert "elsewhere does not answer, so the job may still run there" in said

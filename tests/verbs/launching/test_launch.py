@@ -42,12 +42,14 @@ def test_launch_returns_at_once_and_says_how_to_follow(do, text, recipe, as_json
 
 def test_a_job_may_be_left_to_wait_for_its_turn(do, cluster, text, recipe, as_json):
     words = ("launch", "r.toml", "--queue", "--priority", "5", "--restarts", "3")
-    outcome = do(*words, "--on-stall", "abort", "--min-nodes", "1", directory=recipe)
+    words += ("--on-stall", "abort", "--on-nan", "report")
+    outcome = do(*words, "--min-nodes", "1", directory=recipe)
     assert "follow: mntrain attach" in text(outcome.renderable)
     assert as_json(outcome)["job_id"] == "j-7f3a9c21"
     assert cluster.launches == []
     (spec,) = cluster.queued
     assert (spec.priority, spec.max_restarts, spec.on_stall, spec.min_nodes) == (5, 3, "abort", 1)
+    assert spec.on_nan == "report"
     with pytest.raises(SpecError, match=wording("from -1000 to 1000")):
         do("launch", "r.toml", "--priority", "high", directory=recipe)
 

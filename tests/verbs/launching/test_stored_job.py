@@ -11,7 +11,7 @@ from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.standin.cluster import StandInCluster, StandInJob, node
-from tests.wording import wording
+from tests.wording import says, wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 SCRIPT_JOB = JobSpec(
@@ -166,10 +166,12 @@ def test_export_writes_what_launch_takes(do, launched, known, tmp_path, text):
     outcome = do("export", known.id, "kept.toml", directory=tmp_path)
     said = text(outcome.renderable)
     assert "mntrain launch kept.toml" in said
-    assert "omitted because they look like secrets: HF_TOKEN" in said
+    assert says("secrets or look like it: HF_TOKEN", said)
     assert outcome.data["left_out"] == ["HF_TOKEN"]
-    environment = {"A": "1", "B": "2"}
-    assert launched("kept.toml") == msgspec.structs.replace(SCRIPT_JOB, environment=environment)
+    environment = {"A": "1", "B": "2", "HF_TOKEN": "mine"}
+    assert launched("kept.toml", environment=environment) == msgspec.structs.replace(
+        SCRIPT_JOB, environment=environment, from_environment=("HF_TOKEN",)
+    )
 
 
 def test_export_without_a_file_is_the_file(do, cluster, known, text):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import subprocess
 import sys
 from functools import partial
@@ -61,7 +61,7 @@ def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
     assert code == 0
     (line,) = (one for one in out.splitlines() if PREFIX in one)
     assert "mntrain agent join" in line
-    token = read_token(line.split()[-1])
+    token = read_token(next(word for word in line.split() if word.startswith(PREFIX)))
     assert token.role == "node"
     identity = DriverMembership.find("mine")
     assert identity is not None
@@ -87,36 +87,36 @@ def test_as_data_it_is_the_token(run):
         (["invite", "--uses", "many"], SpecError, "many"),
         (["invite", "--expires", "soon"], SpecError, "30m, 2h or 7d"),
         (["invite", "--expires", "0s"], SpecError, "expire immediately"),
+        (["invite", "--replace", "kim"], TrustError, "no cluster named 'mine'"),
         (["members"], TrustError, "no cluster named 'mine'"),
         (["revoke", "kim"], TrustError, "no cluster named 'mine'"),
         (["driver"], SpecError, "use one of invite, join, revoke"),
         (["driver", "invite", "kim"], SpecError, "is not expected here"),
-        (["driver", "join"], SpecError, "TOKEN"),
+        (["driver", "join"], SpecError, "no token was given"),
         (["driver", "revoke"], SpecError, "NAME"),
-        (
-            ["driver", "join", "mntrain-abc"],
-            TrustError,
-            "cut off at its end. Fix: copy the whole line",
-        ),
+        (["driver", "join", "mntrain-abc"], SpecError, "must not stand on the command line"),
+        (["driver", "join", "--token-file", "/nowhere"], SpecError, "/nowhere cannot be read"),
     ],
 )
-def test_what_cannot_be_is_one_line(run, words, kind, told):
+def test_what_cannot_be_is_one_line(run, monkeypatch, words, kind, told):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     code, out, err = run(*words)
     assert (code, out) == (kind.exit_code, "")
     assert says(told, err)
     assert len(err.splitlines()) == 1
 
 
-def test_each_role_is_told_where_its_token_is_of_use(run, identity):
+def test_each_role_is_told_where_its_token_is_of_use(run, identity, monkeypatch):
     from jupyter_mntrain.agent.options import parse_options
     from jupyter_mntrain.trust.joining.token import write_token
 
     node, driver = (write_token(identity.authorized().invite(role)) for role in ("node", "driver"))
-    code, _, err = run("driver", "join", node)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{node}\n{driver}\n"))
+    code, _, err = run("driver", "join")
     assert code == SpecError.exit_code
-    assert says("mntrain agent join TOKEN", err)
-    with pytest.raises(SpecError, match=wording("mntrain driver join TOKEN")):
-        parse_options(["join", driver])
+    assert says("use it with mntrain agent join", err)
+    with pytest.raises(SpecError, match=wording("use it with mntrain driver join")):
+        parse_options(["join"])
 
 
 def test_members_are_shown_and_revoked_by_name(run, identity):
@@ -172,9 +172,10 @@ def test_at_a_terminal_it_stays_until_everybody_has_joined(tmp_path: Path, loopb
         token = next(word for word in log.read_text().split() if word.startswith(PREFIX))
         for name in ("wopr", "muthur"):
             address = next(loopback_addresses)
-            command = [mntrain, "agent", "join", token, "--name", name, "--listen", address]
+            command = [mntrain, "agent", "join", "--name", name, "--listen", address]
             command += ["--port", str(free_port(address)), "--state-dir", str(tmp_path / name)]
-            agents.append(subprocess.Popen([*command, "--no-run"], env=os.environ))
+            agents.append(subprocess.Popen([*command, "--no-run"], stdin=subprocess.PIPE))
+            agents[-1].communicate(token.encode())
         assert waits.wait(60) == 0
         for name in ("wopr", "muthur"):
             assert f"✓ {name} joined" in log.read_text()

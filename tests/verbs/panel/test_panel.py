@@ -93,6 +93,19 @@ def test_the_last_choices_of_each_recipe_come_back(two: StandInCluster, here: Pa
     assert open_panel(two, here, "small.toml").choices == Choices()
 
 
+def test_secrets_are_launched_and_neither_shown_nor_remembered(
+    two: StandInCluster, here: Path
+) -> None:
+    panel = open_panel(two, here, "small.toml")
+    form = choose(panel, environment="HF_TOKEN=only-mine A='two words'")
+    assert "only-mine" not in panel.command(form)
+    assert "--env HF_TOKEN --env 'A=two words'" in panel.command(form)
+    panel.launch(form, SILENT)
+    assert two.launches[0].environment == {"HF_TOKEN": "only-mine", "A": "two words"}
+    assert "only-mine" not in (here / "state" / "panel.json").read_text()
+    assert open_panel(two, here, "small.toml").choices.environment == "HF_TOKEN 'A=two words'"
+
+
 def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, here: Path) -> None:
     path = here / "state" / "panel.json"
     memory = Memory(path)

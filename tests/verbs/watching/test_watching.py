@@ -7,7 +7,7 @@ import pytest
 from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import RankStack
+from jupyter_mntrain.model.records.stall import RankStack
 from tests.standin.cluster import StandInCluster, StandInJob, node
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
@@ -32,6 +32,25 @@ def test_a_job_that_hangs_says_whom_it_waits_for(text):
     assert says("⚠ stalled for 1 min 15 s: hal: rank 1: busy in load (data.py:12)", shown)
     assert says("Fix: look there.", shown)
     assert says("stalled: hal: rank 1: busy", progress_line(summary, 1075.0))
+
+
+def test_a_job_that_succeeded_says_first_why_its_numbers_are_doubtful(text):
+    from jupyter_mntrain.cluster import JobSummary
+    from jupyter_mntrain.model.ids import JobId, Rank
+    from jupyter_mntrain.show.tables.job import progress_line, status_view
+
+    warnings = (
+        Problem(kind=Kind.RANKS_NEVER_MET, cause="the ranks never met", fix="have them meet"),
+        Problem(kind=Kind.TRACEBACK, cause="printed a traceback", node="hal", rank=Rank(1)),
+    )
+    summary = JobSummary(
+        job_id=JobId("j-00000001"), name="x", state="succeeded", step=3, warnings=warnings
+    )
+    first, second, *others = text(status_view(summary, now_s=0.0)).splitlines()
+    assert says("⚠ the ranks never met. Fix: have them meet.", first)
+    assert says("⚠ hal: rank 1: printed a traceback.", second)
+    assert "✓ succeeded" in "\n".join(others)
+    assert says("⚠ the ranks never met", progress_line(summary, 0.0))
 
 
 def test_stacks_say_where_each_rank_is_and_which_node_is_silent(do, cluster, text, as_json):

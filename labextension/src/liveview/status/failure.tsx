@@ -10,6 +10,7 @@ import {
   partFailure,
   ProblemLines
 } from '../../problem';
+import { processText } from '../../part_notes';
 import { restartLine } from '../../words';
 import type { IJobProps } from '../props';
 import { trans } from '../../trans';
@@ -45,13 +46,12 @@ export function FailureCard({ job }: IJobProps): JSX.Element | null {
 /** Processes that could not be killed. */
 function Leftovers({ job }: IJobProps): JSX.Element {
   const lines = job.parts.flatMap(({ node, leftovers }) =>
-    (leftovers ?? []).map(({ pid, command, status }) =>
+    (leftovers ?? []).map(one =>
       trans.__(
-        '%1: process %2 (%3) could not be killed: %4',
+        '%1: %2 could not be killed: %3',
         node,
-        pid,
-        command,
-        status
+        processText(one),
+        one.command
       )
     )
   );

@@ -19,7 +19,7 @@ const FIGURES = [
 ] as const;
 
 export function RankTable({ job, store }: IViewProps): JSX.Element {
-  const states = new Map(ranksOf(job).map(rank => [rank.rank, rank.state]));
+  const ranks = new Map(ranksOf(job).map(rank => [rank.rank, rank]));
   return (
     <Table
       caption={trans.__('Ranks, recent figures')}
@@ -27,6 +27,7 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
         trans.__('rank'),
         trans.__('node'),
         trans.__('state'),
+        trans.__('pid'),
         trans.__('stage'),
         trans.__('step'),
         trans.__('tok/s'),
@@ -41,7 +42,8 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
         <tr key={who.rank}>
           <th scope="row">{who.rank}</th>
           <td>{who.node}</td>
-          <td>{stateWord(states.get(who.rank) ?? 'unknown')}</td>
+          <td>{stateWord(ranks.get(who.rank)?.state ?? 'unknown')}</td>
+          <td>{ranks.get(who.rank)?.pid ?? trans.__('n/a')}</td>
           <td>{who.stages?.join(', ') || trans.__('none')}</td>
           <td>{formats.count(who.step)}</td>
           {FIGURES.map(([name, write]) => (

@@ -101,7 +101,7 @@ async function copySpec({ name, text, left_out }: SpecFile): Promise<void> {
   if (left_out?.length) {
     Notification.warning(
       trans.__(
-        'Copied without secrets: set %1 again before you launch it.',
+        'Copied without secrets: %1 will come from the environment that launches it.',
         left_out.join(', ')
       )
     );

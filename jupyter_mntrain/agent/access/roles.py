@@ -1,0 +1,39 @@
+"""Roles: which certificate may send which request. What is not in this table is refused to all.
+
+Routes limit a node further: it may act only on jobs that a driver has placed on both nodes.
+"""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.api import Route
+from jupyter_mntrain.trust.certificates import Role
+
+Roles = frozenset[Role]
+
+_DRIVERS: Roles = frozenset({"driver"})
+_WATCHING: Roles = frozenset({"driver", "viewer"})
+_GANG: Roles = frozenset({"driver", "node"})
+_ALL: Roles = frozenset({"driver", "viewer", "node"})
+
+MAY: dict[tuple[Route, str], Roles] = {
+    (Route.NODE, "GET"): _WATCHING,
+    (Route.STREAM, "GET"): _WATCHING,
+    (Route.LEASES, "POST"): _GANG,
+    (Route.LEASE, "DELETE"): _GANG,
+    (Route.PORT, "GET"): _DRIVERS,
+    (Route.JOBS, "GET"): _WATCHING,
+    (Route.JOB, "GET"): _ALL,
+    (Route.JOB, "PUT"): _DRIVERS,
+    (Route.ATTEMPT, "PUT"): _GANG,
+    (Route.STOP, "POST"): _GANG,
+    (Route.JOURNAL, "GET"): _WATCHING,
+    (Route.LOG, "GET"): _WATCHING,
+    (Route.KILL_RANK, "POST"): _DRIVERS,
+    (Route.SAVE, "POST"): _DRIVERS,
+    (Route.STACKS, "POST"): _DRIVERS,
+    (Route.PROBE_LISTEN, "POST"): _GANG,
+    (Route.PROBE_SEND, "POST"): _DRIVERS,
+    (Route.TRUST, "GET"): _WATCHING,
+    (Route.TRUST, "PUT"): _WATCHING,
+}
+"""``TRUST`` carries only what the authority has signed, so anybody may bring it."""

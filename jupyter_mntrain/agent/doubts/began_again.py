@@ -1,0 +1,40 @@
+"""Began again: whether a restarted script started from the beginning. Pure."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import Earlier, JobSpec
+from jupyter_mntrain.model.records.metrics import RankStep
+
+FIRST_STEP = 1
+
+
+def began_again(step: RankStep, earlier: Earlier | None, spec: JobSpec) -> Problem | None:
+    """Warn if a rank's step is step 1 although an earlier attempt came further.
+
+    Args:
+        earlier: the earlier attempts; ``None`` in the first one.
+    """
+    reached = earlier.step if earlier else None
+    if earlier is None or reached is None or reached <= FIRST_STEP or step.step != FIRST_STEP:
+        return None
+    fix = (
+        "save checkpoints to $MNTRAIN_CHECKPOINT_DIR, load the newest one at the start, and report "
+        "its step: recorder.step(step=…); see docs/own_scripts.md"
+    )
+    if spec.runs_trainer:
+        fix = "set checkpoint.interval_steps to fewer steps"
+    elif earlier.saved_step is not None:
+        fix = (
+            f"load the checkpoint of step {earlier.saved_step} from $MNTRAIN_CHECKPOINT_DIR, and "
+            "report its step: recorder.step(step=…); see docs/own_scripts.md"
+        )
+    return Problem(
+        kind=Kind.BEGAN_AGAIN,
+        cause=f"began at step 1 again: attempt {earlier.attempt} had reached step {reached}",
+        fix=fix,
+        rank=step.rank,
+        step=FIRST_STEP,
+        time_s=step.time_s,
+    )

@@ -1,0 +1,113 @@
+"""Meeting: looks whether ranks have connected to each other, for scripts that do not report it.
+
+Ranks that form a process group connect to the rendezvous store, and most to each other. The kernel
+lists these connections, so the script need not cooperate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import psutil
+
+from jupyter_mntrain.agent.attempt.processes import descendants
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.events import RankJoined
+from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
+
+INTERVAL_S = tunables.seconds("failure.meeting_interval_s")
+LEAST_LOOKS = tunables.count("failure.meeting_looks")
+PATIENCE_S = tunables.seconds("failure.meeting_patience_s")
+
+Address = tuple[str, int]
+
+
+class Connection(NamedTuple):
+    """A TCP connection, from a process to a peer."""
+
+    own: Address
+    peer: Address
+
+
+def connections_of(pid: int) -> list[Connection] | None:
+    """TCP connections of a process and its descendants; ``None`` if they cannot be read."""
+    found: list[Connection] = []
+    try:
+        for each in (pid, *descendants(pid)):
+            process = psutil.Process(each)
+            # psutil 6 renamed it.
+            read = getattr(process, "net_connections", None) or process.connections
+            found += [
+                Connection(_plain(one.laddr), _plain(one.raddr))
+                for one in read(kind="tcp")
+                if one.laddr and one.raddr
+            ]
+    except (psutil.Error, OSError):
+        return None
+    return found
+
+
+class Meeting:
+    """Watches the ranks of one attempt on one node, until each has met another.
+
+    Args:
+        own: this node's placement.
+        read: connections of a rank's process.
+    """
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        own: Placement,
+        read: Callable[[int], list[Connection] | None] = connections_of,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._size = attempt.world_size
+        self._store = (attempt.master_address, attempt.master_port)
+        places = attempt.placements
+        self._others = {place.address for place in places if place.node_id != own.node_id}
+        self._read = read
+        self._clock = clock
+        self._looks: Counter[Rank] = Counter()
+        self._begun_s: float | None = None
+        self._next_s = 0.0
+
+    def look(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
+        """Look again if it is time to; call often."""
+        now_s = self._clock()
+        unmet = {one.rank: one.pid for one in ranks if one.pid and not one.group_size}
+        if self._size < 2 or now_s < self._next_s or not unmet:
+            return
+        self._next_s = now_s + INTERVAL_S
+        self._begun_s = now_s if self._begun_s is None else self._begun_s
+        known = {rank: self._read(pid) for rank, pid in unmet.items()}
+        for rank, own in known.items():
+            if own is None:
+                continue
+            self._looks[rank] += 1
+            beside = {
+                one.own for other, theirs in known.items() if other != rank for one in theirs or ()
+            }
+            if any(self._is_to_another(one, beside) for one in own):
+                yield RankJoined(rank=rank, size=self._size)
+            elif now_s - self._begun_s >= PATIENCE_S:
+                yield RankJoined(rank=rank, size=0)
+
+    def end(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
+        """Judge the ranks that have ended without a connection."""
+        for one in ranks:
+            if one.group_size is None and self._looks[one.rank] >= LEAST_LOOKS:
+                yield RankJoined(rank=one.rank, size=0)
+
+    def _is_to_another(self, one: Connection, beside: set[Address]) -> bool:
+        return one.peer == self._store or one.peer[0] in self._others or one.peer in beside
+
+
+def _plain(address: Address) -> Address:
+    """Without the prefix of an IPv4 address in an IPv6 socket."""
+    host, port = address
+    return host.removeprefix("::ffff:"), port

@@ -1,0 +1,183 @@
+"""Number rules: when a rank's losses and gradients are too odd to be trusted. Pure.
+
+Each rule sees every step of one rank. Its ``problem`` is what is odd now, or ``None``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import isfinite
+from statistics import median
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.not_finite import not_finite
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import RankStep
+
+BLOCK = tunables.count("numbers.diverged_steps")
+LOST_SHARE = tunables.ratio("numbers.diverged_lost_share")
+TIMES_NOISE = tunables.ratio("numbers.diverged_noise")
+TIMES_BEST = tunables.ratio("numbers.diverged_ratio")
+
+NAN_STEPS = tunables.count("numbers.nan_gradient_steps")
+
+ZERO_STEPS = tunables.count("numbers.zero_gradient_steps")
+
+CONSTANT_STEPS = tunables.count("numbers.constant_loss_steps")
+
+NORMAL = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+class NumberRule(ABC):
+    """One rule, for one rank."""
+
+    problem: Problem | None = None
+
+    @abstractmethod
+    def see(self, step: RankStep) -> None:
+        """Take one step, and set :attr:`problem`."""
+
+
+class NotFinite(NumberRule):
+    """The loss is NaN or infinite. Never over: the weights may hold NaN from then on.
+
+    A gradient counts only if it stays so: a gradient scaler for float16 makes infinite ones on
+    purpose, and skips these steps. Some libraries leave NaN out of the losses that they log.
+    """
+
+    def __init__(self) -> None:
+        self._bad: list[RankStep] = []
+
+    def see(self, step: RankStep) -> None:
+        if self.problem is not None:
+            return
+        if step.loss is not None and not isfinite(float(step.loss)):
+            self.problem = not_finite("loss", float(step.loss), step.step, rank=step.rank)
+        if step.grad_norm is None:
+            return
+        self._bad = [] if isfinite(float(step.grad_norm)) else [*self._bad, step]
+        if self.problem is None and len(self._bad) >= NAN_STEPS:
+            first, norm = self._bad[0], float(step.grad_norm)
+            self.problem = not_finite("gradient", norm, first.step, rank=step.rank)
+
+
+class Diverged(NumberRule):
+    """The loss is far above where it was.
+
+    Medians of blocks of :data:`BLOCK` losses are compared, so a spike of less than half a block
+    changes nothing. The newest must be above the lowest by all of these:
+
+    * more than :data:`LOST_SHARE` of what was gained since the first block: so a loss near zero
+      may be many times another one near zero;
+    * :data:`TIMES_NOISE` standard deviations of single losses: so noise of small batches is none;
+    * :data:`TIMES_BEST` times the lowest, if that is positive: so other data may be harder.
+
+    The first block gives the measure of what was gained, so warm-up needs no rule of its own.
+    """
+
+    def __init__(self) -> None:
+        self._block: list[float] = []
+        self._begin = 0
+        self._first: float | None = None
+        self._best = 0.0
+        self._noise = 0.0
+
+    def see(self, step: RankStep) -> None:
+        if step.loss is None or not isfinite(float(step.loss)):
+            return
+        if not self._block:
+            self._begin = step.step
+        self._block.append(float(step.loss))
+        if len(self._block) < BLOCK:
+            return
+        block, self._block = self._block, []
+        now = median(block)
+        if self._first is None:
+            self._first = now
+        elif self._is_far_above(now):
+            self.problem = self.problem or self._told(now, step.rank)
+            return
+        else:
+            self.problem = None
+            if now >= self._best:
+                return
+        self._best = now
+        self._noise = NORMAL * median(abs(one - now) for one in block)
+
+    def _is_far_above(self, now: float) -> bool:
+        assert self._first is not None  # noqa: S101
+        rise = now - self._best
+        return (
+            rise > LOST_SHARE * (self._first - self._best)
+            and rise > TIMES_NOISE * self._noise
+            and (self._best <= 0 or now > TIMES_BEST * self._best)
+            and rise > 0
+        )
+
+    def _told(self, now: float, rank: Rank) -> Problem:
+        return Problem(
+            kind=Kind.LOSS_DIVERGED,
+            cause=f"the loss has diverged: its median is {now:.4g} in the {BLOCK} steps since step "
+            f"{self._begin}, and was {self._best:.4g}",
+            fix=f"lower the learning rate, and check the data before step {self._begin + BLOCK}",
+            rank=rank,
+            step=self._begin,
+        )
+
+
+class ZeroGradients(NumberRule):
+    """The gradient's norm is exactly 0."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+        self._count = 0
+
+    def see(self, step: RankStep) -> None:
+        if step.grad_norm is None:
+            return
+        if step.grad_norm != 0:
+            self._since, self._count, self.problem = None, 0, None
+            return
+        self._since = step.step if self._since is None else self._since
+        self._count += 1
+        if self._count == ZERO_STEPS:
+            self.problem = Problem(
+                kind=Kind.ZERO_GRADIENTS,
+                cause=f"the gradient has been exactly 0 since step {self._since}: nothing is "
+                "learned",
+                fix="check that the loss depends on the weights (requires_grad, detach, no_grad), "
+                "and that not every label is masked",
+                rank=step.rank,
+                step=self._since,
+            )
+
+
+class ConstantLoss(NumberRule):
+    """The loss is exactly the same in every step."""
+
+    def __init__(self) -> None:
+        self._loss: float | None = None
+        self._since = 0
+        self._count = 0
+
+    def see(self, step: RankStep) -> None:
+        if step.loss is None or not isfinite(float(step.loss)):
+            return
+        if step.loss != self._loss:
+            self._loss, self._since, self._count = float(step.loss), step.step, 1
+            self.problem = None
+            return
+        self._count += 1
+        if self._count == CONSTANT_STEPS:
+            self.problem = Problem(
+                kind=Kind.LOSS_CONSTANT,
+                cause=f"the loss has been exactly {self._loss:.6g} in every step since step "
+                f"{self._since}",
+                fix="check that optimizer.step() is called, that the learning rate is not 0, and "
+                "that each step gets a new batch",
+                rank=step.rank,
+                step=self._since,
+            )

@@ -1,0 +1,39 @@
+"""Unexpected errors: gives each an id, under which the agent's log has its traceback."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import secrets
+
+from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+
+log = logging.getLogger("mntrain.agent")
+
+_BY_NUMBER = {
+    errno.ENOSPC: Kind.DISK_FULL,
+    errno.EDQUOT: Kind.DISK_FULL,
+    errno.EACCES: Kind.NO_PERMISSION,
+    errno.EPERM: Kind.NO_PERMISSION,
+}
+
+
+def unexpected(error: BaseException, doing: str, *, node: str, kind: Kind | None = None) -> Problem:
+    """Log an error with its traceback, and return its problem.
+
+    Args:
+        doing: what failed, for people, like "cannot start its part".
+        kind: if the error itself does not say; default: ``BROKEN``.
+    """
+    number = secrets.token_hex(4)
+    log.error("error %s: %s", number, doing, exc_info=error)
+    told = f"{type(error).__name__}: {error}"
+    fix = f"see the agent's log on {node} for {number}"
+    if isinstance(error, OSError) and error.strerror is not None:
+        told = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        known = _BY_NUMBER.get(error.errno or 0)
+        if known is not None:
+            kind, fix = known, f"{FIXES[known]}; {fix}"
+    return Problem(kind=kind or Kind.BROKEN, cause=f"{doing}: {told}", fix=fix, id=number)

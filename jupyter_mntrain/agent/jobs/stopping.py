@@ -1,0 +1,73 @@
+"""Stopping: ends an attempt through its keeper, or without it if it is frozen or cannot."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+
+from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
+from jupyter_mntrain.agent.attempt.processes import Alive, describe
+from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.lifecycle.events import EndAwaited
+from jupyter_mntrain.model.records.job import Leftover
+
+log = logging.getLogger("mntrain.agent")
+
+PATIENCE_S = tunables.seconds("agent.stop_patience_s")
+
+LOOK_INTERVAL_S = tunables.seconds("agent.stop_look_interval_s")
+
+RUNNING = "running"
+
+
+class Stopping:
+    """The stop of one attempt.
+
+    Args:
+        end: concludes the attempt.
+    """
+
+    def __init__(self, attempt: AttemptDirectory, end: AttemptEnd) -> None:
+        self._attempt = attempt
+        self._end = end
+        self._force_at_s: float | None = None
+        self._look_at_s: float | None = None
+
+    def ask(self, grace_s: float) -> None:
+        """End every process: the keeper gets the grace and some more; without a grace, nothing."""
+        if not grace_s:
+            self._end.force()
+            return
+        force_at_s = time.monotonic() + grace_s + PATIENCE_S
+        self._force_at_s = min(force_at_s, self._force_at_s or force_at_s)
+        self._attempt.stop(grace_s)
+
+    def look(self, now_s: float) -> EndAwaited | None:
+        """Call often: goes around a late keeper, and says at intervals what has not ended.
+
+        Args:
+            now_s: monotonic seconds.
+        """
+        if self._force_at_s is None:  # asked of an earlier agent
+            self._force_at_s = now_s + self._attempt.grace_s + PATIENCE_S
+        if now_s >= self._force_at_s and not self._end.is_forced:
+            log.warning("job %s: its keeper does not end it", self._attempt.job_id)
+            self._end.force()
+        # The first look is late enough not to name what ends at once.
+        self._look_at_s = self._look_at_s or now_s + LOOK_INTERVAL_S
+        if now_s < self._look_at_s:
+            return None
+        self._look_at_s = now_s + LOOK_INTERVAL_S
+        return EndAwaited(processes=awaited(self._attempt.alive()))
+
+
+def awaited(alive: Alive) -> tuple[Leftover, ...]:
+    """What a stop waits for. Running and sleeping are one state: they change all the time."""
+    found = [msgspec.convert(describe(pid), Leftover) for pid in sorted(alive)]
+    return tuple(
+        msgspec.structs.replace(one, status=RUNNING) if one.status[:1] in "RSI" else one
+        for one in found
+    )

@@ -1,0 +1,113 @@
+"""Token input: reads an invitation's token from a prompt, standard input or a file.
+
+Never from the command line: every user of a machine can read the arguments of all its processes,
+and an agent's process runs for months.
+"""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+
+from jupyter_mntrain.command_line.parser import Parser, bad_command, typed
+from jupyter_mntrain.model.errors import SpecError
+
+LONGEST_CHARACTERS = 4096
+"""A token has 80. Its file may have blanks and a line break around it."""
+
+STANDARD_INPUT = "-"
+
+
+def piped(token: str, command: str) -> str:
+    """The line to paste into a shell. ``echo`` is built into every shell, so it is no process."""
+    return f"echo {token} | {command}"
+
+
+def add_token_arguments(parser: Parser) -> None:
+    """Add the arguments of a command that joins."""
+    parser.argument(
+        "token",
+        nargs="?",
+        default=STANDARD_INPUT,
+        metavar=STANDARD_INPUT,
+        type=typed(_refuses(parser.prog)),
+        help="read the token from standard input, or ask for it at a terminal; the default",
+    )
+    parser.option(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        completes="file",
+        help="read the token from a file",
+    )
+
+
+def read_token_text(args: Namespace, program: str) -> str:
+    """The token that the user gives, not checked yet.
+
+    Args:
+        program: the command, for hints; in a notebook it begins with ``%``.
+
+    Raises:
+        SpecError: none is given, or its file cannot be read.
+    """
+    if args.token_file is not None:
+        return _of_file(args.token_file.expanduser())
+    if _is_magic(program) or (sys.stdin is not None and sys.stdin.isatty()):
+        text = _asked()
+    else:
+        text = _of_standard_input()
+    if not text.strip():
+        raise SpecError("no token was given", fix=_ways(program))
+    return text
+
+
+def _is_magic(program: str) -> bool:
+    return program.startswith("%")
+
+
+def _ways(program: str) -> str:
+    if _is_magic(program):
+        return f"run {program} and paste the token when it asks, or use --token-file FILE"
+    return f"{piped('TOKEN', program)}, or {program} --token-file FILE"
+
+
+def _refuses(program: str) -> Callable[[str], str]:
+    def check(word: str) -> str:
+        if word == STANDARD_INPUT:
+            return word
+        cause = "a token must not stand on the command line: every user of this machine can read it"
+        if _is_magic(program):
+            cause = "a token must not stand in a cell: it would stay in the notebook"
+        raise bad_command(cause, fix=_ways(program))
+
+    return check
+
+
+def _asked() -> str:
+    try:
+        return getpass.getpass("Paste the token (it is not shown): ")
+    except (EOFError, NotImplementedError):  # closed, or a notebook that nobody is watching
+        return ""
+
+
+def _of_standard_input() -> str:
+    try:
+        return sys.stdin.readline(LONGEST_CHARACTERS) if sys.stdin is not None else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _of_file(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(LONGEST_CHARACTERS)
+    except UnicodeDecodeError:
+        raise SpecError(f"{path} holds no token", fix="write the token into it, as text") from None
+    except OSError as error:
+        raise SpecError(
+            f"{path} cannot be read: {error.strerror}", fix="check --token-file"
+        ) from error

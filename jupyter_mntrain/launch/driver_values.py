@@ -1,0 +1,34 @@
+"""Driver values: variables whose values a job takes from the environment of whoever launches it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec
+
+
+def with_values(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
+    """The spec with the values that it lacks.
+
+    Args:
+        environment: the driver's own.
+
+    Raises:
+        SpecError: a variable is not set there.
+    """
+    missing = [name for name in spec.from_environment if name not in spec.environment]
+    unset = [name for name in missing if name not in environment]
+    if unset:
+        names = ", ".join(unset)
+        one = unset[0]
+        raise SpecError(
+            f"the job takes {names} from the environment that it is launched from, and "
+            f"{'it is' if len(unset) == 1 else 'they are'} not set there",
+            fix=f"set it first: export {one}=… in a shell, in a notebook "
+            f"os.environ[{one!r}] = getpass.getpass(); or give it with --env {one}=VALUE",
+        )
+    found = {name: environment[name] for name in missing}
+    return msgspec.structs.replace(spec, environment=spec.environment | found) if found else spec

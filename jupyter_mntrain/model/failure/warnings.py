@@ -1,0 +1,63 @@
+"""Warnings of a job: what makes its numbers doubtful, from all of its parts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import PartStatus
+
+_EXPLAINED_BY: dict[Kind, Kind] = {
+    Kind.LOSS_CONSTANT: Kind.ZERO_GRADIENTS,
+    Kind.ZERO_GRADIENTS: Kind.LOSS_NAN,
+    Kind.LOSS_DIVERGED: Kind.LOSS_NAN,
+}
+"""Warnings that another one explains."""
+
+
+def job_warnings(
+    parts: Sequence[PartStatus], world_size: int, problem: Problem | None = None
+) -> tuple[Problem, ...]:
+    """Merge the warnings of all parts: one of each kind, of the first step and the lowest rank,
+    with its node; the earliest kind first.
+
+    Args:
+        world_size: ranks of the attempt.
+        problem: why the job failed, which is not repeated.
+    """
+    told = [
+        msgspec.structs.replace(one, node=one.node or part.node)
+        for part in parts
+        for one in part.warnings
+    ]
+    apart = never_met(parts, world_size)
+    first: dict[Kind, Problem] = {} if apart is None else {apart.kind: apart}
+    for one in sorted(told, key=lambda one: (one.step or 0, one.rank or 0, one.time_s or 0.0)):
+        first.setdefault(one.kind, one)
+    known = {*first, problem.kind} if problem else {*first}
+    return tuple(
+        one
+        for kind, one in sorted(first.items(), key=lambda pair: pair[1].time_s or 0.0)
+        if _EXPLAINED_BY.get(kind) not in known and not (problem and problem.kind is kind)
+    )
+
+
+def never_met(parts: Sequence[PartStatus], world_size: int) -> Problem | None:
+    """Warn if every rank is known to train without some of the others."""
+    sizes = [rank.group_size for part in parts for rank in part.ranks]
+    known = [size for size in sizes if size is not None and size < world_size]
+    if world_size < 2 or not sizes or len(known) < len(sizes):
+        return None
+    cause = "the ranks never met: none has connected to another, so each may have trained alone"
+    if all(known):
+        count = max(2, round(sum(1 / size for size in known)))
+        cause = f"the ranks never met: {count} separate trainings"
+    return Problem(
+        kind=Kind.RANKS_NEVER_MET,
+        cause=cause,
+        fix="call torch.distributed.init_process_group() without rank and world_size, so that it "
+        "takes them from the environment; then wrap the model, as in DistributedDataParallel",
+    )

@@ -1,0 +1,22 @@
+"""Process group of a rank: how many ranks it really trains with. Imports no torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+
+_OTHER_MEANS = ("horovod", "jax", "mpi4py", "torch_xla")
+"""Libraries by which ranks can meet without torch.distributed."""
+
+
+def group_size(modules: Mapping[str, ModuleType] = sys.modules) -> int | None:
+    """Number of ranks in torch's process group, 1 without any; ``None`` if ranks may meet
+    otherwise.
+    """
+    distributed = modules.get("torch.distributed")
+    if distributed is None or any(name in modules for name in _OTHER_MEANS):
+        return None
+    if not distributed.is_available() or not distributed.is_initialized():
+        return 1
+    return int(distributed.get_world_size())

@@ -1,0 +1,54 @@
+"""Began again: a restarted script that starts from the beginning."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.agent.doubts.began_again import began_again
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import TRAINER, Earlier, JobSpec
+from jupyter_mntrain.model.records.metrics import RankStep
+from tests.wording import says
+
+SCRIPT = JobSpec(entry=("train.py",), participants=())
+CAME_FAR = Earlier(world_size=2, step=400, attempt=1)
+
+
+def step(number: int) -> RankStep:
+    return RankStep(time_s=5.0, rank=Rank(1), step=number, step_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("number", "earlier"),
+    [
+        (1, None),
+        (1, Earlier(world_size=2)),
+        (1, Earlier(world_size=2, step=1, attempt=1)),
+        (301, CAME_FAR),
+        (2, CAME_FAR),
+    ],
+    ids=["first attempt", "nothing done before", "one step", "resumed", "its second step"],
+)
+def test_no_warning(number: int, earlier: Earlier | None) -> None:
+    assert began_again(step(number), earlier, SCRIPT) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "saved_step", "fix"),
+    [
+        (SCRIPT, None, "save checkpoints to $MNTRAIN_CHECKPOINT_DIR"),
+        (SCRIPT, 300, "load the checkpoint of step 300 from $MNTRAIN_CHECKPOINT_DIR"),
+        (JobSpec(entry=("-m", TRAINER), participants=()), None, "set checkpoint.interval_steps"),
+    ],
+    ids=["never saved", "saved", "trainer"],
+)
+def test_the_first_step_again_is_told_with_what_is_lost(
+    spec: JobSpec, saved_step: int | None, fix: str
+) -> None:
+    earlier = Earlier(world_size=2, step=400, attempt=1, saved_step=saved_step)
+    problem = began_again(step(1), earlier, spec)
+    assert problem is not None
+    assert (problem.kind, problem.rank, problem.time_s) == (Kind.BEGAN_AGAIN, 1, 5.0)
+    assert says("began at step 1 again: attempt 1 had reached step 400", problem.cause)
+    assert says(fix, problem.fix)

@@ -1,0 +1,130 @@
+"""Job book: an unexpected error ends one part, with an id that the log has."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.attempt import directory
+from jupyter_mntrain.agent.attempt.processes import marked
+from jupyter_mntrain.agent.jobs.book import JobBook
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.lifecycle.events import StateLost
+from tests.agent.jobs.books import (
+    end_all,
+    leased,
+    make_book,
+    polled,
+    read_only,
+    start,
+)
+from tests.waiting import until
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[JobBook]:
+    made = make_book(tmp_path / "state", "exec sleep 600")
+    yield made
+    end_all(made)
+
+
+def refused(book: JobBook) -> RefusedError:
+    request = leased(book)
+    with pytest.raises(RefusedError) as caught:
+        book.start(request)
+    assert not book.all()
+    assert not book.leases.all()
+    assert caught.value.problem.node == "node1"
+    return caught.value
+
+
+def test_a_part_that_cannot_be_started_is_refused_and_nothing_is_left(
+    book: JobBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    problem = refused(book).problem
+    assert problem.kind is Kind.NOT_STARTED
+    assert "/nowhere/python" in problem.cause
+    assert problem.id
+    assert problem.id in problem.fix
+    (logged,) = [one for one in caplog.records if problem.id in one.getMessage()]
+    assert logged.exc_info is not None, "the traceback stands beside it"
+    assert not list(book.directory.glob("j-*"))
+
+
+def test_a_read_only_state_directory_refuses_a_start(book: JobBook) -> None:
+    with read_only(book.directory.parent):
+        problem = refused(book).problem
+    assert problem.id
+    assert "Read-only" in problem.cause or "Permission" in problem.cause
+
+
+def test_a_keeper_that_started_in_vain_does_not_go_on(
+    book: JobBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a disk that is full just then: it runs, and its identity cannot be stored."""
+    started: list[Path] = []
+
+    def fill_up(path: Path, content: bytes, **options: int) -> None:
+        if path.name == "keeper.json":
+            started.append(path.parent)
+            raise OSError(28, "No space left on device")
+        write_atomically(path, content, **options)
+
+    monkeypatch.setattr(directory, "write_atomically", fill_up)
+    assert refused(book).kind is Kind.DISK_FULL
+    assert not marked(started[0])
+
+
+def test_a_job_that_cannot_be_followed_ends_and_the_others_go_on(
+    book: JobBook, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = start(book), start(book)
+    (bad.attempt.path / "status.json").write_text("not JSON")
+    with caplog.at_level(logging.ERROR):
+        polled(book, lambda: not bad.is_active, "the bad one's end")
+    problem = bad.record.part.problem
+    assert problem is not None
+    assert (bad.record.part.state, problem.kind) == ("failed", Kind.BROKEN)
+    assert problem.id in caplog.text
+    assert not marked(bad.attempt.path)
+    assert good.is_active
+    assert good.attempt.keeper is not None
+    os.kill(good.attempt.keeper.pid, signal.SIGTERM)
+    polled(book, lambda: not good.is_active, "the good one's end")
+    assert not book.leases.all()
+
+
+def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) -> None:
+    lost = Problem(kind=Kind.NO_STATE, cause="it is on a file system that is read-only")
+    book = make_book(tmp_path / "state", "exec sleep 600")
+    job, back = start(book), start(book)
+    try:
+        until(lambda: all(marked(one.attempt.path) for one in (job, back)), "the programs")
+        with read_only(book.directory):
+            for one in (job, back):
+                one.change(StateLost(problem=lost))
+            assert job.record.part.state_problem == lost
+            (rank,) = marked(job.attempt.path)
+            os.kill(rank, signal.SIGKILL)
+            polled(book, lambda: not job.is_active, "its end")
+            part = job.record.part
+            assert (part.state, part.state_problem) == ("failed", None)
+            assert part.problem is not None
+            assert part.problem.kind is Kind.NO_STATE
+            assert lost.cause in part.problem.cause
+        back.change(StateLost(problem=None))
+        polled(book, lambda: job.is_settled, "its record on disk")
+        assert back.is_active
+        assert back.record.part.state_problem is None
+    finally:
+        end_all(book)

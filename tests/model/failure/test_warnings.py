@@ -1,0 +1,96 @@
+"""Warnings of a job: merged from its parts, and what only all parts together show."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.warnings import job_warnings, never_met
+from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.records.job import PartStatus, RankStatus
+from tests.wording import says
+
+
+def part(number: int, *warnings: Problem, sizes: tuple[int | None, ...] = (None,)) -> PartStatus:
+    return PartStatus(
+        node_id=NodeId(f"{number}" * 32),
+        node=f"node{number}",
+        state="succeeded",
+        ranks=tuple(
+            RankStatus(rank=Rank(10 * number + n), state="succeeded", group_size=size)
+            for n, size in enumerate(sizes)
+        ),
+        warnings=warnings,
+    )
+
+
+def warning(kind: Kind, time_s: float, rank: int = 0) -> Problem:
+    return Problem(kind=kind, cause="odd", rank=Rank(rank), time_s=time_s)
+
+
+def test_the_earliest_of_each_kind_is_told_with_its_node() -> None:
+    parts = [
+        part(1, warning(Kind.LOSS_NAN, 3.0), warning(Kind.TRACEBACK, 9.0)),
+        part(2, warning(Kind.LOSS_NAN, 2.0)),
+    ]
+    told = job_warnings(parts, 2)
+    assert [(one.kind, one.node) for one in told] == [
+        (Kind.LOSS_NAN, "node2"),
+        (Kind.TRACEBACK, "node1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (Kind.LOSS_CONSTANT, Kind.ZERO_GRADIENTS),
+        (Kind.LOSS_DIVERGED, Kind.LOSS_NAN),
+        (Kind.ZERO_GRADIENTS, Kind.LOSS_NAN),
+    ],
+)
+def test_what_another_warning_explains_is_not_told(kind: Kind, why: Kind) -> None:
+    told = job_warnings([part(1, warning(kind, 1.0), warning(why, 2.0))], 1)
+    assert [one.kind for one in told] == [why]
+
+
+def test_what_the_job_failed_of_is_not_told_again() -> None:
+    failed = warning(Kind.LOSS_NAN, 1.0)
+    doubtful = part(1, failed, warning(Kind.LOSS_DIVERGED, 0.5), warning(Kind.BEGAN_AGAIN, 0.0))
+    assert [one.kind for one in job_warnings([doubtful], 1, failed)] == [Kind.BEGAN_AGAIN]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size", "cause"),
+    [
+        (((1,), (1,)), 2, "the ranks never met: 2 separate trainings"),
+        (((2, 2), (2, 2)), 4, "the ranks never met: 2 separate trainings"),
+        (((0,), (0,)), 2, "the ranks never met: none has connected to another"),
+        (((1,), (0,)), 2, "the ranks never met: none has connected to another"),
+    ],
+    ids=["two worlds", "a world per node", "by their connections", "by both"],
+)
+def test_ranks_that_train_apart(
+    sizes: tuple[tuple[int | None, ...], ...], size: int, cause: str
+) -> None:
+    parts = [part(number, sizes=one) for number, one in enumerate(sizes, 1)]
+    found = never_met(parts, size)
+    assert found is not None
+    assert found.kind is Kind.RANKS_NEVER_MET
+    assert says(cause, found.cause)
+    assert job_warnings(parts, size) == (found,)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [
+        (((2,), (2,)), 2),
+        (((1,), (None,)), 2),
+        (((1,), (2,)), 2),
+        (((1,),), 1),
+        ((), 2),
+    ],
+    ids=["met", "one is not known", "one has met", "one rank", "no parts"],
+)
+def test_ranks_that_met_or_may_have(sizes: tuple[tuple[int | None, ...], ...], size: int) -> None:
+    assert never_met([part(n, sizes=one) for n, one in enumerate(sizes, 1)], size) is None
