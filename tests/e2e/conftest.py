@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ def lab(mntrain: str) -> Iterator[Lab]:
     why_not = missing()
     if why_not is not None:
         pytest.skip(f"simulated cluster: {why_not}")
+    with joined_lab(mntrain) as made:
+        yield made
+
+
+@contextmanager
+def joined_lab(mntrain: str) -> Iterator[Lab]:
+    """Three hosts of this process's own, joined to a cluster that node3 made."""
     with own_lab(3) as made:
         made_by = made.host("node3")
         token = invite(made_by, mntrain, "--uses", "3")

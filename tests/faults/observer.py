@@ -11,6 +11,7 @@ import time
 
 from jupyter_mntrain import Cluster
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobView
 
 LOOK_EVERY_S = 0.05
 
@@ -29,6 +30,48 @@ def told(problem: Problem | None, name: str) -> dict[str, object]:
     }
 
 
+def others(
+    record: object, known: frozenset[str], node: str | None = None
+) -> list[dict[str, object]]:
+    """Every problem that a record has in any other field: a warning, a slow link.
+
+    Args:
+        known: fields that are told elsewhere.
+        node: the record's, for problems that name none.
+    """
+    fields = {name: getattr(record, name) for name in getattr(record, "__struct_fields__", ())}
+    return [
+        {"field": name, "kind": one.kind, "node": one.node or node, "rank": one.rank}
+        | {"cause": one.cause, "fix": one.fix}
+        for name, value in fields.items()
+        for one in (value if isinstance(value, (tuple, list)) else (value,))
+        if isinstance(one, Problem) and name not in known
+    ]
+
+
+def about(view: JobView) -> list[dict[str, object]]:
+    """Every other problem of a job or of one of its parts."""
+    found = others(view, frozenset({"problem", "stall"}))
+    for part in view.parts:
+        found += others(part, frozenset({"problem"}), part.node)
+    return found
+
+
+def of_ranks(view: JobView) -> dict[str, dict[str, object]]:
+    """What each rank's own record says of its end."""
+    return {
+        str(rank.rank): {
+            "exit_code": rank.exit_code,
+            "kind": rank.problem.kind if rank.problem else None,
+            "fix": rank.problem.fix if rank.problem else "",
+            "detail": rank.problem.detail if rank.problem else "",
+        }
+        for part in view.parts
+        for rank in part.ranks
+        if rank.exit_code is not None or rank.problem
+    }
+
+
 def main(cluster: str) -> None:
     known: dict[str, object] = {}
     with Cluster(cluster) as made:
@@ -41,6 +84,8 @@ def main(cluster: str) -> None:
                     "attempt": view.attempt.number,
                     **told(view.problem, "cause"),
                     **told(view.stall, "stall"),
+                    "others": about(view),
+                    "ranks": of_ranks(view),
                     "parts": {part.node: part.state for part in view.parts},
                     "leftovers": sum(len(part.leftovers) for part in view.parts),
                 }
@@ -49,6 +94,8 @@ def main(cluster: str) -> None:
                     "name": node.name,
                     "liveness": node.liveness,
                     **told(node.problem, "reason"),
+                    "others": others(node, frozenset({"problem"}), node.name)
+                    + others(node.info, frozenset(), node.name),
                     "instance": node.info.instance if node.info else "",
                     "leases": len(node.info.leases) if node.info else 0,
                 }

@@ -29,7 +29,10 @@ last column was measured separately, with torchrun alone on the same hosts. The 
 raised by the test, without a GPU.
 
 `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this page.
-`python -m tests.faults.chaos` injects several of these faults at random, by seed.
+`python -m tests.faults.chaos` injects several of these faults at random, by seed, and checks that a
+job ends as it has to and leaves nothing. `python -m tests.faults.search` draws faults of six strata
+(network, node, rank, script, disk, trust) from a grammar, by seed, and compares the verdict with
+what is true of the draw; `--page` writes the measured shares to this page.
 """
 
 PLACES = """
@@ -40,6 +43,9 @@ frames. The tests hang real ranks in all of them; in waiting for a GPU only wher
 
 | a rank … | fix if other ranks are elsewhere | fix if all ranks are there and the links work |
 | --- | --- | --- |"""
+
+DRAWN = "\n## Faults drawn at random\n"
+"""Heading of the section that ``python -m tests.faults.search --page`` writes; it comes last."""
 
 HEADER = "| fault | known after | what is reported | fix | torchrun alone |"
 NOT_MEASURED = "–"
@@ -67,14 +73,28 @@ measured: list[Outcome] = []
 
 
 def report(outcome: Outcome, within_s: float) -> None:
-    """A row that was measured; it is late if a driver knew of the fault only after ``within_s``."""
-    measured.append(outcome)
+    """A row that was measured; it is late if a driver knew of the fault only after ``within_s``.
+
+    A late row is not written to the page.
+    """
     took_s = outcome.detected_s
-    assert took_s is not None
+    assert took_s is not None, f"{outcome.fault}: use note() if nothing has to be known"
     assert took_s <= within_s, f"{outcome.fault}: known after {took_s:.1f} s, not {within_s} s"
+    measured.append(outcome)
 
 
-def page(rows: list[Outcome]) -> str:
+def note(outcome: Outcome) -> None:
+    """A row of which a driver has to know nothing."""
+    assert outcome.detected_s is None, f"{outcome.fault}: use report(), which has a limit"
+    measured.append(outcome)
+
+
+def page(rows: list[Outcome], drawn: str = "") -> str:
+    """The whole page.
+
+    Args:
+        drawn: the section of faults drawn at random; empty if none have been measured.
+    """
     lines = [INTRODUCTION, HEADER, "| --- | --- | --- | --- | --- |"]
     for row in rows:
         says = _OF_THE_TEST.sub("…/", row.says)
@@ -82,7 +102,12 @@ def page(rows: list[Outcome]) -> str:
         lines.append(f"| {row.fault} | {took} | {says} | {row.fix} | {row.alone} |")
     lines += [PLACES]
     lines += [f"| {one.is_in} | {one.differ} | {one.together} |" for one in MEANINGS.values()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, ""]) + (f"{DRAWN}{drawn}" if drawn else "")
+
+
+def drawn_of(text: str) -> str:
+    """The section of faults drawn at random of a page, without its heading."""
+    return text.partition(DRAWN)[2]
 
 
 def rows_of(text: str) -> list[Outcome]:
@@ -100,8 +125,14 @@ def write(rows: list[Outcome]) -> None:
     """The page with these rows in place of the same ones before; new ones come last."""
     # Several workers may end at the same time.
     with FileLock(Path(tempfile.gettempdir()) / "mntrain-faults-page.lock"):
-        known = {row.fault: row for row in (*rows_of(PAGE.read_text()), *rows)}
-        PAGE.write_text(page(list(known.values())))
+        text = PAGE.read_text()
+        known = {row.fault: row for row in (*rows_of(text), *rows)}
+        PAGE.write_text(page(list(known.values()), drawn_of(text)))
+
+
+def write_drawn(section: str) -> None:
+    """The page with another section of faults drawn at random."""
+    PAGE.write_text(page(rows_of(PAGE.read_text()), section))
 
 
 if __name__ == "__main__":

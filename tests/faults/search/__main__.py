@@ -1,0 +1,77 @@
+"""``python -m tests.faults.search --runs N --first SEED [--stratum S] [--file FILE]``.
+
+Plays the cases of N seeds on a simulated cluster and appends a line for each to a file; seeds that
+are in the file already are not played again. Prints a line per case and the share per stratum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.faults.search import results
+from tests.faults.search.case import STRATA
+from tests.faults.search.grammar import draw
+from tests.faults.search.play import Result, play
+from tests.faults.search.stage import Stage
+from tests.faults.table import write_drawn
+from tests.netlab import missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--first", type=int, default=1, metavar="SEED")
+    parser.add_argument("--stratum", choices=STRATA)
+    parser.add_argument("--file", type=Path, default=Path("results.ndjson"))
+    parser.add_argument("--patience", type=float, default=1.0, help="for a busy machine")
+    parser.add_argument("--list", action="store_true", help="only say what would be played")
+    parser.add_argument("--again", action="store_true", help="play seeds of the file again")
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.runs)
+    if options.list:
+        for seed in seeds:
+            case = draw(seed, options.stratum)
+            sys.stdout.write(f"{seed}  {case.stratum}: {case.title}\n")
+        return 0
+    if options.page:
+        write_drawn(results.section(results.read(options.file)))
+        return 0
+    if (why_not := missing()) is not None:
+        sys.stderr.write(f"no simulated cluster: {why_not}\n")
+        return 2
+    known = set() if options.again else {one.seed for one in results.read(options.file)}
+    left = [seed for seed in seeds if seed not in known]
+    if left:
+        _play(left, options)
+    asked = [one for one in results.read(options.file) if one.seed in seeds]
+    sys.stdout.write(f"\n{results.table(asked)}\n")
+    return 0
+
+
+def _play(seeds: list[int], options: argparse.Namespace) -> None:
+    mntrain = str(Path(sys.executable).with_name("mntrain"))
+    stage = Stage(mntrain, options.patience)
+    try:
+        for seed in seeds:
+            result = play(stage, draw(seed, options.stratum))
+            results.append(options.file, result)
+            _say(result)
+    finally:
+        stage.close()
+
+
+def _say(result: Result) -> None:
+    said = "; ".join(f"{one.channel}: {one.kind} {one.node} {one.rank}" for one in result.verdict)
+    judged = f"NOT PLAYED ({result.trouble})" if result.trouble else result.score
+    sys.stdout.write(
+        f"{result.seed:5}  {judged:11} {result.seconds:5.1f} s  {result.stratum}: {result.case}\n"
+        f"       true: {result.truth}\n       said: {said or 'nothing'} ({result.state})\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

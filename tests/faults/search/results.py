@@ -1,0 +1,92 @@
+"""Results: a file of lines that grows, and what it says in a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tests.faults.search.case import STRATA
+from tests.faults.search.play import Result
+from tests.faults.search.scoring import SCORES
+
+
+def read(path: Path) -> list[Result]:
+    """All results of a file; none if there is no file. A line that was cut off is left out."""
+    found = []
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        try:
+            found.append(msgspec.json.decode(line, type=Result))
+        except msgspec.DecodeError:
+            continue
+    return found
+
+
+def append(path: Path, result: Result) -> None:
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(result, order="deterministic") + b"\n")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A line of the table: how many cases of a kind were judged how."""
+
+    name: str
+    cases: int
+    counts: tuple[int, ...]
+    """In the order of SCORES."""
+
+    @property
+    def cells(self) -> list[str]:
+        shares = [f"{100 * count / self.cases:.0f} %" for count in self.counts]
+        return [self.name, str(self.cases), *shares]
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """One line per stratum, one of the hard cases, and one of all. Unplayed cases do not count."""
+    played = [one for one in results if not one.trouble]
+    groups: dict[str, list[Result]] = {
+        stratum: [one for one in played if one.stratum == stratum] for stratum in STRATA
+    }
+    named = {**groups, "hard": [one for one in played if one.is_hard], "all": played}
+    return [_row(name, group) for name, group in named.items() if group]
+
+
+def _row(name: str, group: Sequence[Result]) -> Row:
+    counted = Counter(one.score for one in group)
+    return Row(name, len(group), tuple(counted[score] for score in SCORES))
+
+
+INTRODUCTION = """
+`python -m tests.faults.search --runs N --first SEED` draws a fault for each seed: which mechanism,
+on which node and rank, and when. What is true of it is known from the draw. The verdict after the
+case's time is compared with that, as data: the kind of problem, its node, its rank, and whether a
+fix is given. "Partly" names the place, but a kind that is too general; "unknown" says that the
+cause is not known; "silent" says nothing; "wrong" names another cause or place; "false alarm" says
+something although the job goes on. "Hard" cases have two faults, an exit code 0, or a moment before
+step 1, during a save or during a restart.
+"""
+
+
+def section(results: Sequence[Result]) -> str:
+    """The section of docs/faults.md.
+
+    Raises:
+        ValueError: nothing was measured.
+    """
+    played = [one for one in results if not one.trouble]
+    if not played:
+        raise ValueError("no case was played")
+    seeds = f"Seeds {min(one.seed for one in played)} to {max(one.seed for one in played)}"
+    failed = len(results) - len(played)
+    left_out = f"; {failed} could not be played and do not count" if failed else ""
+    return f"{INTRODUCTION}\n{seeds}{left_out}:\n\n{table(results)}\n"
+
+
+def table(results: Sequence[Result]) -> str:
+    """As Markdown."""
+    head = ["stratum", "cases", *SCORES]
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines += [" | ".join(row.cells) for row in rows(results)]
+    return "\n".join(f"| {line} |" for line in lines)

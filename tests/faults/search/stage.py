@@ -1,0 +1,330 @@
+"""Stage: one lab on which many cases are played, mended in between, and rebuilt if it is broken."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.agent.attempt.processes import environment_of
+from tests.e2e.conftest import CLUSTER, joined_lab
+from tests.faults.bench import OVER, Bench
+from tests.faults.search.case import Case, Layout, Statement
+from tests.netlab import Host, LabError
+from tests.waiting import until
+
+VICTIM = Path(__file__).with_name("victim.py")
+
+MENDED_S = 30.0
+"""For nodes to be up again after a case; a lab that needs longer is rebuilt."""
+
+STARTED_S = 60.0
+"""For a job to make its first steps, or nodes to be seen."""
+
+COMMAND_S = 60.0
+
+DETAIL = 2000
+"""Most characters of evidence that are kept with a result."""
+
+
+class Stage:
+    """A lab with an observer, on which jobs of drawn layouts run.
+
+    Args:
+        mntrain: the command.
+        patience: how many times longer things may take than on a quiet machine.
+    """
+
+    def __init__(self, mntrain: str, patience: float = 1.0) -> None:
+        self.mntrain = mntrain
+        self.patience = patience
+        self._started_s = STARTED_S * patience
+        self.said: list[Statement] = []
+        """What commands answered in this case."""
+        self.rebuilds = -1
+        self._played: tuple[Layout, str] | None = None
+        self._is_broken = False
+        self._joins = 0
+        self._stack = ExitStack()
+        self._build()
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def spoil(self) -> None:
+        """The lab cannot be mended: rebuild it after this case."""
+        self._is_broken = True
+
+    def host(self, name: str) -> Host:
+        return self.bench.lab.host(name)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What is known of the job now."""
+        return self.bench.latest
+
+    # Jobs
+
+    def ensure_job(self, layout: Layout, style: str) -> None:
+        """A job of this layout that makes steps: the one of the case before, or a new one."""
+        job = self.job
+        is_sound = job.get("state") == "running" and not job["stall"] and not job["cause"]
+        if is_sound and self._played == (layout, style):
+            return
+        self.end_job()
+        self.launch(layout, style)
+        self.await_steps()
+
+    def launch(
+        self, layout: Layout, style: str, words: Sequence[str] = (), arguments: Sequence[str] = ()
+    ) -> bool:
+        """Launch a job; what a refusal or a warning says is noted.
+
+        Args:
+            words: options of ``launch``.
+            arguments: of the script.
+        """
+        members = () if "--member" in words else layout.members
+        script = (str(VICTIM), "--detach", *members, *words)
+        answer = self.command("launch", "launch", *script, "--", "--style", style, *arguments)
+        self._played = (layout, style)
+        if answer is None:
+            return False
+        self.bench.job = answer["job_id"]
+        self.said += [statement("launch", warning) for warning in answer.get("warnings", [])]
+        return True
+
+    def await_steps(self) -> None:
+        until(
+            lambda: self.job.get("state") in ("running", *OVER), "the job to run", self._started_s
+        )
+        hosts = self._hosts()
+        until(
+            lambda: all(self.bench.has_stepped(host) for host in hosts) or self.is_over,
+            "the first steps",
+            self._started_s,
+        )
+        assert not self.is_over, f"the job ended before its first step: {self.job}"
+
+    def await_running(self) -> None:
+        until(
+            lambda: self.job.get("state") in ("running", *OVER), "the job to run", self._started_s
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.job.get("state") in OVER
+
+    def steps(self) -> int:
+        return min(self.bench.steps(host) for host in self._hosts())
+
+    def end_job(self) -> None:
+        if self.bench.job and not self.is_over:
+            self.bench._end()
+        self.bench.job, self._played = "", None
+
+    # What faults do
+
+    def put(self, layout: Layout, rank: int, phase: str, code: str, attempt: int = 1) -> None:
+        """Have a rank run some Python when it comes to that phase."""
+        host = next(name for name in layout.names if rank in layout.ranks(name))
+        path = self.host(host).home / f"fault-{rank}-{phase}-{attempt}.py"
+        path.with_suffix(".tmp").write_text(code)
+        path.with_suffix(".tmp").rename(path)
+
+    def rank_pid(self, host: str, rank: int) -> int:
+        for pid in sorted(self.host(host).pids()):
+            env = environment_of(pid)
+            is_ours = env.get("MNTRAIN_JOB") == self.bench.job
+            if is_ours and "LOCAL_RANK" in env and env.get("RANK") == str(rank):
+                return pid
+        raise LabError(f"rank {rank} is not on {host}")
+
+    def state(self, host: str) -> Path:
+        """Where a node's agent keeps everything."""
+        return self.host(host).home / ".local" / "state" / "mntrain" / "nodes" / host
+
+    def on(self, host: str, *words: str) -> str:
+        """A command there, which has to succeed."""
+        done = self.host(host).run(list(words))
+        if done.returncode:
+            raise LabError(f"{host}: {' '.join(words)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def command(self, channel: str, *words: str, on: str = "node3") -> Any:
+        """A command of ours; its error is something said. ``None`` then."""
+        asked = [self.mntrain, "--cluster", CLUSTER, "--json", *words]
+        done = self.host(on).run(asked, timeout_s=COMMAND_S * self.patience)
+        if done.returncode == 0:
+            return json.loads(done.stdout or "null")
+        if done.stdout.strip():
+            self.said += unfinished(channel, json.loads(done.stdout))
+            return None
+        try:
+            self.said.append(statement(channel, json.loads(done.stderr)))
+        except ValueError:
+            self.said.append(Statement("command", "traceback", text=done.stderr[-500:]))
+        return None
+
+    def kill_agent(self, host: str, number: signal.Signals = signal.SIGKILL) -> None:
+        pid = self.bench.agent(self.host(host))
+        self.bench.signal(pid, number)
+        until(lambda: not psutil.pid_exists(pid), "the agent to end", MENDED_S)
+
+    def start_agent(self, host: str, **environment: str) -> None:
+        self.bench.restart_agent(self.host(host), **environment)
+
+    def try_join(self, host: str, token: str, environment: dict[str, str]) -> None:
+        """Another agent beside the host's own joins; what the command says that fails."""
+        self._joins += 1
+        name = f"new{self._joins}"
+        state = self.host(host).home / name
+        words = [self.mntrain, "--json", "agent", "join", token, "--no-run"]
+        words += ["--name", name, "--state-dir", str(state), "--port", "8999"]
+        try:
+            done = self.host(host).run(words, environment=environment, timeout_s=20)
+        except subprocess.TimeoutExpired:
+            return
+        # Lines of a log may come before the error.
+        _, brace, error = done.stderr.rpartition("\n{\n" if "\n{\n" in done.stderr else "{\n")
+        if done.returncode and brace:
+            self.said.append(statement("command", json.loads("{" + error)))
+        elif done.returncode:
+            self.said.append(Statement("command", "error", text=done.stderr[-300:]))
+
+    @contextmanager
+    def other_state(self, host: str) -> Iterator[Path]:
+        """An agent that is stopped, with a state directory that may be changed; then as before."""
+        state, kept = self.state(host), self.host(host).home / "kept-state"
+        self.kill_agent(host)
+        shutil.copytree(state, kept, symlinks=True)
+        try:
+            yield state
+        finally:
+            with contextlib.suppress(ValueError):
+                self.kill_agent(host)
+            shutil.rmtree(state, ignore_errors=True)
+            kept.rename(state)
+            self.start_agent(host)
+
+    # What is said
+
+    def statements(self, case: Case) -> list[Statement]:
+        """All that stands now about the case's job and the nodes."""
+        found = list(self.said)
+        job = self.job
+        if job and job.get("attempt", 0) >= (2 if case.moment == "restart" else 0):
+            for channel, name in (("cause", "cause"), ("stall", "stall")):
+                if job.get(f"{name}_kind"):
+                    found.append(_told(job, channel, name))
+            found += [statement("other", one) for one in job.get("others", ())]
+        for host in self.bench.lab.hosts:
+            node = self.bench.node(host)
+            if node.get("reason_kind"):
+                found.append(_told(node, "node", "reason", host.name))
+            elif node.get("liveness") == "lost":
+                found.append(Statement("node", "silent", host.name))
+            found += [statement("node", one, host.name) for one in node.get("others", ())]
+        return found
+
+    # Between cases
+
+    def mend(self, *, keep_job: bool) -> None:
+        """After a case: nothing of it is left, or the lab is rebuilt."""
+        self.said.clear()
+        try:
+            if not keep_job or self.job.get("state") != "running":
+                self.end_job()
+                self._sweep()
+            for host in self.bench.lab.hosts:
+                for left in host.home.glob("fault-*"):
+                    left.unlink()
+            if not self._is_broken:
+                until(self._is_whole, "a whole lab", MENDED_S * self.patience)
+                return
+        except (AssertionError, LabError, psutil.Error, OSError, ValueError):
+            pass
+        self._rebuild()
+
+    def _is_whole(self) -> bool:
+        nodes = [self.bench.node(host) for host in self.bench.lab.hosts]
+        return all(one.get("liveness") == "up" and not one.get("reason") for one in nodes)
+
+    def _sweep(self) -> None:
+        """Processes that a frozen keeper or the like has left."""
+        deadline = time.monotonic() + 5
+        for host in self.bench.lab.hosts[:2]:
+            for pid in sorted(host.pids()):
+                if "MNTRAIN_JOB" not in environment_of(pid):
+                    continue
+                while psutil.pid_exists(pid) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def _rebuild(self) -> None:
+        self._stack.close()
+        self._build()
+
+    def _build(self) -> None:
+        self._stack = ExitStack()
+        self.rebuilds += 1
+        self._is_broken, self._played = False, None
+        lab = self._stack.enter_context(joined_lab(self.mntrain))
+        self.bench = Bench(lab, self.mntrain)
+        self._stack.callback(self.bench.close)
+        until(self._is_whole, "the nodes to be seen", self._started_s)
+
+    def _hosts(self) -> list[Host]:
+        assert self._played is not None
+        return [self.host(name) for name in self._played[0].names]
+
+
+def statement(channel: str, problem: dict[str, Any], node: str | None = None) -> Statement:
+    """From a problem as ``--json`` shows it."""
+    return Statement(
+        channel,  # type: ignore[arg-type]
+        problem.get("kind") or "error",
+        problem.get("node") or node,
+        problem.get("rank"),
+        bool(problem.get("fix")),
+        text=f"{problem.get('cause', '')} | {problem.get('fix', '')}",
+    )
+
+
+def unfinished(channel: str, data: dict[str, Any]) -> list[Statement]:
+    """What a stop says that did not end its job: who is said not to answer, and what is left."""
+    silent = [("no-answer", name) for name in data.get("unknown_nodes", ())]
+    left = [("leftover", one.get("node")) for one in data.get("leftovers", ())]
+    text = json.dumps(data)[:400]
+    return [
+        Statement(channel, kind, node, text=text)  # type: ignore[arg-type]
+        for kind, node in (*silent, *left)
+    ]
+
+
+def _told(seen: dict[str, Any], channel: str, name: str, node: str | None = None) -> Statement:
+    rank = seen.get(f"{name}_rank")
+    of_rank = seen.get("ranks", {}).get(str(rank), {})
+    fixes = {seen.get(f"{name}_fix")} | ({of_rank["fix"]} if of_rank.get("fix") else set())
+    is_same = of_rank.get("kind") != seen[f"{name}_kind"] or len(fixes) == 1
+    return Statement(
+        channel,  # type: ignore[arg-type]
+        seen[f"{name}_kind"],
+        seen.get(f"{name}_node") or node,
+        rank,
+        bool(seen.get(f"{name}_fix")) and is_same,
+        of_rank.get("exit_code"),
+        f"{seen.get(name)} | {seen.get(f'{name}_fix')}",
+        str(of_rank.get("detail") or "")[-DETAIL:],
+    )

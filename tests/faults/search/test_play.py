@@ -1,0 +1,56 @@
+"""Cases played on a real lab: the short form of ``python -m tests.faults.search``."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.search.case import Case
+from tests.faults.search.grammar import draw
+from tests.faults.search.play import play
+from tests.faults.search.stage import Stage
+from tests.netlab import missing
+
+pytestmark = [
+    pytest.mark.netlab,
+    pytest.mark.slow,
+    pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
+]
+
+PATIENCE = 3.0
+"""Another lab uses the same cores."""
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    made = Stage(str(Path(sys.executable).with_name("mntrain")), PATIENCE)
+    yield made
+    made.close()
+
+
+def drawn(mechanism: str) -> Case:
+    """The first case of one mechanism alone, between two steps of two ranks."""
+    cases = (draw(seed) for seed in itertools.count(1))
+    return next(
+        case
+        for case in cases
+        if case.mechanisms == (mechanism,)
+        and case.moment == "steps"
+        and case.layout.names == ("node1", "node2")
+        and case.layout.world_size == 2
+    )
+
+
+def test_cases_are_played_one_after_the_other_and_judged(stage: Stage) -> None:
+    waits = play(stage, drawn("an interface set down"))
+    assert (waits.score, waits.trouble, waits.state) == ("right", "", "running"), waits
+    job = stage.bench.job
+    assert job, "the job runs on, for the next case"
+    ends = play(stage, drawn("a signal to torchrun"))
+    assert (ends.score, ends.trouble, ends.state) == ("right", "", "failed"), ends
+    assert ends.known_after_s is not None
+    assert stage.rebuilds == 0
