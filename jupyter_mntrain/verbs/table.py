@@ -28,6 +28,7 @@ from jupyter_mntrain.verbs.watching.attach import AttachVerb
 from jupyter_mntrain.verbs.watching.jobs import JobsVerb
 from jupyter_mntrain.verbs.watching.logs import LogsVerb
 from jupyter_mntrain.verbs.watching.plot import PlotVerb
+from jupyter_mntrain.verbs.watching.report import ReportVerb
 from jupyter_mntrain.verbs.watching.stacks import StacksVerb
 from jupyter_mntrain.verbs.watching.status import StatusVerb
 
@@ -51,6 +52,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     PlotVerb,
     LogsVerb,
     StacksVerb,
+    ReportVerb,
     ExportVerb,
     GenerateVerb,
     SaveVerb,

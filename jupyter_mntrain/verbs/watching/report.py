@@ -1,0 +1,133 @@
+"""``report``: writes everything that is known of a job into one archive, to be sent to others."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.secrets import is_secret, masked, shown, shown_words
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster, Job
+
+LOG_LINES = tunables.count("verbs.report_log_lines")
+
+
+class ReportVerb(Verb):
+    name = "report"
+    help = "write logs, records and evidence of a job into one archive, without secrets"
+
+    def add_arguments(self, parser: Parser) -> None:
+        job_argument(parser)
+        parser.option(
+            "--output",
+            metavar="FILE",
+            completes="file",
+            help="where to write it; default: mntrain-report-JOB.zip",
+        )
+        parser.flag("--force", help="overwrite an existing file")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = find_job(context, args)
+        name = args.output or f"mntrain-report-{job.id}.zip"
+        path = context.directory / Path(name).expanduser()
+        with _created(path, name, may_replace=args.force) as file:
+            parts = write_report(file, job, context.cluster(args))
+        said = Text.assemble(
+            (job.id, "bold"), f": {len(parts)} files written to {name}. Secrets are left out, as "
+            "far as they are recognized: look through it before you send it."
+        )  # fmt: skip
+        return Outcome(said, {"job_id": job.id, "file": name, "parts": parts}, job=job)
+
+
+def write_report(file: BinaryIO, job: Job, cluster: Cluster) -> list[str]:
+    """Write the archive. Returns the names of its parts."""
+    view = job.view()
+    secret = [v for name, v in view.spec.environment.items() if is_secret(name, v)]
+    secret += [view.spec.environment.get(name, "") for name in view.spec.from_environment]
+    names = []
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in _parts(job, view, cluster):
+            text = content if isinstance(content, str) else _json(_masked(content, secret))
+            archive.writestr(name, masked(text, secret) if isinstance(content, str) else text)
+            names.append(name)
+    return names
+
+
+def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any]]:
+    """Files of the archive, the verdict first: text, or what becomes JSON."""
+    verdict = view.verdict
+    if verdict is not None:
+        yield "verdict.txt", f"{verdict.problem}\n{verdict.reasons}\n\n{verdict.problem.detail}\n"
+    yield "job.json", _job(view)
+    yield "numbers.json", msgspec.to_builtins(job.summary())
+    members = {placement.node_id for placement in view.attempt.placements}
+    for node in cluster.nodes():
+        if node.info is None or node.info.node_id in members:
+            yield f"nodes/{_safe(node.name)}.json", msgspec.to_builtins(node)
+    lines: dict[str, list[str]] = {}
+    for line in job.logs(tail=LOG_LINES):
+        who = "" if line.rank is None else f"rank {line.rank}: "
+        lines.setdefault(line.node, []).append(f"{who}{line.text}")
+    for name, said in lines.items():
+        yield f"logs/{_safe(name)}.txt", "\n".join([*said, ""])
+
+
+def _job(view: JobView) -> Any:
+    spec = view.spec
+    hidden = msgspec.structs.replace(
+        spec,
+        entry=shown_words(spec.entry),
+        torchrun_arguments=shown_words(spec.torchrun_arguments),
+        environment=shown(spec.environment, spec.from_environment),
+    )
+    return msgspec.to_builtins(msgspec.structs.replace(view, spec=hidden))
+
+
+def _masked(content: Any, secret: list[str]) -> Any:
+    """The same data with every secret in its texts masked."""
+    if isinstance(content, str):
+        return masked(content, secret)
+    if isinstance(content, list | tuple):
+        return [_masked(one, secret) for one in content]
+    if isinstance(content, dict):
+        return {masked(str(k), secret): _masked(v, secret) for k, v in content.items()}
+    return content
+
+
+def _json(content: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(content)).decode()
+
+
+def _safe(name: str) -> str:
+    """A node's name as a file name."""
+    kept = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
+    return kept[:100] or "_"
+
+
+def _created(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if may_replace else os.O_EXCL)
+    try:
+        return open(os.open(path, flags, 0o600), "wb")  # noqa: PTH123 - its mode from the start
+    except FileExistsError:
+        raise SpecError(
+            f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"{name}: cannot be written: {error.strerror}", fix="choose another --output"
+        ) from None
