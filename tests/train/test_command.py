@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
+    RankGroup,
     RankProgress,
     RankStart,
     RankStep,
@@ -100,7 +101,9 @@ def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
     for rank in range(3):
         samples = read(metrics, rank)
         said = [sample for sample in samples if isinstance(sample, RankProgress)]
-        start, *steps, end = (sample for sample in samples if sample not in said)
+        (group,) = (sample for sample in samples if isinstance(sample, RankGroup))
+        assert (group.rank, group.size) == (rank, 3)
+        start, *steps, end = (one for one in samples if one not in said and one is not group)
         done = {one.what for one in said if one.is_over}
         assert done == {one.what for one in said}, "what is begun is ended"
         assert done >= {

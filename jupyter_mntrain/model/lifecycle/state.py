@@ -97,7 +97,8 @@ def _apply_to_rank(
 ) -> PartStatus:
     match event:
         case RankJoined(rank=rank, size=size):
-            return _set_rank(part, rank, group_size=size)
+            # Whom a rank has met is known for sure only once it has ended.
+            return _set_rank(part, rank, also_ended=True, group_size=size)
         case RankGone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, ended_s=time_s)
         case RankDone(rank=rank, time_s=time_s):
@@ -173,9 +174,11 @@ def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
     return _set_rank(part, rank, state="running", step=max(step, before or 0))
 
 
-def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
+def _set_rank(
+    part: PartStatus, rank: Rank, *, also_ended: bool = False, **changes: object
+) -> PartStatus:
     def change(status: RankStatus) -> RankStatus:
-        if status.rank != rank or status.state in TERMINAL:
+        if status.rank != rank or (status.state in TERMINAL and not also_ended):
             return status
         return msgspec.structs.replace(status, **changes)
 

@@ -175,7 +175,10 @@ def test_one_rank_can_be_killed_and_the_cause_says_by_whom(new_agent):
     assert part.ranks[0].exit_code == -signal.SIGKILL
     assert part.ranks[0].pid == pid
     assert (part.problem.kind, part.problem.cause) == (Kind.KILLED, "killed by a test")
-    assert "kill rank 1" in (other.state / "audit.log").read_text()
+    noted = map(json.loads, (other.state / "audit.log").read_text().splitlines())
+    kills = [line for line in noted if line["what"] == "kill rank"]
+    assert {line["rank"] for line in kills} == {"1"}
+    assert "done" in {line["outcome"] for line in kills}
     assert says("node2: rank 1 failed: killed by a test", head.ended(job_id).part.stop_reason)
 
 

@@ -142,7 +142,7 @@ def diagnosis(found: list[RankStack]) -> Problem | None:
                 node_id=NodeId(f"{number:032x}"),
                 node=f"n{number}",
                 state="running",
-                stall=Stall(since_s=1.0, limit_s=10.0, step=3, stacks=(stack,), links=()),
+                stall=Stall(since_s=1.0, limit_s=10.0, step=3, stacks=(stack,)),
             )
             for number, stack in enumerate(found)
         ]

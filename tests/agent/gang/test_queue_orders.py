@@ -33,8 +33,17 @@ from tests.searches import count
 T = TypeVar("T")
 
 
+class NoAudit:
+    """Nobody reads here who asked."""
+
+    def note(self, what: str, **about: str) -> None:
+        pass
+
+
 class SimulatedNode:
     """One agent: real leases, real order, no processes."""
+
+    audit = NoAudit()
 
     def __init__(self, number: int, sim: Simulation) -> None:
         self.node_id = node_id(number)

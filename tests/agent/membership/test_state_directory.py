@@ -15,6 +15,7 @@ from jupyter_mntrain.model.ids import new_job_id, new_node_id
 from tests.agent.jobs.books import read_only
 from tests.agent.live import LiveAgent
 from tests.waiting import until
+from tests.wording import reads, says
 
 
 @pytest.fixture
@@ -32,14 +33,14 @@ def test_every_loss_has_a_cause_and_none_outlasts_it(state: Path, tmp_path: Path
 
     assert cause() == ""
     with read_only(state):
-        assert "read-only" in cause() or "not writable" in cause()
+        assert reads("read-only|not writable", cause())
     assert cause() == ""
     state.rename(tmp_path / "away")
-    assert "is gone" in cause()
+    assert says("is gone", cause())
     (state / "jobs").mkdir(parents=True)
-    assert "is gone" in cause(), "an empty one in its place is none"
+    assert says("is gone", cause()), "an empty one in its place is none"
     (state / "node_id").write_text(new_node_id())
-    assert "another node's" in cause()
+    assert says("another node's", cause())
 
 
 def test_an_agent_says_once_that_its_directory_is_gone_and_refuses_leases_until_it_is_back(

@@ -322,3 +322,9 @@ def test_the_first_warning_of_each_kind_is_kept_and_no_failure() -> None:
 def test_the_group_of_a_rank_is_kept() -> None:
     part = after(RankUp(rank=Rank(0), pid=11), RankJoined(rank=Rank(0), size=2))
     assert [status.group_size for status in part.ranks] == [2, None]
+
+
+def test_that_a_rank_met_nobody_is_known_only_after_its_end() -> None:
+    end = RankDown(rank=Rank(0), exit_code=0, time_s=3.0)
+    part = after(RankUp(rank=Rank(0), pid=11), end, RankJoined(rank=Rank(0), size=0))
+    assert (rank(part, 0).state, rank(part, 0).group_size) == ("succeeded", 0)
