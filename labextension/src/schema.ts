@@ -49,6 +49,7 @@ export type Kind =
   | "mtu-too-large"
   | "nccl"
   | "no-answer"
+  | "no-cuda"
   | "no-download"
   | "no-file"
   | "no-gpu"

@@ -52,13 +52,15 @@ def rank_ends(
     """
     log, metrics = tail(directory / "log"), metrics_of(directory)
     records = [read_exit_record(metrics, rank) for rank in ranks]
-    failures = _failures(log, records, read_exits(metrics))
+    exits = read_exits(metrics)
+    failures = _failures(log, records, exits)
     downs = []
     for local, (rank, record) in enumerate(zip(ranks, records, strict=True)):
         failure, lines = failures.get(local), output_of(rank, log)
         end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
         if failure is None:
-            if (ended_s := end.ended_normally_s) is not None:
+            ended_s = _ended_well_s(record, exits) or end.ended_normally_s
+            if ended_s is not None:
                 downs.append(RankDown(rank=rank, exit_code=0, time_s=ended_s))
             continue
         problem = end.problem()
@@ -72,6 +74,12 @@ def rank_ends(
         )
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
     return downs
+
+
+def _ended_well_s(record: ExitRecord | None, exits: Mapping[int, ProcessExit]) -> float | None:
+    """When torchrun saw the process end with exit code 0, by whatever way the process took."""
+    seen = exits.get(record.pid) if record is not None else None
+    return unix_s(seen.monotonic_s) if seen is not None and seen.exit_code == 0 else None
 
 
 def _failures(

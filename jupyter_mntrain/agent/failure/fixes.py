@@ -38,6 +38,8 @@ FIXES: dict[Kind, str] = {
     Kind.NO_FILE: "put it on every node at the same path, or send a small file with --file",
     Kind.NO_PERMISSION: "give the agent's user permission to read and write it",
     Kind.NO_INTERFACE: "choose another interface for that node: --member NODE:N:IFACE",
+    Kind.NO_CUDA: "see 'nodes': without a GPU there, use the CPU (and gloo, not nccl); with one, "
+    "check nvidia-smi, and install a torch that is built for CUDA",
     Kind.NO_GPU_KERNEL: "install a torch that is built for the GPUs of that node",
     Kind.OLD_DRIVER: "update the NVIDIA driver of that node, or install an older torch",
     Kind.PORT_TAKEN: "another program uses it: launch again without --port, or with --restarts",

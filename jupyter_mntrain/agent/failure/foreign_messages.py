@@ -41,6 +41,13 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"Permission denied|PermissionError", Kind.NO_PERMISSION),
     (r"Unable to find address for: \S+|no socket interface found", Kind.NO_INTERFACE),
     (r"no kernel image is available", Kind.NO_GPU_KERNEL),
+    (
+        (
+            r"not compiled with CUDA|cuda\.is_available\(\) is False|No CUDA GPUs are available"
+            r"|Found no NVIDIA driver|doesn't have NCCL built in|no GPUs found"
+        ),
+        Kind.NO_CUDA,
+    ),
     (r"driver version is insufficient|forward compatibility was attempted", Kind.OLD_DRIVER),
     (r"NCCL version|mismatched NCCL|ncclSystemError|ncclInvalidUsage|ncclUnhandled", Kind.NCCL),
     (r"CUDA error:|CUDA driver error|uncorrectable ECC|device-side assert", Kind.GPU_ERROR),

@@ -88,7 +88,8 @@ class Watchdog:
             return None
         self._answers_until_s, self._ask_at_s = None, now_s + ASK_AGAIN_S
         stacks = tuple(one.result() for one in self._asked)
-        if is_early and not (stacks and all(stack.doing in IDLE for stack in stacks)):
+        # Of no stacks, too: ranks that have ended do not load anything.
+        if is_early and not all(stack.doing in IDLE for stack in stacks):
             return None
         self._is_stalled = True
         return Stalled(

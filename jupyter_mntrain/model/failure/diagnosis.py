@@ -11,7 +11,11 @@ from itertools import permutations
 
 import msgspec
 
-from jupyter_mntrain.model.failure.hypotheses import broken_connection, changed_interface
+from jupyter_mntrain.model.failure.hypotheses import (
+    broken_connection,
+    changed_interface,
+    left_early,
+)
 from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
@@ -53,7 +57,16 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
             part, stack = guilty[0]
             problem = tell(guilty, seen)
             return msgspec.structs.replace(problem, node=part.node, rank=stack.rank)
-    return _all_wait(seen)
+    return _missed(running) or _all_wait(seen)
+
+
+def _missed(running: Sequence[PartStatus]) -> Problem | None:
+    """A rank that has ended, while all living ones wait. torchrun ends those of a failed one."""
+    gone = [(rank.ended_s, part, rank) for part in running for rank in part.ranks if rank.ended_s]
+    if not gone:
+        return None
+    _, part, rank = min(gone, key=lambda one: one[0])
+    return left_early(part, rank)
 
 
 def _stopped(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:

@@ -80,15 +80,19 @@ def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
     if not done:
         return None
     _, part, rank = min(done, key=lambda one: one[0])
-    problem = Problem(
+    problem = msgspec.structs.replace(left_early(part, rank), time_s=symptom.time_s)
+    return Hypothesis(problem, ("its process ended with exit code 0, before the others failed",))
+
+
+def left_early(part: PartStatus, rank: RankStatus) -> Problem:
+    """Tell of a rank that reached its end before the others could."""
+    return Problem(
         kind=Kind.ENDED_EARLY,
         cause="ended normally while other ranks still needed it",
         fix="check why its loop ended before the others': it may have had fewer batches",
         node=part.node,
         rank=rank.rank,
-        time_s=symptom.time_s,
     )
-    return Hypothesis(problem, ("its process ended with exit code 0, before the others failed",))
 
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:

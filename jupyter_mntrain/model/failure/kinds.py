@@ -168,6 +168,8 @@ class Kind(StrEnum):
     """The agent's user may not read or write a file."""
     NO_INTERFACE = "no-interface"
     """A network interface does not exist, is down, or has no address."""
+    NO_CUDA = "no-cuda"
+    """A rank wants CUDA or NCCL, and its torch or its machine has none."""
     NO_GPU_KERNEL = "no-gpu-kernel"
     """The installed torch was not built for the GPU."""
     OLD_DRIVER = "old-driver"

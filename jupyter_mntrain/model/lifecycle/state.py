@@ -98,7 +98,7 @@ def _apply_to_rank(
     match event:
         case RankJoined(rank=rank, size=size):
             # Whom a rank has met is known for sure only once it has ended.
-            return _set_rank(part, rank, also_ended=True, group_size=size)
+            return _met(part, rank, size)
         case RankGone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, ended_s=time_s)
         case RankDone(rank=rank, time_s=time_s):
@@ -174,11 +174,17 @@ def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
     return _set_rank(part, rank, state="running", step=max(step, before or 0))
 
 
-def _set_rank(
-    part: PartStatus, rank: Rank, *, also_ended: bool = False, **changes: object
-) -> PartStatus:
+def _met(part: PartStatus, rank: Rank, size: int) -> PartStatus:
     def change(status: RankStatus) -> RankStatus:
-        if status.rank != rank or (status.state in TERMINAL and not also_ended):
+        is_it = status.rank == rank
+        return msgspec.structs.replace(status, group_size=size) if is_it else status
+
+    return _changed(part, ranks=tuple(change(status) for status in part.ranks))
+
+
+def _set_rank(part: PartStatus, rank: Rank, **changes: object) -> PartStatus:
+    def change(status: RankStatus) -> RankStatus:
+        if status.rank != rank or status.state in TERMINAL:
             return status
         return msgspec.structs.replace(status, **changes)
 

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 import json
+import time
 
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.attempt.processes import metrics_of
+from jupyter_mntrain.agent.failure.cause import rank_ends
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.problem_file import hand_over, handed_over
+from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, ProcessExit
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import EXIT_FILE, EXITS_FILE
 from tests.agent.failure.explained import explained
 from tests.hostile import LONG
 
@@ -48,6 +53,20 @@ def test_an_error_file_gives_message_place_and_time(attempt):
     assert (cause.kind, cause.rank) == (Kind.GPU_OUT_OF_MEMORY, 3)
     assert cause.time_s == 1_700_000_000
     assert cause.detail == stack
+
+
+def test_a_rank_that_leaves_with_exit_code_0_by_any_way_has_ended_normally(attempt):
+    """os._exit(0): its own hooks cannot tell, and torchrun does not log it."""
+    metrics = metrics_of(attempt(""))
+    metrics.mkdir()
+    for rank in RANKS:
+        began = ExitRecord(pid=70 + rank, monotonic_s=time.monotonic(), is_over=False)
+        (metrics / EXIT_FILE.format(rank)).write_bytes(msgspec.json.encode(began))
+    seen = ProcessExit(pid=73, status=0, monotonic_s=time.monotonic())
+    (metrics / EXITS_FILE).write_bytes(msgspec.json.encode(seen) + b"\n")
+    (down,) = rank_ends(metrics.parent, RANKS, now_s=5.0)
+    assert (down.rank, down.exit_code, down.problem) == (3, 0, None)
+    assert abs(down.time_s - time.time()) < 60
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,15 @@ def test_before_the_first_step_only_those_who_all_wait_are_called_stalled(
         assert isinstance(dog.look(FIRST_STEP_S), Stalled), "that is long for anything"
 
 
+def test_before_the_first_step_a_node_whose_ranks_have_ended_loads_nothing() -> None:
+    dog = Watchdog(list)
+    dog.got_on(0.0)
+    dog.look(EARLY_S)
+    event = dog.look(EARLY_S)
+    assert isinstance(event, Stalled)
+    assert event.stall.stacks == ()
+
+
 def test_progress_while_answers_are_waited_for_is_no_stall(dog: Watchdog) -> None:
     dog.stepped(ZERO, 1, 0.1, 0.0)
     dog.look(LEAST_S)

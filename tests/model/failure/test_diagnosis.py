@@ -9,7 +9,7 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble
-from jupyter_mntrain.model.records.job import JobState, PartStatus
+from jupyter_mntrain.model.records.job import JobState, PartStatus, RankStatus
 from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 from tests.wording import says
 
@@ -184,6 +184,18 @@ def test_ranks_that_have_ended_do_not_stall_while_torchrun_has_not_noticed() -> 
     found = diagnose([ended, part(1, "stopped")])
     assert found is not None
     assert (found.kind, found.node) == (Kind.STOPPED, "n1")
+
+
+def test_a_rank_that_has_ended_is_why_the_others_wait() -> None:
+    gone = RankStatus(rank=Rank(0), state="running", ended_s=4.0)
+    stall = Stall(since_s=5.0, limit_s=60.0, step=None, stacks=())
+    ended = msgspec.structs.replace(part(0), ranks=(gone,), stall=stall)
+    found = diagnose([ended, part(1, WAITS, WAITS)])
+    assert found is not None
+    assert (found.kind, found.node, found.rank) == (Kind.ENDED_EARLY, "n0", 0)
+    found = diagnose([ended, part(1, WAITS, "busy")])
+    assert found is not None
+    assert (found.kind, found.rank) == (Kind.BUSY, 11)
 
 
 def test_it_has_stalled_since_the_first_of_its_parts_did() -> None:
