@@ -15,7 +15,7 @@ DETAIL_LINES = tunables.count("failure.detail_lines")
 LINE_LIMIT = tunables.count("failure.line_characters")
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
-_ABORT_LINE = re.compile(r"^(?: *what\(\): +|(?=[\w.]*Error\b))(?P<reason>.+)")
+_ABORT_LINE = re.compile(r"^ *what\(\): +(?P<reason>.+)")
 _NO_SCRIPT = re.compile(r"^\S*python[\d.]*: can't open file '(?:.*/)?([^'/]+)': .*")
 _OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
 _NOISE = re.compile(
@@ -74,9 +74,12 @@ def last_error(lines: Sequence[str]) -> str | None:
 
 
 def abort_reason(lines: Sequence[str]) -> str:
-    """Return the reason that C++ code prints when it aborts; empty if there is none."""
+    """Return the reason that code prints when it aborts; empty if there is none.
+
+    C++ prints one that nothing else looks like; Python's must be the last line, as it always is.
+    """
     said = [match["reason"] for line in lines if (match := _ABORT_LINE.match(line))]
-    return said[-1][:LINE_LIMIT] if said else ""
+    return said[-1][:LINE_LIMIT] if said else (last_error(lines) or "")
 
 
 def with_place(line: str, traceback: str) -> str:

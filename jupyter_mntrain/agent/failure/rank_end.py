@@ -184,7 +184,10 @@ def of_signal(
         return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
     is_asked = code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
     kind = Kind.TERMINATED if is_asked else Kind.CRASHED
-    if not is_asked and (reason := abort_reason(lines)):
+    reason = "" if is_asked else abort_reason(lines)
+    known = kind_of(reason)
+    # Only abort() is called because of what was printed; a lost connection is no crash.
+    if reason and (code == -signal.SIGABRT or not (known and known[0] in SYMPTOMS)):
         return _foreign(f"{cause}: {reason}", detail, kind)
     return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.cause import rank_ends
+from jupyter_mntrain.agent.failure.rank_end import of_signal
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -180,3 +182,13 @@ def test_what_a_rank_hands_over_is_cut(tmp_path):
     told = handed_over(tmp_path)
     assert told is not None
     assert len(msgspec.json.encode(told)) < 60_000
+
+
+def test_a_lost_connection_that_was_printed_is_not_why_a_rank_crashed() -> None:
+    lines = ["RuntimeError: Connection closed by peer [10.0.0.2]:1234"]
+    problem = of_signal(-signal.SIGFPE, lines)
+    assert (problem.kind, problem.is_symptom) == (Kind.CRASHED, False)
+    handled = of_signal(-signal.SIGABRT, [*lines, "trying again"])
+    assert handled.kind is Kind.CRASHED
+    watchdog = ["terminate called after an exception", "  what():  NCCL timeout", "then stacks"]
+    assert of_signal(-signal.SIGABRT, watchdog).kind is Kind.TIMED_OUT

@@ -6,7 +6,7 @@ import signal
 
 from tests.faults.search.case import Accept, Truth
 from tests.faults.search.mechanisms.mechanism import RUNS, WORDS, Code, Mechanism, Setting, coded
-from tests.faults.search.mechanisms.truths import FAILED, fails, rank_of
+from tests.faults.search.mechanisms.truths import FAILED, fails, leaves, rank_of
 from tests.faults.search.vocabulary import (
     CRASHED,
     ENDED_EARLY,
@@ -51,7 +51,7 @@ def _exit_code(setting: Setting) -> Code:
 
 def _exit_0(setting: Setting) -> Code:
     how = setting.chance.choice(("os._exit(0)", "raise SystemExit(0)", "sys.exit()", "quit()"))
-    return Code(f"import os, sys\n{how}", fails(setting, ENDED_EARLY), exits_0=True)
+    return Code(f"import os, sys\n{how}", leaves(setting), exits_0=True)
 
 
 def _exit_message(setting: Setting) -> Code:
@@ -119,7 +119,7 @@ def _handled_then(setting: Setting) -> Code:
                 Truth(rank_of(setting, EXITED), states=FAILED, exit_code=number),
             ),
             ("os.kill(os.getpid(), 9)", fails(setting, KILLED)),
-            ("os._exit(0)", fails(setting, ENDED_EARLY)),
+            ("os._exit(0)", leaves(setting)),
             ("os.abort()", fails(setting, CRASHED)),
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.faults.search.case import Accept, Channels, Truth
 from tests.faults.search.mechanisms.mechanism import Setting
-from tests.faults.search.vocabulary import AGENT_GONE, NODE_LOST, SILENT_NODE
+from tests.faults.search.vocabulary import AGENT_GONE, ENDED_EARLY, NODE_LOST, SILENT_NODE
 
 FAILED = frozenset({"failed", "stopping"})
 STALLED = frozenset({"running", "starting"})
@@ -56,6 +56,11 @@ def on_node(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> tuple[Accept
 def fails(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> Truth:
     """The job ends because of the guilty rank."""
     return Truth(rank_of(setting, kinds, vague), states=FAILED)
+
+
+def leaves(setting: Setting) -> Truth:
+    """The guilty rank ends well, too early; if the others have not met it, they wait for it."""
+    return Truth(rank_of(setting, ENDED_EARLY), states=FAILED | STALLED)
 
 
 def stalls(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> Truth:
