@@ -34,12 +34,12 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.owner.actions import change_lending
+from jupyter_mntrain.agent.membership.owner.keeping import Keeping
+from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
-from jupyter_mntrain.agent.owner.actions import change_lending
-from jupyter_mntrain.agent.owner.keeping import Keeping
-from jupyter_mntrain.agent.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.command_line.agent import PROGRAM
 from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted

@@ -23,8 +23,8 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
-from jupyter_mntrain.agent.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LAST_PORT,

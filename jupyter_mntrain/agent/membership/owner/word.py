@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.agent.owner.hours import Hours, clock_text, minute_of_week
+from jupyter_mntrain.agent.membership.owner.hours import Hours, clock_text, minute_of_week
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.agent.membership.owner.hours import Hours
+from jupyter_mntrain.agent.membership.owner.word import OWNER, drained
 from jupyter_mntrain.agent.node import LocalNode
-from jupyter_mntrain.agent.owner.hours import Hours
-from jupyter_mntrain.agent.owner.word import OWNER, drained
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError

@@ -11,8 +11,14 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.agent.owner.hours import Hours
-from jupyter_mntrain.agent.owner.word import DAY_S, OWNER, OwnersWord, lending_file, read_lending
+from jupyter_mntrain.agent.membership.owner.hours import Hours
+from jupyter_mntrain.agent.membership.owner.word import (
+    DAY_S,
+    OWNER,
+    OwnersWord,
+    lending_file,
+    read_lending,
+)
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import numbered, parse_duration, parse_size, size_text
