@@ -27,11 +27,12 @@ from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
+from jupyter_mntrain.trust.shared_file import SharedFile
 
 LONGEST_REASON = 200
 LONGEST_DRAIN_S = 3650 * DAY_S
 
-_CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
 
 
 class Asked(Record, frozen=True):
@@ -84,8 +85,7 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
     file = lending_file(state)
     try:
         with file.locked():
-            # What cannot be read can only be replaced as a whole.
-            before = Lending() if asked.is_reset and asked.what == "lend" else read_lending(file)
+            before = _before(file, asked)
             after = _after(before, asked) if asked.what else before
             if asked.what:
                 file.write(after)
@@ -102,6 +102,16 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
         about |= {"now": "; ".join(lines)}
         Audit(state / AUDIT_FILE).note(asked.what, who=OWNER, **about)
     return "\n".join(lines), {"node": node, **msgspec.to_builtins(after)}
+
+
+def _before(file: SharedFile[Lending], asked: Asked) -> Lending:
+    """What was lent until now. What cannot be read can only be replaced as a whole."""
+    try:
+        return read_lending(file)
+    except SpecError:
+        if asked.is_reset:
+            return Lending()
+        raise
 
 
 def _after(before: Lending, asked: Asked) -> Lending:

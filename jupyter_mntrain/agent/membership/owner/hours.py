@@ -16,7 +16,7 @@ FORM = '"Mon-Fri 19:00-07:00, Sat-Sun 00:00-24:00"'
 _PART = re.compile(
     r"(?:(?P<first>[a-z]+)(?:-(?P<last>[a-z]+))?)?\s*(?P<times>\d.*)?", re.IGNORECASE
 )
-_TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})")
+_TIMES = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
 
 
 class Hours:
