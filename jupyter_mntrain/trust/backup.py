@@ -44,7 +44,7 @@ Power = Annotated[int, msgspec.Meta(ge=1 << 14, le=1 << 20)]
 """No file can make its reader use more than 1 GiB."""
 
 
-class Sealed(Record, frozen=True, forbid_unknown_fields=True):
+class BackupFile(Record, frozen=True, forbid_unknown_fields=True):
     """The file, as JSON. All but ``sealed`` is authenticated and not secret."""
 
     mntrain_authority_backup: Literal[1]
@@ -96,7 +96,7 @@ class AuthorityBackup:
         """
         self._target(self._read(), cluster, replaces=replaces)
 
-    def _target(self, head: Sealed, cluster: str | None, *, replaces: bool) -> Path:
+    def _target(self, head: BackupFile, cluster: str | None, *, replaces: bool) -> Path:
         name = cluster or head.cluster
         if not is_cluster_name(name):
             raise self._not_a_backup("it does not name its cluster")
@@ -125,7 +125,7 @@ class AuthorityBackup:
         self.refuse_existing()
         with registrar.file.locked():
             files = {name: read_private(membership.directory / name) for name in FILES}
-        head = Sealed(
+        head = BackupFile(
             mntrain_authority_backup=VERSION,
             cluster=cluster,
             made_s=time.time(),
@@ -186,11 +186,11 @@ class AuthorityBackup:
             moved_to=str(moved) if moved else None,
         )
 
-    def _read(self) -> Sealed:
+    def _read(self) -> BackupFile:
         try:
             if self.path.stat().st_size > LARGEST_BYTES:
                 raise self._not_a_backup("it is too large")
-            return msgspec.json.decode(self.path.read_bytes(), type=Sealed)
+            return msgspec.json.decode(self.path.read_bytes(), type=BackupFile)
         except OSError as error:
             raise SpecError(
                 f"{self.path} cannot be read: {error.strerror}", fix="check the name"
@@ -219,12 +219,12 @@ class AuthorityBackup:
         return sum(not member.is_revoked for member in registrar.members())
 
 
-def _cipher(passphrase: str, head: Sealed) -> AESGCM:
+def _cipher(passphrase: str, head: BackupFile) -> AESGCM:
     kdf = Scrypt(salt=head.salt, length=32, n=head.cost, r=8, p=1)
     return AESGCM(kdf.derive(passphrase.encode()))
 
 
-def _opened(passphrase: str, head: Sealed, path: Path) -> dict[str, str]:
+def _opened(passphrase: str, head: BackupFile, path: Path) -> dict[str, str]:
     bare = msgspec.structs.replace(head, sealed=b"")
     try:
         content = _cipher(passphrase, head).decrypt(
