@@ -24,7 +24,7 @@ class RevokeDriver(RevokeVerb):
 
 class DriverVerb(VerbGroup):
     name = "driver"
-    help = "manage drivers, which launch and watch jobs: invite, join, revoke, backup, restore"
+    help = "manage drivers of jobs: invite, join, revoke, backup, restore"
     actions = {
         verb.name: verb
         for verb in (

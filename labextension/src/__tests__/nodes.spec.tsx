@@ -60,12 +60,16 @@ describe('a node', () => {
     });
     const info = mine.view.info!;
     info.inventory.gpus = [gpu(0), gpu(1)];
-    info.lending = { gpus: [0], hours: 'Mon-Fri 19:00-07:00' };
+    info.lending = {
+      gpus: [0],
+      memory_bytes: 20 * 2 ** 30,
+      hours: 'Mon-Fri 19:00-07:00'
+    };
     const { props, inserted } = context({ nodes: [mine] });
     render(<Nodes {...props} />);
     expect(screen.getByText('up, drained')).toBeTruthy();
     expect(screen.getByText(/its owner drained it: exam/)).toBeTruthy();
-    expect(screen.getByText('GPUs lent: 0')).toBeTruthy();
+    expect(screen.getByText('Lent: GPU 0, 20.0 GiB of each')).toBeTruthy();
     expect(
       screen.getByText('Lent: Mon-Fri 19:00-07:00, by its clock')
     ).toBeTruthy();

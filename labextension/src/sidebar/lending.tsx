@@ -22,12 +22,17 @@ export function LentLines({ node }: { node: NodeEntry }): JSX.Element {
 function lentLines(node: NodeEntry): string[] {
   const { hours, gpus, memory_bytes: memory } = node.view.info?.lending ?? {};
   const lines: string[] = [];
-  if (gpus) {
-    const names = gpus.length ? gpus.join(', ') : trans.__('none');
-    lines.push(trans.__('GPUs lent: %1', names));
-  }
-  if (typeof memory === 'number') {
-    lines.push(trans.__('Lent of each GPU: %1', formats.memory(memory)));
+  if (gpus || typeof memory === 'number') {
+    const none = gpus?.length === 0;
+    const names = gpus
+      ? trans._n('GPU %2', 'GPUs %2', gpus.length, gpus.join(', '))
+      : trans.__('all GPUs');
+    const lent = none ? trans.__('no GPU') : names;
+    lines.push(
+      typeof memory === 'number'
+        ? trans.__('Lent: %1, %2 of each', lent, formats.memory(memory))
+        : trans.__('Lent: %1', lent)
+    );
   }
   if (hours) {
     lines.push(trans.__('Lent: %1, by its clock', hours));

@@ -40,7 +40,9 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
         <RowMenu label={trans.__('More for %1', node.name)} items={items} />
       </div>
       {view.problem && (
-        <p className="mnt-indent">{problemText(view.problem)}</p>
+        <div className="mnt-indent">
+          <p>{problemText(view.problem)}</p>
+        </div>
       )}
       {isOpen && view.info && (
         <div className={`mnt-indent${state === 'up' ? '' : ' mnt-old'}`}>
