@@ -14,7 +14,7 @@ from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.panel import Panel
-from tests.standin.cluster import StandInCluster, node, silent
+from tests.standin.cluster import StandInCluster, lent, node, silent
 from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
 from tests.wording import says
 
@@ -58,10 +58,7 @@ def test_a_node_that_does_not_answer_cannot_be_chosen_and_says_why(here: Path) -
 
 def test_a_drained_node_cannot_be_chosen_except_by_a_job_that_waits(here: Path) -> None:
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
-    view = node("b", 2, gpus=1)
-    assert view.info is not None
-    info = msgspec.structs.replace(view.info, problem=drained)
-    view = msgspec.structs.replace(view, info=info, problem=drained)
+    view = lent(node("b", 2, gpus=1), Lending(), drained)
     panel = open_panel(StandInCluster([node("a", 1, gpus=1), view]), here, "small.toml")
     form = panel.form()
     assert (row(form, "b").can_be_used, row(form, "b").state) == (False, "drained")
@@ -76,10 +73,7 @@ def test_a_drained_node_cannot_be_chosen_except_by_a_job_that_waits(here: Path) 
 
 
 def test_gpus_that_are_not_lent_are_no_choice(here: Path) -> None:
-    view = node("a", 1, gpus=2)
-    assert view.info is not None
-    info = msgspec.structs.replace(view.info, lending=Lending(gpus=(1,)))
-    view = msgspec.structs.replace(view, info=info)
+    view = lent(node("a", 1, gpus=2), Lending(gpus=(1,)))
     panel = open_panel(StandInCluster([view]), here, "small.toml")
     shown = row(panel.form(), "a")
     assert (shown.gpu_options, shown.gpu_hint) == (("1", "gpu1"), "1 of 1 idle, 1 not lent")

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.membership.owner import actions
 from jupyter_mntrain.agent.membership.owner.actions import change_lending
 from jupyter_mntrain.agent.membership.owner.word import FILE, OwnersWord
 from jupyter_mntrain.agent.options import parse_options
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.nodes import gpu
 from tests.wording import says
 
 
 @pytest.fixture(autouse=True)
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions.GpuReader, "read", lambda _: (gpu(0), gpu(1)))
+    monkeypatch.setattr(GpuReader, "read", lambda _: (gpu(0), gpu(1)))
 
 
 def say(state: Path, *words: str) -> str:
@@ -106,12 +106,12 @@ def test_what_cannot_be_changes_nothing(tmp_path: Path, words: list[str], cause:
 @pytest.mark.parametrize("content", ["{", "[]", '{"gpus": "0"}', '{"hours": "now"}', "\udc00"])
 def test_while_it_cannot_be_read_nothing_is_lent(tmp_path: Path, content: str) -> None:
     word = OwnersWord(tmp_path)
-    assert word.refusal is None
     (tmp_path / FILE).write_bytes(content.encode(errors="surrogatepass"))
     word.look()
-    assert word.refusal is not None
-    assert word.refusal.kind is Kind.NOT_LENT
-    assert "lend --all" in word.refusal.fix
+    refusal = word.refusal
+    assert refusal is not None
+    assert refusal.kind is Kind.NOT_LENT
+    assert "lend --all" in refusal.fix
     with pytest.raises(SpecError, match="lend --all"):
         say(tmp_path, "lend", "--gpus", "0")
     say(tmp_path, "lend", "--all")

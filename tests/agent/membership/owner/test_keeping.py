@@ -32,7 +32,7 @@ class Job:
             is_queued=is_queued,
             attempt=SimpleNamespace(number=1),
             part=msgspec.structs.replace(
-                new_part(NodeId("1" * 32), "node1", ()), state="running", saves=True
+                new_part(NodeId("1" * 32), "node1", range(0)), state="running", saves=True
             ),
         )
         self.placement = SimpleNamespace(node_rank=node_rank)
