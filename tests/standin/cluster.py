@@ -18,7 +18,6 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Participant
-from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import (
     Capacity,
     Gpu,
@@ -37,13 +36,6 @@ VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", t
 
 KNOWN = ("wopr", "muthur", "hal", "a", "b")
 """Nodes to which every node has measured its link."""
-
-
-def lent(view: NodeView, lending: Lending, problem: Problem | None = None) -> NodeView:
-    """A node of which that is lent; a problem says why it takes no jobs now."""
-    assert view.info is not None
-    info = msgspec.structs.replace(view.info, lending=lending, problem=problem)
-    return msgspec.structs.replace(view, info=info, problem=problem)
 
 
 def node(

@@ -130,7 +130,7 @@ def test_a_new_laptop_launches_on_old_nodes_and_invites_new_ones(tmp_path, loopb
         new, agent = second.invite("new", next(loopback_addresses), tmp_path / "new.log")
         agents.append(agent)
         both = ("--agent", old, "--agent", new)
-        words = ("launch", "hello.py", "--member", "old:1", "--member", "new:1", "--wait", "--json")
+        words = ("launch", "hello.py", "--member", "old:1", "--wait", "--json")
         assert json.loads(second.run(*both, *words))["state"] == "succeeded"
         assert says("2 nodes know about it", second.run(*both, "revoke", "new"))
         found = json.loads(second.run(*both, "--json", "members"))

@@ -8,7 +8,8 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
-from tests.standin.cluster import StandInCluster, lent, node
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.wording import says
 

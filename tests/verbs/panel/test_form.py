@@ -14,7 +14,8 @@ from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.panel import Panel
-from tests.standin.cluster import StandInCluster, lent, node, silent
+from tests.standin.cluster import StandInCluster, node, silent
+from tests.standin.lending import lent
 from tests.verbs.panel.opened import choose, kinds, open_panel, row, words
 from tests.wording import says
 
