@@ -83,7 +83,7 @@ class Keeping:
             return
         job.change(WarningOver(kind=kind))
         if cause is not None:
-            fix = "save a checkpoint with: mntrain save JOB; or ask the node's owner"
+            fix = f"save a checkpoint: mntrain save {job.record.job_id}; or ask the node's owner"
             job.change(Warned(problem=Problem(kind=kind, cause=cause, fix=fix, time_s=job.now_s())))
 
     def _save(self, job: LocalJob) -> None:
