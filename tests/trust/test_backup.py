@@ -16,6 +16,7 @@ from jupyter_mntrain.trust.driver_membership import (
     clusters_directory,
 )
 from tests.trust.registering import Clock, join
+from tests.wording import says
 
 WORDS = "correct horse battery staple"
 NODES = [Subject(role="node", name=two * 16) for two in ("aa", "bb", "cc")]
@@ -108,7 +109,7 @@ def test_an_authority_is_replaced_only_if_asked_and_kept_aside(file: Path) -> No
     key = (other.directory / AUTHORITY_KEY).read_bytes()
     with pytest.raises(SpecError) as caught:
         AuthorityBackup(file).restore(WORDS)
-    assert "--replace" in caught.value.fix
+    assert says("--replace", caught.value.fix)
     assert (other.directory / AUTHORITY_KEY).read_bytes() == key
     done = AuthorityBackup(file).restore(WORDS, replaces=True)
     assert done.moved_to is not None

@@ -63,7 +63,7 @@ def test_what_cannot_be_is_one_line_and_an_exit_code(run, tmp_path):
     assert (code, json.loads(out)["cluster"]) == (0, "mine")
     code, _, err = run("driver", "restore", "b", *words)
     assert code == 2
-    assert "--replace" in err
+    assert says("--replace", err)
     (tmp_path / "pass").write_text("wrong\n")
     assert run("driver", "restore", "b", *words, "--replace")[0] == 6
 

@@ -55,16 +55,18 @@ class Keeping:
         if hours is None or (hours.is_open(now_s) and not (is_strict and left_s is not None)):
             self._warn(job, None)
         elif left_s is not None:
-            will_end = f"its owner has the jobs here ended at {hours.closes_at(now_s)}"
-            self._warn(job, will_end if left_s <= WARN_BEFORE_S else None)
+            cause = f"its owner has the jobs here ended at {hours.closes_at(now_s)}"
+            self._warn(job, cause if left_s <= WARN_BEFORE_S else None)
             if left_s <= SAVE_BEFORE_S:
                 self._save(job)
         elif is_strict:
-            ended = f"its owner lends it until {hours.ended_at(now_s)}, and has jobs ended then"
-            self._end(job, Kind.OUT_OF_HOURS, ended)
+            cause = f"its owner lends it until {hours.ended_at(now_s)}, and has jobs ended then"
+            self._end(job, Kind.OUT_OF_HOURS, cause)
         else:
-            past = f"runs past the hours in which its owner lends it: until {hours.ended_at(now_s)}"
-            self._warn(job, past)
+            cause = (
+                f"runs past the hours it is lent, which ended at {hours.ended_at(now_s)}"
+            )
+            self._warn(job, cause)
 
     def _end(self, job: LocalJob, kind: Kind, cause: str) -> None:
         fix = (

@@ -16,7 +16,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.nodes import gpu
-from tests.wording import says
+from tests.wording import says, wording
 
 
 @pytest.fixture(autouse=True)
@@ -111,8 +111,8 @@ def test_while_it_cannot_be_read_nothing_is_lent(tmp_path: Path, content: str) -
     refusal = word.refusal
     assert refusal is not None
     assert refusal.kind is Kind.NOT_LENT
-    assert "lend --all" in refusal.fix
-    with pytest.raises(SpecError, match="lend --all"):
+    assert says("lend --all", refusal.fix)
+    with pytest.raises(SpecError, match=wording("lend --all")):
         say(tmp_path, "lend", "--gpus", "0")
     say(tmp_path, "lend", "--all")
     word.look()
