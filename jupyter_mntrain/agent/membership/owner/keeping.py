@@ -63,9 +63,7 @@ class Keeping:
             cause = f"its owner lends it until {hours.ended_at(now_s)}, and has jobs ended then"
             self._end(job, Kind.OUT_OF_HOURS, cause)
         else:
-            cause = (
-                f"runs past the hours it is lent, which ended at {hours.ended_at(now_s)}"
-            )
+            cause = f"runs past the hours it is lent, which ended at {hours.ended_at(now_s)}"
             self._warn(job, cause)
 
     def _end(self, job: LocalJob, kind: Kind, cause: str) -> None:
