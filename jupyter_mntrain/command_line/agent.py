@@ -17,9 +17,9 @@ Action = Literal[
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
     "run": "run as a node of the cluster that it joined",
-    "drain": "take no new jobs on this machine; running ones go on, unless --now is given",
+    "drain": "take no new jobs on this machine; running ones go on",
     "resume": "take jobs again after drain",
-    "lend": "show or change what this machine lends: hours, GPUs, and memory of each",
+    "lend": "show or change what this machine lends: hours, GPUs, memory",
     "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start the agent at boot with systemd; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",

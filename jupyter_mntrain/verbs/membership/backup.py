@@ -18,7 +18,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class BackUpAuthority(Verb):
     name = "backup"
-    help = "write what only this driver has, the cluster's authority, into an encrypted file"
+    help = "write the cluster's authority into an encrypted file, to keep or move"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
@@ -51,7 +51,7 @@ class BackUpAuthority(Verb):
 
 class RestoreAuthority(Verb):
     name = "restore"
-    help = "make this machine hold a cluster's authority, from a file of driver backup"
+    help = "take over a cluster's authority from a file of driver backup"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("file", type=Path, metavar="FILE", completes="file", help="the backup")
