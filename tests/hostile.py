@@ -96,7 +96,8 @@ def _poisoned(value: Any, kind: msgspec.inspect.Type, poison: str) -> Any:
             if isinstance(value, str):
                 return value + poison if is_text and not is_name else value
             inner = [one for one in types if isinstance(one, _CONTAINERS)]
-            return _poisoned(value, inner[0], poison) if inner else poisoned(value, poison)
+            is_whole = value is None or not inner
+            return poisoned(value, poison) if is_whole else _poisoned(value, inner[0], poison)
         case msgspec.inspect.StrType():
             return value + poison
         case (

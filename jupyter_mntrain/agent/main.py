@@ -34,6 +34,9 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.owner.actions import change_lending
+from jupyter_mntrain.agent.membership.owner.keeping import Keeping
+from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
@@ -60,8 +63,6 @@ from jupyter_mntrain.trust.joining.token import Token
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
-
-OWN_USER = "a user of this machine"
 
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
@@ -106,10 +107,13 @@ def perform(options: Options) -> Done:
         is_removed = options.action == "remove-service"
         lines = service.remove() if is_removed else service.install(membership.joined(state), state)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
+    if options.owner is not None:
+        name = membership.joined(state).settings.name
+        return Done(*change_lending(options.owner, state, name))
     with locked_state(state) as was_open:
         if options.action == "leave":
             cluster = membership.leave(state)
-            Audit(state / AUDIT_FILE).note("leave", who=OWN_USER, cluster=cluster)
+            Audit(state / AUDIT_FILE).note("leave", who=OWNER, cluster=cluster)
             return Done(f"left the cluster {cluster}", {"left": cluster})
         if options.token is None:
             membership.joined(state)
@@ -149,9 +153,7 @@ async def _join(
     addresses = options.settings.addresses(interfaces)
     log.info("waiting for admission on %s", ", ".join(addresses))
     candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
-    audit = partial(
-        Audit(options.state / AUDIT_FILE).note, "join", who=OWN_USER, invitation=token.id
-    )
+    audit = partial(Audit(options.state / AUDIT_FILE).note, "join", who=OWNER, invitation=token.id)
     try:
         admission = await seek_admission(
             candidate,
@@ -208,6 +210,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
         asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.check_state)),
+        asyncio.ensure_future(_every(BEAT_INTERVAL_S, Keeping(node).keep)),
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
@@ -227,7 +230,7 @@ def _node(options: Options) -> LocalNode:
     credentials = Credentials(options.state)
     node_id = _own_id(options, credentials)
     links = LinkBook(options.state / "links.json", options.capacities)
-    told = options.settings
+    told, owner = options.settings, OwnersWord(options.state)
     inventory = InventoryReader(told.python, links)
     return LocalNode(
         node_id=node_id,
@@ -247,10 +250,12 @@ def _node(options: Options) -> LocalNode:
             leases=leases,
             listeners=listeners,
             gpus=inventory.gpus,
+            lent_memory=lambda: owner.lending.memory_bytes,
         ),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),
+        owner=owner,
     )
 
 

@@ -23,6 +23,7 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
+from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
@@ -40,6 +41,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
+from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.trust.audit import Audit
@@ -70,6 +72,7 @@ class LocalNode:
     listeners: Listeners
     audit: Audit
     state: StateDirectory
+    owner: OwnersWord
     problem: Problem | None = None
     """Why it cannot store jobs now."""
     streams: Quota = field(default_factory=stream_quota)
@@ -79,6 +82,8 @@ class LocalNode:
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
     """The leases last sent to listeners."""
+    _owner_told: tuple[Lending, Problem | None] = (Lending(), None)
+    """What the owner said when listeners were told last."""
 
     def info(self, inventory: Inventory | None = None) -> NodeInfo:
         inventory = inventory or self.inventory.read()
@@ -98,7 +103,8 @@ class LocalNode:
             instance=self.instance,
             python=self.python,
             jobs_directory=str(self.jobs.directory),
-            problem=self.problem,
+            problem=self.problem or self.owner.refusal,
+            lending=self.owner.lending,
         )
 
     def check_state(self) -> None:
@@ -115,6 +121,21 @@ class LocalNode:
             job.change(StateLost(problem=problem))
         self.changed()
 
+    def check_owner(self) -> None:
+        """Notice what the owner lends now. Call at every beat."""
+        self.owner.look()
+        before, now = self._owner_told, (self.owner.lending, self.owner.refusal)
+        if now == before:
+            return
+        self._owner_told = now
+        if before[0].drain is not None and now[0].drain is None and before[0].drain.until_s:
+            self.audit.note("resume", who=OWNER, after="--until")
+        for lease in list(self.leases.all()):
+            # What has not started is not running: it must not start any more.
+            if now[1] is not None or not all(map(now[0].lends_gpu, lease.gpus)):
+                self.leases.release_unstarted(lease.job_id, lease.attempt)
+        self.changed()
+
     def has_job(self) -> bool:
         """Whether anything is leased: a job runs or is about to start."""
         return bool(self.leases.all())
@@ -124,13 +145,15 @@ class LocalNode:
 
         Raises:
             RefusedError: a GPU is missing, leased or busy; the interface is missing, down or
-                without an IPv4 address; the port is in use; or jobs cannot be stored.
+                without an IPv4 address; the port is in use; jobs cannot be stored; or the owner
+                does not lend it.
         """
         if self.problem is not None:
             raise RefusedError.of(msgspec.structs.replace(self.problem, node=self.name))
         inventory = self.inventory.read()
         if self.leases.find(request.job_id, request.attempt) is None:
             self._check_request(request)
+            self._refuse_unlent(request)
             # A lease says more than the process that happens to use it.
             self.leases.refuse_conflicts(request, self.name)
             self._refuse_what_is_kept(request)
@@ -139,6 +162,13 @@ class LocalNode:
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
         return self._granted(lease, request)
+
+    def _refuse_unlent(self, request: LeaseRequest) -> None:
+        """Raise RefusedError if the owner does not lend what is requested, as of this moment."""
+        self.owner.look()
+        if (refusal := self.owner.refusal) is not None:
+            raise RefusedError.of(msgspec.structs.replace(refusal, node=self.name))
+        self.owner.refuse_gpus(request.gpus, self.name)
 
     def _refuse_what_is_kept(self, request: LeaseRequest) -> None:
         """Raise RefusedError if a job queued here comes before the requested one."""

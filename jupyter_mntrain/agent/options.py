@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from jupyter_mntrain.agent.machine.link_book import parse_link_capacity
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
+from jupyter_mntrain.agent.membership.owner.actions import Asked, read_asked
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
@@ -33,6 +34,7 @@ class Options(Record, frozen=True):
         state: directory of the node's id, keys and jobs.
         token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
+        owner: what the owner says about lending this machine, if that is the action.
     """
 
     action: Action
@@ -41,6 +43,7 @@ class Options(Record, frozen=True):
     token: Token | None = None
     stays: bool = True
     wants_json: bool = False
+    owner: Asked | None = None
 
     @property
     def capacities(self) -> dict[str, Capacity]:
@@ -74,6 +77,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         token=_token(read_token_text(args, parser.prog)) if action == "join" else None,
         stays=not getattr(args, "no_run", False),
         wants_json=args.json,
+        owner=read_asked(action, args),
     )
 
 

@@ -11,10 +11,15 @@ from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
 
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."
-Action = Literal["join", "run", "leave", "install-service", "remove-service"]
+Action = Literal[
+    "join", "run", "drain", "resume", "lend", "leave", "install-service", "remove-service"
+]
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
     "run": "run as a node of the cluster that it joined",
+    "drain": "take no new jobs on this machine; running ones go on",
+    "resume": "take jobs again after drain",
+    "lend": "show or change what this machine lends: hours, GPUs, memory",
     "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start the agent at boot with systemd; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
@@ -28,6 +33,10 @@ def add_arguments(action: Action, parser: Parser) -> None:
         parser.flag("--no-run", help="join only; run it later")
     if action in ("join", "run"):
         _running_options(parser)
+    if action == "drain":
+        _drain_options(parser)
+    if action == "lend":
+        _lend_options(parser)
     parser.option("--name", metavar="NAME", help="name of this node; default: the host's name")
     parser.option(
         "--state-dir",
@@ -67,3 +76,30 @@ def _running_options(parser: Parser) -> None:
         completes="file",
         help="Python interpreter of the ranks; default: this one",
     )
+
+
+def _drain_options(parser: Parser) -> None:
+    parser.flag("--now", help="end the running jobs, too")
+    parser.option(
+        "--until",
+        metavar="TIME",
+        help="take jobs again at this time, like 18:00, or after a while, like 2h; default: after "
+        "mntrain agent resume",
+    )
+    parser.option("--reason", metavar="TEXT", default="", help="why, for those who use the node")
+    parser.flag("--off", help="the same as mntrain agent resume")
+
+
+def _lend_options(parser: Parser) -> None:
+    parser.option(
+        "--hours",
+        metavar="TIMES",
+        help='when jobs may start, like "Mon-Fri 19:00-07:00, Sat-Sun 00:00-24:00", in this '
+        "machine's local time, or always",
+    )
+    parser.flag("--strict", help="end jobs that still run when the hours end; default: they go on")
+    parser.option("--gpus", metavar="LIST", help="GPUs by id, like 0,1; or all, or none")
+    parser.option(
+        "--memory", metavar="SIZE", help="memory of each of these GPUs, like 20GiB, or all"
+    )
+    parser.flag("--all", help="lend everything again, always")

@@ -27,6 +27,10 @@ FIRST_WORLD_SIZE_VARIABLE = "MNTRAIN_FIRST_WORLD_SIZE"
 SAVED_STEP_VARIABLE = "MNTRAIN_SAVED_STEP"
 """Step of the newest checkpoint that an earlier attempt reported; unset if there is none."""
 
+GPU_MEMORY_VARIABLE = "MNTRAIN_GPU_MEMORY_BYTES"
+"""Memory of each GPU that the node's owner lends; unset if it is all of it. The built-in trainer
+allocates no more."""
+
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 """Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 

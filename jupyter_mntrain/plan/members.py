@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import PASSING
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
@@ -69,11 +70,13 @@ def choose_participants(
     Args:
         members: as requested; may be empty.
         nodes: all reachable nodes.
-        even_busy: treat all GPUs as idle, for a job that waits in the queue.
+        even_busy: treat all GPUs as idle, for a job that waits in the queue; also nodes that take
+            no job now, but later.
 
     Raises:
         SpecError: a node is unknown, named twice or has too few idle GPUs; the message names the
             node, what keeps the GPUs busy, and the fix.
+        RefusedError: a node takes no jobs.
     """
     if even_busy:
         nodes = [_as_idle(node) for node in nodes]
@@ -84,6 +87,7 @@ def choose_participants(
     seen: dict[str, str] = {}
     for member in members:
         node = find_node(member.node, nodes)
+        refuse_closed(node)
         if node.node_id in seen:
             earlier = seen[node.node_id]
             names = "" if earlier == member.node else f", as {earlier!r} and {member.node!r}"
@@ -116,7 +120,23 @@ def _as_idle(node: NodeInfo) -> NodeInfo:
         for gpu in node.inventory.gpus
     )
     inventory = msgspec.structs.replace(node.inventory, gpus=gpus)
-    return msgspec.structs.replace(node, inventory=inventory, leases=())
+    problem = None if will_take_jobs(node) else node.problem
+    return msgspec.structs.replace(node, inventory=inventory, leases=(), problem=problem)
+
+
+def will_take_jobs(node: NodeInfo) -> bool:
+    """Whether a node takes jobs now, or may do so later without a repair."""
+    return node.problem is None or node.problem.kind in PASSING
+
+
+def refuse_closed(node: NodeInfo) -> None:
+    """Refuse a node that takes no job now: its owner does not lend it, or it cannot store jobs.
+
+    Raises:
+        RefusedError: it says why.
+    """
+    if node.problem is not None:
+        raise RefusedError.of(msgspec.structs.replace(node.problem, node=node.name))
 
 
 def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
@@ -126,6 +146,9 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
             fix="start one with mntrain agent run, or invite a new one with mntrain invite",
         )
     ordered = sorted(nodes, key=lambda node: (node.name, node.node_id))
+    if all(node.problem is not None for node in ordered):
+        refuse_closed(ordered[0])
+    ordered = [node for node in ordered if node.problem is None]
     if not any(node.inventory.gpus for node in ordered):
         return tuple(Participant(node=reference(node, nodes)) for node in ordered)
     shares = _share_out(ordered)
@@ -155,12 +178,15 @@ def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
 
 
 def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
-    """Return a node's GPUs that are idle, not leased, and not ``taken`` (by uuid)."""
+    """Return a node's GPUs that are lent, idle, not leased, and not ``taken`` (by uuid)."""
     leased = {index for lease in node.leases for index in lease.gpus}
     return [
         gpu
         for gpu in node.inventory.gpus
-        if gpu.is_idle and gpu.index not in leased and gpu.uuid not in taken
+        if gpu.is_idle
+        and gpu.index not in leased
+        and gpu.uuid not in taken
+        and node.lending.lends_gpu(gpu.index)
     ]
 
 
@@ -230,7 +256,9 @@ def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
     jobs = {index: lease.job_id for lease in node.leases for index in lease.gpus}
     reasons = []
     for gpu in node.inventory.gpus:
-        if gpu.index in jobs:
+        if not node.lending.lends_gpu(gpu.index):
+            why = "not lent by its owner"
+        elif gpu.index in jobs:
             why = f"leased to {jobs[gpu.index]}"
         elif gpu.processes:
             why = f"busy with {gpu.owners}"

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.environment import NODE_VARIABLE
+from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -71,6 +71,7 @@ def join_world(device: str, timeout_s: float) -> Iterator[World]:
     chosen = _device(device, local_rank)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
+        _keep_to_lent_memory(chosen)
     is_ours = not dist.is_initialized()
     if is_ours:
         _init(chosen, timeout_s, is_alone="WORLD_SIZE" not in os.environ)
@@ -89,6 +90,14 @@ def join_world(device: str, timeout_s: float) -> Iterator[World]:
         # After an error this would block on dead peers until the timeout.
         if is_ours and (world.size == 1 or not has_failed):
             dist.destroy_process_group()
+
+
+def _keep_to_lent_memory(device: torch.device) -> None:
+    """Allocate no more of the GPU than its owner lends; CUDA's own context is not counted."""
+    lent = os.environ.get(GPU_MEMORY_VARIABLE)
+    if lent is not None:
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, int(lent) / total), device)
 
 
 @dataclass(frozen=True)

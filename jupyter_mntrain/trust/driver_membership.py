@@ -36,7 +36,7 @@ from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 from jupyter_mntrain.trust.registrar import Clock, Registrar
 from jupyter_mntrain.trust.shared_file import SharedFile
 
-AUTHORITY_KEY = "authority.key"
+AUTHORITY_KEY, REGISTER = "authority.key", "register.json"
 
 
 def clusters_directory() -> Path:
@@ -101,7 +101,8 @@ class DriverMembership:
             raise TrustError(
                 f"this driver did not make cluster {self.credentials.cluster_name!r}, and only "
                 "the one that did can invite and revoke",
-                fix="do it on the machine where the cluster was made",
+                fix="do it on the machine where the cluster was made, or move its authority here "
+                "with mntrain driver backup and restore",
             )
         return self.registrar
 
@@ -168,7 +169,7 @@ def room_for(cluster: str) -> Path:
 
 
 def _register_file(directory: Path) -> SharedFile[Register]:
-    return SharedFile(directory / "register.json", Register, what="the cluster's register")
+    return SharedFile(directory / REGISTER, Register, what="the cluster's register")
 
 
 def _make(directory: Path, file: SharedFile[Register], cluster: str, now_s: float) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.trust.certificates import Role, Subject, load_certificate
@@ -80,6 +84,31 @@ class Register(Record, frozen=True):
     members: tuple[RegisteredMember, ...] = ()
     revoked: tuple[str, ...] = ()
     number: int = 1
+
+    def caught_up(self, serials: Collection[int], number: int, now_s: float) -> Register:
+        """The register with the revocations of a newer list.
+
+        A list that this authority signed may be newer than its register: where the register comes
+        from a backup, or two machines hold copies. Lists of lower numbers would never be taken.
+
+        Args:
+            serials: of the certificates that the list revokes.
+            number: of the list.
+        """
+        if number <= self.number:
+            return self
+        gone = {f"{one:x}" for one in serials}
+        return msgspec.structs.replace(
+            self,
+            members=tuple(
+                msgspec.structs.replace(m, revoked_s=now_s)
+                if not m.is_revoked and gone & {*m.serials}
+                else m
+                for m in self.members
+            ),
+            revoked=tuple(dict.fromkeys((*self.revoked, *sorted(gone)))),
+            number=number,
+        )
 
     def member(self, subject: Subject) -> RegisteredMember | None:
         """Find a member that is not revoked."""

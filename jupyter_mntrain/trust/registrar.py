@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import msgspec
 
@@ -137,7 +138,7 @@ class Registrar:
     def _admit(self, invite: IssuedInvitation, application: Application) -> Admission:
         subject = application.subject
         with self.file.locked():
-            register = self.file.read()
+            register = self._register()
             known = next((i for i in register.invites if i.token == invite.token), invite)
             refusal = self._refusal(register, known, application)
             if refusal is not None:
@@ -196,9 +197,13 @@ class Registrar:
         """Record that a machine asked to join without having proved to hold a token."""
         self._note("join", where=address, outcome=f"refused: {cause}")
 
+    def note_copy(self, what: Literal["backup", "restore"], file: str) -> None:
+        """Record that the authority was copied to a file, or from one."""
+        self._note(what, file=file)
+
     def members(self) -> Sequence[RegisteredMember]:
         """All members, including revoked ones."""
-        return self.file.read().members
+        return self._register().members
 
     def revoke(self, name: str, *, role: Role | None = None) -> RegisteredMember:
         """Revoke a member's certificates; others reject them once they have the new list.
@@ -212,7 +217,7 @@ class Registrar:
                 driver.
         """
         with self.file.locked():
-            register = self.file.read()
+            register = self._register()
             member = self._other(register, name, role)
             register = _without(register, member.subject.uri, self.clock())
             self.file.write(register)
@@ -234,7 +239,7 @@ class Registrar:
             )
 
         with self.file.locked():
-            register = self.file.read()
+            register = self._register()
             members = tuple(map(renewed, register.members))
             if members == register.members:
                 return False
@@ -289,6 +294,11 @@ class Registrar:
             f"invite --replace {other.title}; if its files were copied from there, run mntrain "
             "agent leave here and join again",
         }
+
+    def _register(self) -> Register:
+        """The register, with what another copy of this authority has revoked, as nodes say."""
+        known = self.credentials
+        return self.file.read().caught_up(known.revoked, known.revocations, self.clock())
 
     def _other(self, register: Register, name: str, role: Role | None) -> RegisteredMember:
         member = register.find(name, role)

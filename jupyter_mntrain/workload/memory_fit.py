@@ -12,6 +12,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.memory import MemoryEstimate
@@ -28,10 +29,11 @@ FIX = (
 
 
 class RankMemory(Record, frozen=True):
-    """Memory that one rank needs, and what its GPU has.
+    """Memory that one rank needs, and what its GPU has for it.
 
     Args:
-        gpu_bytes: of its GPU; ``None`` on a CPU, and where the node has not told.
+        gpu_bytes: of its GPU, as far as it is lent; ``None`` on a CPU, and where the node has not
+            told.
     """
 
     rank: int
@@ -57,10 +59,10 @@ def memory_of_ranks(
         return None
     by_place = forecast(recipe, config, spec.world_size)
     grid = Grid(spec.world_size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
-    cards = {view.name: view.info.inventory.gpus for view in nodes if view.info is not None}
+    infos = {view.name: view.info for view in nodes if view.info is not None}
     found: list[RankMemory] = []
     for participant in spec.participants:
-        sizes = {gpu.index: gpu.memory_total_bytes for gpu in cards.get(participant.node, ())}
+        sizes = lent_memory(infos[participant.node]) if participant.node in infos else {}
         for local in range(participant.nproc):
             rank = len(found)
             gpu = participant.gpus[local] if local < len(participant.gpus) else None
@@ -73,6 +75,12 @@ def memory_of_ranks(
                 )
             )
     return found
+
+
+def lent_memory(node: NodeInfo) -> dict[int, int]:
+    """Memory of each GPU that a node's owner lends, by index."""
+    lending = node.lending
+    return {gpu.index: lending.memory_of(gpu.memory_total_bytes) for gpu in node.inventory.gpus}
 
 
 def memory_note(found: Sequence[RankMemory]) -> Problem | None:

@@ -11,10 +11,13 @@ export const PANEL = `${LOAD}\n%mntrain panel`;
 /** Names that are safe in a line magic. Others are never written into a cell. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Default number of processes on a node: one per GPU, at least one. */
+/** Default number of processes on a node: one per GPU that is lent, at least one. */
 function processes(node: NodeEntry): number {
-  const inventory = node.view.info?.inventory;
-  return Math.max(1, inventory?.gpus.length ?? 0);
+  const { inventory, lending } = node.view.info ?? {};
+  const lent = inventory?.gpus.filter(
+    gpu => lending?.gpus?.includes(gpu.index) ?? true
+  );
+  return Math.max(1, lent?.length ?? 0);
 }
 
 export function cellForNodes(nodes: ReadonlyArray<NodeEntry>): string {

@@ -26,6 +26,7 @@ export type Kind =
   | "crashed"
   | "disk-error"
   | "disk-full"
+  | "drained"
   | "ended-early"
   | "error"
   | "exception"
@@ -72,12 +73,14 @@ export type Kind =
   | "not-allowed"
   | "not-an-agent"
   | "not-joined"
+  | "not-lent"
   | "not-started"
   | "not-trusted"
   | "old-driver"
   | "one-way-link"
   | "other-authority"
   | "other-protocol"
+  | "out-of-hours"
   | "out-of-memory"
   | "out-of-turn"
   | "port-taken"
@@ -126,6 +129,8 @@ export interface Everything {
   GpuProcess?: GpuProcess;
   Versions?: Versions;
   LeaseInfo?: LeaseInfo;
+  Lending?: Lending;
+  Drain?: Drain;
   Beat?: Beat;
   InterfaceRate?: InterfaceRate;
   Divergence?: Divergence;
@@ -307,6 +312,7 @@ export interface NodeInfo {
   python?: string;
   jobs_directory?: string;
   problem?: Problem | null;
+  lending?: Lending;
 }
 /**
  * Hardware and software of a node; at most one heartbeat old.
@@ -441,6 +447,43 @@ export interface LeaseInfo {
   gpus: number[];
   port: number | null;
   expires_s: number | null;
+}
+/**
+ * What a node lends. By default everything, always.
+ *
+ *     Args:
+ *         hours: like ``Mon-Fri 19:00-07:00``, in the node's local time; empty = always.
+ *         is_strict: whether jobs that still run at the end of the hours are ended.
+ *         gpus: indices; ``None`` = all of them.
+ *         memory_bytes: of each GPU; ``None`` = all of it.
+ *         drain: ``None`` if it takes jobs.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Lending".
+ */
+export interface Lending {
+  hours?: string;
+  is_strict?: boolean;
+  gpus?: number[] | null;
+  memory_bytes?: number | null;
+  drain?: Drain | null;
+}
+/**
+ * The owner wants the machine back: it takes no new jobs.
+ *
+ *     Args:
+ *         since_s: Unix time.
+ *         until_s: Unix time at which it takes jobs again; ``None`` = when its owner says so.
+ *         ends_jobs: whether running jobs are ended, too.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Drain".
+ */
+export interface Drain {
+  since_s: number;
+  reason?: string;
+  until_s?: number | null;
+  ends_jobs?: boolean;
 }
 /**
  * Heartbeat: sent on every stream once a second, with current usage.

@@ -142,8 +142,11 @@ def test_help_is_no_error(run):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["agent"], "mntrain agent needs an action. Fix: use one of join, run, leave"),
-        (["agent", "rum"], "no action 'rum'. Fix: use run."),
+        (
+            ["agent"],
+            "mntrain agent needs an action. Fix: use one of join, run, drain",
+        ),
+        (["agent", "rum"], "no action 'rum'. Fix: use run"),
         (["agnet", "run"], "no verb 'agnet'. Fix: use agent"),
         (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: use --port"),
         (["agent", "run", "--port", "0"], "--port: '0' is not a whole number from 1 to 65535"),

@@ -246,7 +246,7 @@ def test_in_a_notebook(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         book.close()
 
 
-@pytest.mark.parametrize("action", ["join", "run", "leave"])
+@pytest.mark.parametrize("action", ["join", "run", "drain", "resume", "lend", "leave"])
 def test_an_agent_says_nothing_hostile(
     action: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
+from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
     MntrainError,
@@ -52,6 +53,7 @@ class JobBook:
     Args:
         python: interpreter that ranks run under.
         gpus: tells, at the end of an attempt, whether their memory is free again.
+        lent_memory: bytes of each GPU that ranks may use; ``None`` = all.
     """
 
     directory: Path
@@ -61,6 +63,7 @@ class JobBook:
     leases: LeaseBook
     listeners: Listeners
     gpus: GpuReader
+    lent_memory: Callable[[], int | None] = lambda: None
     _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -286,6 +289,8 @@ class JobBook:
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
         )
+        if (lent := self.lent_memory()) is not None:
+            command.environment[GPU_MEMORY_VARIABLE] = str(lent)
         heading = topology_line(request.job_id, request.attempt)
         try:
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)

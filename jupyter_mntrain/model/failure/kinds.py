@@ -61,6 +61,12 @@ class Kind(StrEnum):
     """The job was stopped meanwhile, or has another attempt."""
     NO_STATE = "no-state"
     """The agent's state directory is gone, was replaced or cannot be written."""
+    DRAINED = "drained"
+    """The node's owner has drained it: it takes no new jobs."""
+    OUT_OF_HOURS = "out-of-hours"
+    """It is not an hour at which the node's owner lends it. Also a warning."""
+    NOT_LENT = "not-lent"
+    """The node's owner does not lend this GPU, or what is lent cannot be read."""
 
     # A node cannot be reached; see SILENCES.
 
@@ -261,6 +267,9 @@ ANSWERS: frozenset[Kind] = SILENCES - {
     Kind.BROKEN_OFF,
 }
 """Something answered, though not as this cluster's node."""
+
+PASSING: frozenset[Kind] = frozenset({Kind.DRAINED, Kind.OUT_OF_HOURS})
+"""The node takes jobs again later: one that waits in the queue may be placed on it."""
 
 MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
 """The agent may have acted on the request. Requests are idempotent: repeat it."""

@@ -58,10 +58,10 @@ class Warned(Record, frozen=True, tag=True):
 
 
 class WarningOver(Record, frozen=True, tag=True):
-    """A warning about a rank no longer holds."""
+    """A warning about a rank, or without one about the node, no longer holds."""
 
     kind: Kind
-    rank: Rank
+    rank: Rank | None = None
 
 
 class SavedEvent(Record, frozen=True, tag=True):

@@ -7,6 +7,7 @@ from typing import Literal
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.records.lending import Lending
 
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
 """``virtual`` is a bridge, a tunnel or a container's end; never chosen automatically."""
@@ -176,7 +177,10 @@ class NodeInfo(Record, frozen=True):
     jobs_directory: str = ""
     """Directory of this agent's jobs, ``…/jobs``, for dry runs."""
     problem: Problem | None = None
-    """Why it can start no job now: its state directory is gone or cannot be written."""
+    """Why it can start no job now: its state directory is gone or cannot be written, or its owner
+    does not lend it."""
+    lending: Lending = Lending()
+    """What its owner lends."""
 
     @property
     def names(self) -> tuple[str, str, str]:

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.quantities import numbered
+from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import (
     Beat,
     Gpu,
@@ -127,23 +129,38 @@ def _state(node: NodeView, now_s: float) -> Text:
 
 def _cells(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Iterable[Text]:
     """GPUs, CPU and memory, interfaces, jobs."""
-    yield _gpus(info.inventory, beat)
+    yield _gpus(info, beat)
     yield _machine(info.inventory, beat)
     yield _interfaces(info, beat, every=every, now_s=now_s)
     yield Text("\n".join(lease.job_id for lease in info.leases) or formats.ABSENT)
 
 
-def _gpus(inventory: Inventory, beat: Beat | None) -> Text:
-    gpus = (beat.gpus if beat else ()) or inventory.gpus
+def _gpus(info: NodeInfo, beat: Beat | None) -> Text:
+    gpus = (beat.gpus if beat else ()) or info.inventory.gpus
+    lent = "".join(f"\n{line}" for line in lending_lines(info.lending))
     if not gpus:
-        note = inventory.gpu_note
-        return Text.assemble("none", ("\n" + note, "dim") if note else "")
+        note = info.inventory.gpu_note
+        return Text.assemble("none", ((f"\n{note}" if note else "") + lent, "dim"))
     kinds = Counter((gpu.name, gpu.memory_total_bytes) for gpu in gpus)
     lines = [
         f"{number}{SPACE}×{SPACE}{name} {formats.memory(size)}"
         for (name, size), number in kinds.items()
     ]
-    return Text.assemble("\n".join(lines), ("\n" + _use(gpus), "dim"))
+    return Text.assemble("\n".join(lines), (f"\n{_use(gpus)}{lent}", "dim"))
+
+
+def lending_lines(lending: Lending) -> Iterable[str]:
+    """What its owner lends, if that is not everything."""
+    if lending.gpus is not None or lending.memory_bytes is not None:
+        gpus = "all GPUs"
+        if lending.gpus is not None:
+            gpus = numbered("GPU", lending.gpus) if lending.gpus else "no GPU"
+        each = (
+            "" if lending.memory_bytes is None else f", {formats.memory(lending.memory_bytes)} each"
+        )
+        yield f"lent: {gpus}{each}"
+    if lending.hours:
+        yield f"lent: {lending.hours}"
 
 
 def _use(gpus: Sequence[Gpu]) -> str:

@@ -31,7 +31,7 @@ from jupyter_mntrain.workload.workload import (
 )
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Cluster
+    from jupyter_mntrain.cluster import Cluster, NodeView
 
 
 def build_spec(context: Context, args: Namespace) -> Built:
@@ -78,7 +78,7 @@ def build_spec(context: Context, args: Namespace) -> Built:
     spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
-    return Built(cluster, spec, workload, _left_out(cluster) if is_everywhere else ())
+    return Built(cluster, spec, workload, _left_out(cluster, participants) if is_everywhere else ())
 
 
 def _variables(
@@ -97,16 +97,24 @@ def _variables(
     return given, tuple(taken)
 
 
-def _left_out(cluster: Cluster) -> tuple[Problem, ...]:
+def _left_out(cluster: Cluster, chosen: Sequence[Participant]) -> tuple[Problem, ...]:
+    taken = {participant.node for participant in chosen}
     return tuple(
         msgspec.structs.replace(
             view.problem, node=view.name, cause=f"left out of this job: {view.problem.cause}"
         )
         for view in cluster.nodes()
         if view.problem is not None
-        and view.liveness not in ("up", "suspect")
-        and (view.problem.kind in SILENCES or view.is_conflict)
+        and _is_unfit(view, view.problem)
+        and not (view.info and taken & {*view.info.names})
     )
+
+
+def _is_unfit(view: NodeView, problem: Problem) -> bool:
+    """Whether it takes no jobs, or does not answer for a reason that is known."""
+    if view.liveness in ("up", "suspect"):
+        return view.info is not None and view.info.problem == problem
+    return problem.kind in SILENCES or view.is_conflict
 
 
 def _workload(

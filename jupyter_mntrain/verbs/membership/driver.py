@@ -1,7 +1,8 @@
-"""``driver``: invites and revokes drivers, or joins as one."""
+"""``driver``: invites and revokes drivers, joins as one, or copies the authority."""
 
 from __future__ import annotations
 
+from jupyter_mntrain.verbs.membership.backup import BackUpAuthority, RestoreAuthority
 from jupyter_mntrain.verbs.membership.driver_join import JoinAsDriver
 from jupyter_mntrain.verbs.membership.invite import InviteVerb
 from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
@@ -23,5 +24,14 @@ class RevokeDriver(RevokeVerb):
 
 class DriverVerb(VerbGroup):
     name = "driver"
-    help = "manage drivers, which launch and watch jobs: invite, join, revoke"
-    actions = {verb.name: verb for verb in (InviteDriver(), JoinAsDriver(), RevokeDriver())}
+    help = "manage drivers of jobs: invite, join, revoke, backup, restore"
+    actions = {
+        verb.name: verb
+        for verb in (
+            InviteDriver(),
+            JoinAsDriver(),
+            RevokeDriver(),
+            BackUpAuthority(),
+            RestoreAuthority(),
+        )
+    }

@@ -42,7 +42,7 @@ class AgentAction(Verb):
 
 class AgentVerb(VerbGroup):
     name = "agent"
-    help = "run this machine as a node: join, run, leave, install a service"
+    help = "run this machine as a node: join, run, drain, lend, leave"
     uses_cluster = False
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
     usage = "agent join"

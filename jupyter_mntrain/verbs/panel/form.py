@@ -78,7 +78,7 @@ def make_form(
         now_s: Unix time.
         port: the head's answer about the chosen port, once it has been asked.
     """
-    usable = [info for view in nodes if is_usable(view) and (info := fresh(view))]
+    usable = [info for view in nodes if is_usable(view, choices) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
     rows += gone_rows(choices, {row.name for row in rows})
     findings = Findings(rows)

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.members import idle_gpus
+from jupyter_mntrain.plan.members import idle_gpus, will_take_jobs
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check, leave_out
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -63,20 +63,23 @@ def fresh(view: NodeView) -> NodeInfo | None:
     return msgspec.structs.replace(info, inventory=inventory)
 
 
-def is_usable(view: NodeView) -> bool:
-    return view.liveness == "up" and not view.is_conflict
+def is_usable(view: NodeView, choices: Choices) -> bool:
+    """Whether it may be chosen: it answers, and takes jobs; later is enough for one that waits."""
+    if view.liveness != "up" or view.is_conflict or view.info is None:
+        return False
+    return will_take_jobs(view.info) if choices.waits else view.info.problem is None
 
 
 def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> FormRow:
     info = fresh(view)
-    name = reference(info, usable) if info and is_usable(view) else view.name
+    name = reference(info, usable) if info and is_usable(view, choices) else view.name
     choice = choices.node(name)
-    can_be_used = info is not None and is_usable(view)
+    can_be_used = info is not None and is_usable(view, choices)
     is_used = _is_used(name, choices, info, usable) if can_be_used else choice.is_used is True
     return FormRow(
         name=name,
         liveness=view.liveness,
-        state="" if can_be_used else view.liveness,
+        state="" if can_be_used else _state(view),
         hardware=_hardware(info) if info else "",
         can_be_used=can_be_used,
         is_used=is_used,
@@ -89,6 +92,14 @@ def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s
         interfaces=(("auto", None), *(interface_options(info, choice) if info else ())),
         checks=() if can_be_used else _silent(view, choices, name, now_s, is_used=is_used),
     )
+
+
+def _state(view: NodeView) -> str:
+    """Why it cannot be chosen, in a word or two."""
+    if view.liveness != "up" or view.problem is None:
+        return view.liveness
+    words = {Kind.DRAINED: "drained", Kind.OUT_OF_HOURS: "not lent now"}
+    return words.get(view.problem.kind, "takes no jobs")
 
 
 def _is_used(
@@ -158,7 +169,9 @@ def _hardware(info: NodeInfo) -> str:
 
 def _gpu_hint(info: NodeInfo) -> str:
     every = info.inventory.gpus
-    return f"{len(idle_gpus(info))} of {len(every)} idle" if every else "processes"
+    lent = [gpu for gpu in every if info.lending.lends_gpu(gpu.index)]
+    more = "" if len(lent) == len(every) else f", {len(every) - len(lent)} not lent"
+    return f"{len(idle_gpus(info))} of {len(lent)} idle{more}" if every else "processes"
 
 
 def _gpu_options(info: NodeInfo) -> tuple[str, ...]:

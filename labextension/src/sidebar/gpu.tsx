@@ -3,6 +3,7 @@
 import * as React from 'react';
 
 import type { Gpu, NodeEntry } from '../schema';
+import { isLent } from './lending';
 import type { IContext } from './parts';
 import { UsageRow } from './usage';
 import { trans } from '../trans';
@@ -13,6 +14,7 @@ export function GpuRow(
   const { gpu, node } = props;
   const isBusy =
     (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
+  const lent = isLent(node, gpu);
   return (
     <>
       <UsageRow
@@ -23,13 +25,14 @@ export function GpuRow(
         total={gpu.memory_total_bytes}
         reason={trans.__('NVML does not report it for this GPU.')}
       />
-      {(isBusy || typeof gpu.temperature_c === 'number') && (
+      {(isBusy || !lent || typeof gpu.temperature_c === 'number') && (
         <p className="m s">
           {[
             ...(typeof gpu.temperature_c === 'number'
               ? [`${Math.round(gpu.temperature_c)} °C`]
               : []),
-            isBusy ? owner(props, node, gpu) : trans.__('not in use')
+            isBusy ? owner(props, node, gpu) : trans.__('not in use'),
+            ...(lent ? [] : [trans.__('not lent by its owner')])
           ].join(', ')}
         </p>
       )}

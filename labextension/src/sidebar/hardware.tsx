@@ -5,6 +5,7 @@ import * as React from 'react';
 import type { NodeEntry } from '../schema';
 import { trans } from '../trans';
 import { GpuRow } from './gpu';
+import { LentLines } from './lending';
 import type { IContext } from './parts';
 import { UsageRow } from './usage';
 
@@ -24,6 +25,7 @@ export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
       <p className="m s">
         {[...kinds].map(([name, count]) => `${count} × ${name}`).join(', ')}
       </p>
+      <LentLines node={props.node} />
       {now.map(gpu => (
         <GpuRow key={gpu.index} gpu={gpu} {...props} />
       ))}
@@ -42,6 +44,7 @@ function Cpu({ node }: { node: NodeEntry }): JSX.Element {
         {trans._n('%1 core', '%1 cores', inventory.cpu_count)},{' '}
         {inventory.gpu_note ?? trans.__('no GPU')}
       </p>
+      <LentLines node={node} />
       <UsageRow
         name={trans.__('CPU')}
         label={trans.__('CPU of %1', node.name)}

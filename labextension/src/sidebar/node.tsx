@@ -40,7 +40,9 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
         <RowMenu label={trans.__('More for %1', node.name)} items={items} />
       </div>
       {view.problem && (
-        <p className="mnt-indent">{problemText(view.problem)}</p>
+        <div className="mnt-indent">
+          <p>{problemText(view.problem)}</p>
+        </div>
       )}
       {isOpen && view.info && (
         <div className={`mnt-indent${state === 'up' ? '' : ' mnt-old'}`}>
@@ -84,12 +86,27 @@ function stateLine(node: NodeEntry): string {
   if (is_conflict) {
     return trans.__('conflict');
   }
-  const word = stateWord(liveness);
+  const word = closedWord(node) ?? stateWord(liveness);
   if ((liveness === 'suspect' || liveness === 'lost') && seen) {
     const silent = Math.max(0, Date.now() / 1000 - seen);
     return trans.__('%1, silent for %2', word, formats.duration(silent));
   }
   return word;
+}
+
+/** Why a node that answers takes no jobs, in a word or two. */
+function closedWord({ view }: NodeEntry): string | null {
+  if (view.liveness !== 'up') {
+    return null;
+  }
+  switch (view.problem?.kind) {
+    case 'drained':
+      return trans.__('up, drained');
+    case 'out-of-hours':
+      return trans.__('up, not lent now');
+    default:
+      return null;
+  }
 }
 
 function divergenceLine(one: Divergence): string {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import SILENCES
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.workload.workload import from_cell
 from tests.standin.cluster import StandInJob, node
+from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
 from tests.wording import says, wording
@@ -98,6 +101,26 @@ def test_a_node_that_does_not_answer_is_said_to_be_left_out(do, cluster, recipe,
         assert "warnings" not in as_json(
             do(*words, "r.toml", "--member", "wopr:1", directory=recipe)
         )
+
+
+def test_a_drained_node_is_left_out_or_waited_for(do, cluster, recipe, as_json):
+    drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
+    cluster.become(node("wopr", 1), lent(node("hal", 2), Lending(), drained))
+    (left_out,) = as_json(do("launch", "r.toml", "--detach", directory=recipe))["warnings"]
+    assert (left_out["node"], left_out["kind"]) == ("hal", "drained")
+    assert [one.node for one in cluster.launches[0].participants] == ["wopr"]
+    with pytest.raises(RefusedError) as caught:
+        do("launch", "r.toml", "--member", "hal:1", directory=recipe)
+    assert (caught.value.node, caught.value.kind) == ("hal", Kind.DRAINED)
+    queued = do("launch", "r.toml", "--queue", "--detach", directory=recipe)
+    assert "warnings" not in as_json(queued)
+    assert {one.node for one in cluster.queued[0].participants} == {"wopr", "hal"}
+
+
+def test_a_rank_has_as_much_memory_as_is_lent(do, cluster, recipe, as_json):
+    cluster.become(lent(node("gpu", 1, gpus=1), Lending(memory_bytes=1 << 30)))
+    (rank,) = as_json(do("dry-run", "r.toml", "--member", "gpu:1", directory=recipe))["memory"]
+    assert (rank["gpu_bytes"], rank["fits"]) == (1 << 30, False)
 
 
 def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):

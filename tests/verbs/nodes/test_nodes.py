@@ -7,7 +7,9 @@ import msgspec
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.lending import Lending
 from tests.standin.cluster import StandInCluster, node
+from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.wording import says
 
@@ -24,6 +26,16 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cl
     assert "Training traffic between nodes is neither encrypted" in shown
     assert "docker0" not in shown
     assert "docker0" in text(do("nodes", "--all").renderable)
+
+
+def test_nodes_shows_what_is_lent_and_why_not(do, text, cluster):
+    drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
+    some = Lending(hours="Mon-Fri 19:00-07:00", gpus=(0,), memory_bytes=20 << 30)
+    cluster.become(lent(node("muthur", 2, gpus=2), some, drained), lent(node("wopr", 1), Lending()))
+    shown = text(do("nodes").renderable)
+    assert "lent: GPU 0, 20.0\u00a0GiB each" in shown
+    assert shown.count("lent: Mon-Fri 19:00-07:00") == 1
+    assert says("muthur: its owner drained it: exam. Fix: leave it out.", shown)
 
 
 def test_nodes_data_keeps_everything(do, as_json, cluster):

@@ -1,0 +1,1 @@
+"""What this machine's owner lends to the cluster, and when."""

@@ -1,0 +1,249 @@
+"""Owner's actions: ``mntrain agent drain``, ``resume`` and ``lend``, on the machine itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.agent.membership.owner.hours import Hours
+from jupyter_mntrain.agent.membership.owner.word import (
+    DAY_S,
+    OWNER,
+    OwnersWord,
+    lending_file,
+    read_lending,
+)
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import numbered, parse_duration, parse_size, size_text
+from jupyter_mntrain.model.records.lending import Drain, Lending
+from jupyter_mntrain.model.records.node import Gpu
+from jupyter_mntrain.telemetry.gpus import GpuReader
+from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
+from jupyter_mntrain.trust.audit import Audit
+from jupyter_mntrain.trust.shared_file import SharedFile
+
+LONGEST_REASON = 200
+LONGEST_DRAIN_S = 3650 * DAY_S
+
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})", re.ASCII)
+
+
+class Asked(Record, frozen=True):
+    """What the owner asked for.
+
+    Args:
+        drain: to set; ``None`` = none.
+        is_resume: to take jobs again.
+        is_reset: to lend everything.
+        changes: fields of :class:`Lending`; without any, what is lent is shown.
+    """
+
+    drain: Drain | None = None
+    is_resume: bool = False
+    is_reset: bool = False
+    changes: dict[str, Any] = {}
+
+    @property
+    def what(self) -> str:
+        """For the audit log; empty if nothing changes."""
+        if self.drain is not None:
+            return "drain"
+        return "resume" if self.is_resume else "lend" * bool(self.is_reset or self.changes)
+
+
+def read_asked(action: str, args: Namespace) -> Asked | None:
+    """Check what was typed; ``None`` if the action is another.
+
+    Raises:
+        SpecError: a time, a GPU or a size is malformed, or options exclude each other.
+    """
+    if action == "drain":
+        if not args.off:
+            return Asked(drain=_drain(args, time.time()))
+        if args.now or args.until or args.reason:
+            raise SpecError("--off goes with no other option", fix="omit the others")
+    if action in ("drain", "resume"):
+        return Asked(is_resume=True)
+    return _lend(args) if action == "lend" else None
+
+
+def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str, Any]]:
+    """Store what the owner said, and say what holds now, for people and for programs.
+
+    The running agent notices within a second; one that starts later, when it starts.
+
+    Raises:
+        SpecError: this machine has no such GPU, or the file cannot be read or written.
+    """
+    file = lending_file(state)
+    try:
+        with file.locked():
+            before = _before(file, asked)
+            after = _after(before, asked) if asked.what else before
+            if asked.what:
+                file.write(after)
+    except OSError as error:
+        raise SpecError(
+            f"{file.path} cannot be written: {error.strerror}",
+            fix="run this as the user whose agent it is, and see that the disk is not full",
+        ) from error
+    word = OwnersWord(state)
+    after = word.lending
+    lines = [*_first_lines(word, node), *_terms(after)]
+    if asked.what:
+        about = {} if asked.drain is None else {"reason": asked.drain.reason}
+        about |= {"now": "; ".join(lines)}
+        Audit(state / AUDIT_FILE).note(asked.what, who=OWNER, **about)
+    return "\n".join(lines), {"node": node, **msgspec.to_builtins(after)}
+
+
+def _before(file: SharedFile[Lending], asked: Asked) -> Lending:
+    """What was lent until now. What cannot be read can only be replaced as a whole."""
+    try:
+        return read_lending(file)
+    except SpecError:
+        if asked.is_reset:
+            return Lending()
+        raise
+
+
+def _after(before: Lending, asked: Asked) -> Lending:
+    if asked.is_reset:
+        return Lending(drain=before.drain)
+    if asked.is_resume or asked.drain is not None:
+        return msgspec.structs.replace(before, drain=asked.drain)
+    after = msgspec.structs.replace(before, **asked.changes)
+    if after.is_strict and not after.hours:
+        raise SpecError("--strict needs hours", fix='give them, like --hours "22:00-06:00"')
+    if "gpus" in asked.changes or "memory_bytes" in asked.changes:
+        _check_gpus(after)
+    return after
+
+
+def _check_gpus(lending: Lending) -> None:
+    reader = GpuReader()
+    gpus = reader.read()
+    known = {gpu.index for gpu in gpus}
+    unknown = [index for index in lending.gpus or () if index not in known]
+    there = f"it has {numbered('GPU', sorted(known))}" if known else f"it has none: {reader.note}"
+    if unknown:
+        raise SpecError(
+            f"this machine has no GPU {unknown[0]}; {there}", fix="give the ids that nodes lists"
+        )
+    lent = [gpu for gpu in gpus if lending.lends_gpu(gpu.index)]
+    if lending.memory_bytes is not None:
+        _check_memory(lending.memory_bytes, lent)
+
+
+def _check_memory(size: int, lent: Sequence[Gpu]) -> None:
+    if not lent:
+        raise SpecError("--memory is of GPUs, and no GPU is lent", fix="omit it")
+    most = max(gpu.memory_total_bytes for gpu in lent)
+    if size > most:
+        raise SpecError(
+            f"no GPU here has {size_text(size)}: the largest has {most / 2**30:.1f} GiB",
+            fix="give less, or --memory all",
+        )
+
+
+def _drain(args: Namespace, now_s: float) -> Drain:
+    reason = args.reason.strip()
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise SpecError(
+            "the reason is not one line of text", fix=f"use up to {LONGEST_REASON} characters"
+        )
+    until_s = _until(args.until, now_s) if args.until is not None else None
+    return Drain(since_s=now_s, reason=reason, until_s=until_s, ends_jobs=args.now)
+
+
+def _until(text: str, now_s: float) -> float:
+    """Unix time of the next 18:00, or after a duration."""
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        try:
+            left_s = parse_duration(text)
+        except ValueError:
+            left_s = 0.0
+        if not 0 < left_s <= LONGEST_DRAIN_S:
+            raise SpecError(
+                f"--until {text}: is neither a time of day nor a duration",
+                fix="write it like 18:00, 30m, 2h or 3d",
+            )
+        return now_s + left_s
+    hour, minute = int(found[1]), int(found[2])
+    if hour > 23 or minute > 59:
+        raise SpecError(f"--until {text}: is not a time of day", fix="use 00:00 to 23:59")
+    now = time.localtime(now_s)
+    is_over = (hour, minute) <= (now.tm_hour, now.tm_min)
+    # mktime normalizes the day, and knows when clocks change.
+    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday + is_over, hour, minute, 0, 0, 0, -1))
+
+
+def _lend(args: Namespace) -> Asked:
+    changes: dict[str, Any] = {}
+    if args.hours is not None:
+        hours = " ".join(args.hours.split())
+        if hours == "always":
+            hours = ""
+        else:
+            Hours(hours)
+        changes |= {"hours": hours, "is_strict": args.strict}
+    elif args.strict:
+        changes["is_strict"] = True
+    if args.gpus is not None:
+        changes["gpus"] = _gpus(args.gpus)
+    if args.memory is not None:
+        changes["memory_bytes"] = None if args.memory == "all" else _memory(args.memory)
+    if args.all and changes:
+        raise SpecError("--all goes with no other option", fix="omit it, or the others")
+    return Asked(is_reset=args.all, changes=changes)
+
+
+def _gpus(text: str) -> tuple[int, ...] | None:
+    if text.strip() == "all":
+        return None
+    words = [] if text.strip() == "none" else [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 3 for word in words):
+        raise SpecError(f"--gpus {text}: is no list of GPUs", fix="write it like 0,1, all or none")
+    return tuple(sorted({int(word) for word in words}))
+
+
+def _memory(text: str) -> int:
+    try:
+        size = parse_size(text)
+    except ValueError:
+        size = 0
+    if not 0 < size < 1 << 50:
+        raise SpecError(f"--memory {text}: is not a size", fix="write it like 20GiB, or all")
+    return size
+
+
+def _first_lines(word: OwnersWord, node: str) -> list[str]:
+    """Whether it takes jobs now."""
+    drain, refusal = word.lending.drain, word.refusal
+    if refusal is None:
+        return [f"{node} takes jobs."]
+    if drain is None:
+        return [f"{node}: {refusal.cause}"]
+    running = "Running jobs are ended." if drain.ends_jobs else "Running jobs go on."
+    return [
+        f"{node}: {refusal.cause}",
+        f"It takes no new jobs. {running} To take jobs again: mntrain agent resume",
+    ]
+
+
+def _terms(lending: Lending) -> list[str]:
+    at_end = "; jobs are ended then" if lending.is_strict else "; jobs that still run then go on"
+    gpus = "all" if lending.gpus is None else ", ".join(map(str, lending.gpus)) or "none"
+    size = lending.memory_bytes
+    return [
+        f"Hours: {lending.hours + at_end if lending.hours else 'always'}",
+        f"GPUs: {gpus}{'' if size is None else f', {size_text(size)} of each'}",
+    ]

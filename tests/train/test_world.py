@@ -1,0 +1,30 @@
+"""A rank's share of its GPU, where only part of it is lent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
+from jupyter_mntrain.train import world
+
+
+@pytest.mark.parametrize(
+    ("lent", "fractions"),
+    [(None, []), (20 << 30, [0.25]), (80 << 30, [1.0]), (96 << 30, [1.0])],
+)
+def test_a_rank_allocates_no_more_than_is_lent(
+    monkeypatch: pytest.MonkeyPatch, lent: int | None, fractions: list[float]
+) -> None:
+    told: list[float] = []
+    card = SimpleNamespace(total_memory=80 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: card)
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda share, _: told.append(share)
+    )
+    if lent is not None:
+        monkeypatch.setenv(GPU_MEMORY_VARIABLE, str(lent))
+    world._keep_to_lent_memory(torch.device("cuda", 0))
+    assert told == fractions
