@@ -29,7 +29,7 @@ LOG_LINES = tunables.count("verbs.report_log_lines")
 
 class ReportVerb(Verb):
     name = "report"
-    help = "write logs, records and evidence of a job into one archive, without secrets"
+    help = "write logs, records and evidence of a job into one file"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
