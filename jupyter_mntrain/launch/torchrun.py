@@ -21,6 +21,8 @@ from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placeme
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
+RECORDED_CALLS = tunables.count("watchdog.recorded_calls")
+
 
 class NodeCommand(Record, frozen=True):
     """The command of one node: ``argv``, run in ``directory`` with ``environment`` added."""
@@ -74,6 +76,7 @@ def torchrun_command(
     environment = {
         **network_environment(placement),
         **launcher_environment(attempt, placement),
+        **recorder_environment(spec, root),
         # Number GPUs like NVML; by default CUDA puts the fastest card first.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
@@ -88,9 +91,28 @@ def torchrun_command(
         METRICS_VARIABLE: str(root / "metrics"),
         CHECKPOINT_VARIABLE: str(root.parent / "checkpoints"),
     }
-    return NodeCommand(
-        node=placement.node, argv=argv, environment=environment, directory=str(root / "work")
-    )
+    return NodeCommand(placement.node, argv, environment, directory=str(root / "work"))
+
+
+def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
+    """Return the variables that switch on torch's flight recorder, which explains stalls.
+
+    NCCL also writes it, as a pickle, when a collective times out. The job's own values win, under
+    their older names, too (``FlightRecorder.hpp``, ``ProcessGroupNCCL.hpp``); torch warns of older
+    names, so they are not set.
+    """
+    wanted = {
+        ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"): str(RECORDED_CALLS),
+        ("TORCH_NCCL_DUMP_ON_TIMEOUT",): "1",
+        ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"): str(
+            root / "metrics" / "nccl_timeout_rank_"
+        ),
+    }
+    return {
+        name: value
+        for (name, *older), value in wanted.items()
+        if not any(one in spec.environment for one in (name, *older))
+    }
 
 
 def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:

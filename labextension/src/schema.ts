@@ -141,6 +141,8 @@ export interface Everything {
   Leftover?: Leftover;
   Stall?: Stall;
   RankStack?: RankStack;
+  GroupCalls?: GroupCalls;
+  Call?: Call;
   Evidence?: Evidence;
   NetworkState?: NetworkState;
   Disk?: Disk;
@@ -662,6 +664,7 @@ export interface Stall {
  *         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
  *         site: place in torch.distributed where it waits, if it does.
  *         text: stacks of all its threads from faulthandler; empty if it did not answer.
+ *         calls: its last collectives, by process group; empty if torch records none.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStack".
@@ -686,6 +689,40 @@ export interface RankStack {
       )
     | null;
   text?: string;
+  calls?: GroupCalls[];
+}
+/**
+ * The last collectives of a rank in one process group, in order.
+ *
+ *     Args:
+ *         group: torch's name of it, the same on every rank; ``0`` is the default group.
+ *         backend: ``gloo`` or ``nccl``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "GroupCalls".
+ */
+export interface GroupCalls {
+  group: string;
+  backend: string;
+  calls: Call[];
+}
+/**
+ * A collective.
+ *
+ *     Args:
+ *         seq: its number among the collectives of its group, from 1; the same on every rank.
+ *         name: ``all_reduce``.
+ *         tensors: what must be the same on every rank: ``1024 float32``; empty if nothing must be.
+ *         is_over: this rank has done its part.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Call".
+ */
+export interface Call {
+  seq: number;
+  name: string;
+  tensors?: string;
+  is_over?: boolean;
 }
 /**
  * What a participant found.

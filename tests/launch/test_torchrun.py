@@ -231,3 +231,14 @@ def test_a_restarted_script_is_told_what_has_changed() -> None:
         "MNTRAIN_SAVED_STEP": "300",
     }
     assert told(spec(on_nan="report"))["MNTRAIN_ON_NAN"] == "report"
+
+
+def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:
+    on = render(spec(), placement(0)).environment
+    assert int(on["TORCH_FR_BUFFER_SIZE"]) > 0
+    assert on["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert on["TORCH_FR_DUMP_TEMP_FILE"].startswith("/var/jobs/j-0000abcd/attempt-1/metrics/")
+    own = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
+    given = render(spec(environment=own), placement(0)).environment
+    assert "TORCH_FR_BUFFER_SIZE" not in given, "torch would take it before the older name"
+    assert own.items() <= given.items()

@@ -1,4 +1,4 @@
-"""Stacks: asks a rank for its Python stacks, and reads its state in the kernel."""
+"""Stacks: asks a rank for its Python stacks and its calls, and reads its state in the kernel."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.agent.failure.calls import CallsRequest
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Frame, Site, site_of
 from jupyter_mntrain.model.ids import Rank
@@ -46,7 +47,9 @@ class StackRequest:
         self._state = kernel_state(pid)
         self._will_answer = False
         self._blocked_before = threads_that_block(pid, STACK_SIGNAL)
-        if self._state not in ("T", "t", "Z", "") and answers_to(pid, STACK_SIGNAL):
+        is_live = self._state not in ("T", "t", "Z", "")
+        self._calls = CallsRequest(directory, rank) if is_live else None
+        if is_live and answers_to(pid, STACK_SIGNAL):
             try:
                 os.kill(pid, STACK_SIGNAL)
                 self._will_answer = True
@@ -60,6 +63,8 @@ class StackRequest:
         faulthandler writes its answer in pieces, during which the kernel blocks the signal in that
         thread.
         """
+        if self._calls is not None and not self._calls.is_answered:
+            return False
         if not self._will_answer:
             return True
         # In this order: once it has started to write, the signal is blocked.
@@ -84,6 +89,7 @@ class StackRequest:
             where=own_line(frames),
             site=site if doing == "waiting for others" else None,
             text=text[-MOST_TEXT:],
+            calls=self._calls.result() if self._calls else (),
         )
 
 

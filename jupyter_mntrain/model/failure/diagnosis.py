@@ -11,6 +11,7 @@ from itertools import permutations
 
 import msgspec
 
+from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call, missing_call
 from jupyter_mntrain.model.failure.hypotheses import (
     broken_connection,
     changed_interface,
@@ -51,7 +52,11 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
         )
     if not seen:  # all ranks have ended, and torchrun has not noticed yet
         return None
+    differing = mismatched_call(_callers(seen))
     for doing, tell in _GUILTY.items():
+        # A rank that goes on after another call than the others' may be busy by now.
+        if doing == "busy" and differing is not None:
+            return differing
         guilty = [one for one in seen if one[1].doing == doing]
         if guilty:
             part, stack = guilty[0]
@@ -123,6 +128,9 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
     lossy = broken_connection(part for part, _ in seen)
     if lossy is not None:
         return lossy.problem
+    missing = missing_call(_callers(seen))
+    if missing is not None:
+        return missing
     known = [one for one in seen if one[1].doing == "waiting for others"]
     if len(known) < len(seen):
         return Problem(
@@ -141,6 +149,10 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
             cause += f"; the links between {_listed(nodes)} may be broken"
             fix = f"measure the links; if they work, {fix}"
     return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix)
+
+
+def _callers(seen: Sequence[Seen]) -> list[Caller]:
+    return [Caller(part.node, stack) for part, stack in seen]
 
 
 def _waiting(part: PartStatus, stack: RankStack) -> WaitingRank:

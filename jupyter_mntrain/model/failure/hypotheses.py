@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
@@ -93,6 +94,16 @@ def left_early(part: PartStatus, rank: RankStatus) -> Problem:
         node=part.node,
         rank=rank.rank,
     )
+
+
+def mismatched_collective(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A collective that ranks called differently before they stalled."""
+    found = mismatched_call(
+        [Caller(part.node, one) for part in parts if part.stall for one in part.stall.stacks]
+    )
+    if found is None:
+        return None
+    return _timed(Hypothesis(found, ("the ranks' flight recorders differ there",)), symptom)
 
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:

@@ -33,6 +33,7 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
     symptom = ends[0]
     found = (
         hypotheses.silent_node(parts, symptom)
+        or hypotheses.mismatched_collective(parts, symptom)
         or hypotheses.ended_early(parts, symptom)
         or hypotheses.network(parts, symptom)
         or hypotheses.broken_connection(parts, symptom.time_s)

@@ -7,6 +7,7 @@ from typing import Literal
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.calls import GroupCalls
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
 """State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;
@@ -20,6 +21,7 @@ class RankStack(Record, frozen=True):
         where: innermost line of the script's own code in the main thread: ``load (data.py:12)``.
         site: place in torch.distributed where it waits, if it does.
         text: stacks of all its threads from faulthandler; empty if it did not answer.
+        calls: its last collectives, by process group; empty if torch records none.
     """
 
     rank: Rank
@@ -28,6 +30,7 @@ class RankStack(Record, frozen=True):
     where: str = ""
     site: Site | None = None
     text: str = ""
+    calls: tuple[GroupCalls, ...] = ()
 
 
 class Stall(Record, frozen=True):

@@ -55,6 +55,7 @@ def install(environment: MutableMapping[str, str]) -> None:
     _ExitRecord(os.path.join(directory, EXIT_FILE.format(rank))).install()
     faulthandler.enable(file=_opened(directory, CRASH_FILE.format(rank)), all_threads=True)
     answer_with_stacks(directory, rank)
+    _answer_with_calls(directory, rank)
 
 
 def _note_exits(path: str) -> None:
@@ -93,6 +94,14 @@ def answer_with_stacks(directory: str, rank: str) -> None:
         faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
     except (OSError, ValueError, RuntimeError):
         return  # a full disk, or an unsupported system: stacks are then unavailable
+
+
+def _answer_with_calls(directory: str, rank: str) -> None:
+    try:
+        import mntrain_call_hooks  # type: ignore[import-not-found]  # beside this file
+    except ImportError:
+        return
+    mntrain_call_hooks.answer_with_calls(directory, rank)
 
 
 def _opened(directory: str, name: str) -> int:

@@ -56,8 +56,30 @@ HANGS = [
     Hang(
         "objects",
         ("gather", "barrier"),
-        "gathers from all ranks (all_gather)",
-        "look for an `if rank == …` around the barrier",
+        "rank 1 on n1 called barrier (seq 1), in objects (hanging.py:",
+        "look for an `if rank == …`",
+        Kind.COLLECTIVE_MISMATCH,
+    ),
+    Hang(
+        "other_call",
+        ("collective", "gather"),
+        "rank 1 on n1 called all_gather (seq 2, 8x4 float32), in other_call (hanging.py:",
+        "make the same calls in the same order",
+        Kind.COLLECTIVE_MISMATCH,
+    ),
+    Hang(
+        "other_shape",
+        (None, "collective"),
+        "but rank 0 on n0 all_reduce (seq 1, 0 float32)",
+        "of the same shape and dtype",
+        Kind.COLLECTIVE_MISMATCH,
+    ),
+    Hang(
+        "skipped_call",
+        ("barrier", "collective"),
+        "rank 1 on n1 called all_reduce (seq 1, 3 int64), in skipped_call (hanging.py:",
+        "look for an `if rank == …`",
+        Kind.COLLECTIVE_MISMATCH,
     ),
     Hang(
         "barrier",

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
+from jupyter_mntrain.telemetry.startup.mntrain_call_hooks import answer_with_calls
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
 
 
@@ -32,6 +33,25 @@ def objects(rank: int) -> None:
 def barrier(rank: int) -> None:
     # A barrier of Gloo's is an all-reduce: another group, or the two would meet.
     dist.barrier() if rank == 0 else dist.all_reduce(torch.zeros(1), group=other)
+
+
+def other_call(rank: int) -> None:
+    data = torch.zeros(8, 4)
+    dist.all_reduce(data)
+    if rank == 1:
+        dist.all_gather([torch.zeros(8, 4), torch.zeros(8, 4)], data)
+    dist.all_reduce(data)
+
+
+def other_shape(rank: int) -> None:
+    dist.all_reduce(torch.zeros(0 if rank == 0 else 7))
+    time.sleep(1000)
+
+
+def skipped_call(rank: int) -> None:
+    if rank == 0:
+        dist.barrier()
+    dist.all_reduce(torch.zeros(3, dtype=torch.int64))
 
 
 def pipeline(rank: int) -> None:
@@ -80,6 +100,7 @@ for name in sys.argv[2:]:
     for rank in (0, 1):
         if os.fork() == 0:
             answer_with_stacks(str(directory / "metrics"), str(rank))
+            answer_with_calls(str(directory / "metrics"), str(rank))
             beside = directory / f"pid-{rank}.new"
             beside.write_text(str(os.getpid()))
             beside.rename(directory / f"pid-{rank}")
