@@ -8,11 +8,13 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.server import messages
+from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
     messages.ServerMessage,
     messages.PageMessage,
     messages.AddNode,
+    messages.AskStacks,
     messages.EndJob,
     messages.Invitation,
     messages.Invite,
@@ -22,6 +24,7 @@ RECORDS = (
     Problem,
     messages.SaveJob,
     messages.SpecFile,
+    ShownStacks,
     JobBundle,
     LinkMeasurement,
 )

@@ -60,6 +60,7 @@ def job_entry(
         progress=tuple(one.progress for one in ranks if one.progress is not None),
         submitted_by=submitted_by,
         problem=view.problem,
+        reasons=view.verdict.told_reasons if view.verdict else "",
         stall=view.stall,
         warnings=view.warnings,
         restart=view.restart,

@@ -46,6 +46,7 @@ class JobEntry(Record, frozen=True):
 
     Args:
         progress: of ranks that do something other than steps.
+        reasons: how sure the problem is, and why; empty if nothing else happened.
     """
 
     job_id: JobId
@@ -60,6 +61,7 @@ class JobEntry(Record, frozen=True):
     progress: tuple[RankProgress, ...] = ()
     submitted_by: str = ""
     problem: Problem | None = None
+    reasons: str = ""
     stall: Problem | None = None
     warnings: tuple[Problem, ...] = ()
     restart: Restart | None = None

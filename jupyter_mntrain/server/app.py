@@ -29,6 +29,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}", job_routes.JobResource),
     (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),
     (rf"/jobs{JOB}/logs", job_routes.LogsResource),
+    (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),
     (rf"/jobs{JOB}/stop", job_routes.StopResource),
     (rf"/jobs{JOB}/save", job_routes.SaveResource),

@@ -14,6 +14,7 @@ POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /jobs/{job}                          → JobEntry
 GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
+POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
 POST    /jobs/{job}/stop                     EndJob → 202 JobEntry
 POST    /jobs/{job}/save                     SaveJob → 202 JobEntry
@@ -102,6 +103,12 @@ class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
     """Save a checkpoint on all ranks; with ``is_last`` the job then ends."""
 
     is_last: bool = False
+
+
+class AskStacks(Record, frozen=True, forbid_unknown_fields=True):
+    """Of one rank, or of all."""
+
+    rank: int | None = None
 
 
 class SpecFile(Record, frozen=True):

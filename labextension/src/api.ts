@@ -12,6 +12,7 @@ import type {
   NodeEntry,
   Problem,
   ServerStatus,
+  ShownStacks,
   SpecFile
 } from './schema';
 import { RequestError } from './tokens';
@@ -73,6 +74,11 @@ export class Api {
       .map(([name, value]) => [name, String(value)]);
     const text = URLExt.objectToQueryString(Object.fromEntries(given));
     return this.request('GET', jobPath(jobId, 'logs') + text);
+  }
+
+  /** Ask every rank, or one, where it is; takes up to two seconds. */
+  stacks(jobId: string, rank?: number): Promise<ShownStacks> {
+    return this.request('POST', jobPath(jobId, 'stacks'), { rank });
   }
 
   spec(jobId: string): Promise<SpecFile> {

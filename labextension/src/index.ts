@@ -8,6 +8,7 @@ import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
 import { sidebarPlugin } from './plugins/sidebar';
+import { stacksPlugin } from './plugins/stacks';
 import { statusPlugin } from './plugins/status';
 
 export * from './tokens';
@@ -17,6 +18,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   sidebarPlugin,
   commandsPlugin,
   logsPlugin,
+  stacksPlugin,
   statusPlugin,
   liveviewPlugin,
   kernelPlugin

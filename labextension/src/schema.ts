@@ -174,6 +174,7 @@ export interface Everything {
   Watch?: Watch;
   Unwatch?: Unwatch;
   AddNode?: AddNode;
+  AskStacks?: AskStacks;
   EndJob?: EndJob;
   Invitation?: Invitation;
   Invite?: Invite;
@@ -183,6 +184,8 @@ export interface Everything {
   MeasureLinks?: MeasureLinks;
   SaveJob?: SaveJob;
   SpecFile?: SpecFile;
+  ShownStacks?: ShownStacks;
+  ShownStack?: ShownStack;
   JobBundle?: JobBundle;
   ServerMessage?: ServerMessage;
 }
@@ -534,6 +537,7 @@ export interface Divergence {
  *
  *     Args:
  *         progress: of ranks that do something other than steps.
+ *         reasons: how sure the problem is, and why; empty if nothing else happened.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
@@ -551,6 +555,7 @@ export interface JobEntry {
   progress?: RankProgress[];
   submitted_by?: string;
   problem?: Problem | null;
+  reasons?: string;
   stall?: Problem | null;
   warnings?: Problem[];
   restart?: Restart | null;
@@ -1275,6 +1280,15 @@ export interface AddNode {
   address: string;
 }
 /**
+ * Of one rank, or of all.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "AskStacks".
+ */
+export interface AskStacks {
+  rank?: number | null;
+}
+/**
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "EndJob".
  */
@@ -1361,6 +1375,41 @@ export interface SpecFile {
   name: string;
   text: string;
   left_out?: string[];
+}
+/**
+ * Stacks of a job's ranks.
+ *
+ *     Args:
+ *         problem: a collective that they called differently.
+ *         silent: why a node did not answer.
+ *         nothing: why there is no rank to show; empty if there is one, or a silent node.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownStacks".
+ */
+export interface ShownStacks {
+  ranks: ShownStack[];
+  problem?: Problem | null;
+  silent?: Problem[];
+  nothing?: string;
+}
+/**
+ * One rank.
+ *
+ *     Args:
+ *         said: ``rank 1 on node2 is in a barrier, in save (train.py:12)``.
+ *         text: of its main thread, or why there is none.
+ *         threads: of its other threads.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownStack".
+ */
+export interface ShownStack {
+  node: string;
+  rank: number;
+  said: string;
+  text: string;
+  threads?: string;
 }
 /**
  * The ``application/vnd.mntrain.job+json`` output: enough to draw the job with no server.

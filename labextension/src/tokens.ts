@@ -83,6 +83,8 @@ export namespace CommandIDs {
   export const attach = 'mntrain:attach';
   /** Args: jobId, rank?. Open its log as a tab. */
   export const logs = 'mntrain:logs';
+  /** Args: jobId, rank?. Where its ranks are now, as a tab. */
+  export const stacks = 'mntrain:stacks';
   /** Args: jobId. After a confirmation. */
   export const stop = 'mntrain:stop';
   /** Args: jobId, andStop?. */

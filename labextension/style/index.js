@@ -4,3 +4,4 @@ import './sidebar.css';
 import './liveview.css';
 import './charts.css';
 import './logs.css';
+import './stacks.css';

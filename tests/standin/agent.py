@@ -30,6 +30,7 @@ from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
+from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.trust.credentials import Credentials
@@ -68,6 +69,7 @@ class FakeAgent:
     jobs: dict[JobId, JobRecord] = field(default_factory=dict)
     journals: dict[JobId, list[JournalLine]] = field(default_factory=lambda: defaultdict(list))
     logs: dict[JobId, bytes] = field(default_factory=dict)
+    stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
     log_limit: int = 1 << 20
     requests: list[tuple[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)

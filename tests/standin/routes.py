@@ -201,6 +201,13 @@ class _Log(_Handler):
         self.finish(log[begin : begin + limit])
 
 
+class _Stacks(_Handler):
+    route = "stacks"
+
+    def post(self, job: str) -> None:
+        self.answer(self.agent.stacks.get(JobId(job), []))
+
+
 class _Listen(_Handler):
     route = "listen"
 
@@ -242,6 +249,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/stop", _Stop),
         (rf"{job}/journal", _Journal),
         (rf"{job}/log", _Log),
+        (rf"{job}/stacks", _Stacks),
         (r"/v1/probe/listen", _Listen),
         (r"/v1/probe/send", _Send),
     ]

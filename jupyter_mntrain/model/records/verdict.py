@@ -28,6 +28,11 @@ class Verdict(Record, frozen=True):
     is_waiting: bool = False
 
     @property
+    def told_reasons(self) -> str:
+        """The reasons, if there is something to weigh; empty if nothing else happened."""
+        return self.reasons if self.others else ""
+
+    @property
     def reasons(self) -> str:
         """How sure it is, and why: ``Certain: it ended 0.3 s before node1: rank 0``."""
         told = f"{self.sureness.capitalize()}: {'; '.join(self.speaks_for)}"

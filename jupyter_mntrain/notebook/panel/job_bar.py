@@ -1,4 +1,4 @@
-"""Job bar of a panel: shows the launched job's state and stops it."""
+"""Job bar of a panel: shows the launched job's state and stacks, and stops it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,35 @@ class JobBar:
     Args:
         do: runs a click's task in the panel's own thread.
         stop: stops the job, after a confirmation.
+        ask: asks its ranks for their stacks.
     """
 
     def __init__(
-        self, do: Callable[[Callable[[], None]], None], stop: Callable[[Job], None]
+        self,
+        do: Callable[[Callable[[], None]], None],
+        stop: Callable[[Job], None],
+        ask: Callable[[Job], None],
     ) -> None:
         self.job: Job | None = None
         self._stop_job = stop
+        self._ask_ranks = ask
         self._asks = False
         self.line = html()
         self.line.add_class("mnt-grow")
+        self.stacks = ipywidgets.Button(
+            description="Stacks", tooltip="Where every rank is now, for a job that hangs"
+        )
         self.stop = ipywidgets.Button(description="Stop…")
         self.stop_now = ipywidgets.Button(description="Stop it")
         self.keep = ipywidgets.Button(description="Keep it running")
         for button in (self.stop, self.stop_now):
             button.add_class("mnt-stop")
-        self.root = box("mnt-part mnt-bar", self.line, self.stop, self.stop_now, self.keep)
+        buttons = (self.stacks, self.stop, self.stop_now, self.keep)
+        self.shown_stacks = html()
+        self.root = box(
+            "mnt-part mnt-plain", box("mnt-bar", self.line, *buttons), self.shown_stacks
+        )
+        self.stacks.on_click(lambda _: do(self._wanted))
         self.stop.on_click(lambda _: do(lambda: self._ask(asks=True)))
         self.keep.on_click(lambda _: do(lambda: self._ask(asks=False)))
         self.stop_now.on_click(lambda _: do(self._confirmed))
@@ -63,7 +76,17 @@ class JobBar:
         show(self.stop, is_shown=is_open and not self._asks)
         for button in (self.stop_now, self.keep):
             show(button, is_shown=is_open and self._asks)
-        put(self.stop, disabled=is_busy)
+        show(self.stacks, is_shown=is_open and not self._asks)
+        for button in (self.stop, self.stacks):
+            put(button, disabled=is_busy)
+
+    def show_stacks(self, text: str) -> None:
+        """Show stacks below the line until others are asked for."""
+        put(self.shown_stacks, value=f"<pre>{escape(text)}</pre>")
+
+    def _wanted(self) -> None:
+        if self.job is not None:
+            self._ask_ranks(self.job)
 
     def _ask(self, *, asks: bool) -> None:
         self._asks = asks

@@ -21,6 +21,7 @@ from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.notebook.panel.worker import Worker
+from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.form import Form
@@ -69,7 +70,7 @@ class WidgetPanel:
         self._checks = box("mnt-plain")
         self.prediction = PredictionPart(lambda: self._do(self._measure))
         self.launch_bar = LaunchBar(self._do, self._launch)
-        self.job_bar = JobBar(self._do, self._stop)
+        self.job_bar = JobBar(self._do, self._stop, self._stacks)
         bar = self.launch_bar
         self._action = Action(self._put, bar.say, bar.complain, self._forget_shown)
         self._worker = Worker(self._settle, self._action.failed)
@@ -167,6 +168,14 @@ class WidgetPanel:
 
     def _stop(self, job: Job) -> None:
         self._action.begin(f"Stopping {job.id}", lambda: job.stop(progress=self._action))
+
+    def _stacks(self, job: Job) -> None:
+        def ask() -> None:
+            view, answers = job.view(), job.stacks()
+            text = stacks_text(shown_stacks(view, answers, None))
+            self._worker.put(lambda: self.job_bar.show_stacks(text))
+
+        self._action.begin(f"Asking the ranks of {job.id}", ask)
 
     # Drawing
 

@@ -18,8 +18,9 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
-from jupyter_mntrain.server.messages import EndJob, JobLog, LaunchJob, SaveJob, SpecFile
+from jupyter_mntrain.server.messages import AskStacks, EndJob, JobLog, LaunchJob, SaveJob, SpecFile
 from jupyter_mntrain.server.updates import PageUpdates
+from jupyter_mntrain.show.stacks import shown_stacks
 
 MOST_POINTS = tunables.count("server.points")
 
@@ -115,6 +116,18 @@ class LogsResource(OneJobResource):
         plain = (msgspec.structs.replace(one, text=without_color(one.text)) for one in lines)
         found = [line for line in plain if search in line.text]
         self.answer(JobLog(lines=tuple(found[-tail:]), is_cut=len(found) > tail))
+
+
+class StacksResource(OneJobResource):
+    """Current stacks: a request to every rank, so a POST."""
+
+    @allowed
+    async def post(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        rank = self.body_as(AskStacks).rank
+        job = updates.cluster.known_job(entry.job_id)
+        answers = await self.work(job.stacks, rank=rank)
+        self.answer(shown_stacks(job.view(), answers, rank))
 
 
 class SpecResource(OneJobResource):

@@ -95,8 +95,8 @@ def _problem_lines(
     if (problem := summary.problem) is None:
         return
     yield problem_text(problem)
-    if summary.verdict is not None and summary.verdict.others:
-        yield Text(f"  {summary.verdict.reasons}", "dim")
+    if summary.verdict is not None and (reasons := summary.verdict.told_reasons):
+        yield Text(f"  {reasons}", "dim")
     if with_detail and problem.detail:
         yield Text("\n".join(problem.detail.splitlines()[-DETAIL_LINES:]), style="dim")
     rank = "" if problem.rank is None else f" --rank {problem.rank}"

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.stacks import ShownStack, shown_stacks
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -28,34 +28,27 @@ class StacksVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
+        view, answers = job.view(), job.stacks(rank=args.rank)
+        shown = shown_stacks(view, answers, args.rank)
         lines: list[RenderableType] = []
-        data = []
-        view = job.view()
-        for node, said in job.stacks(rank=args.rank).items():
-            if isinstance(said, MntrainError):
-                lines.append(problem_text(said.problem, mark="⚠", style="yellow"))
-                continue
-            for stack in said:
-                lines += _stack_lines(node, stack, with_threads=args.rank is not None)
-                data.append({"node": node, **msgspec.to_builtins(stack)})
-        if not data:
-            lines.append(Text(_why_none(view, args.rank, context.program)))
+        if shown.problem is not None:
+            lines.append(problem_text(shown.problem, mark="⚠", style="yellow"))
+        lines += [problem_text(one, mark="⚠", style="yellow") for one in shown.silent]
+        for stack in shown.ranks:
+            lines += _stack_lines(stack, with_threads=args.rank is not None)
+        if shown.nothing:
+            lines.append(Text(shown.nothing))
+        if shown.nothing and view.state in TERMINAL:
+            lines.append(Text(f"  log: {context.program} logs {job.id}", "dim"))
+        data = [
+            {"node": node, **msgspec.to_builtins(stack)}
+            for node, said in answers.items()
+            if not isinstance(said, MntrainError)
+            for stack in said
+        ]
         return Outcome(Group(*lines), data, job=job)
 
 
-def _why_none(view: JobView, rank: int | None, program: str) -> str:
-    if view.state in TERMINAL:
-        return f"{view.job_id} has ended; its output: {program} logs {view.job_id}"
-    what = "no rank" if rank is None else f"rank {rank}"
-    verb = "runs" if rank is None else "does not run"
-    return f"{what} of {view.job_id} {verb} on a reachable node now"
-
-
-def _stack_lines(node: str, stack: RankStack, *, with_threads: bool) -> list[RenderableType]:
-    where = f", {stack.where}" if stack.where else ""
-    text = Text.assemble((f"rank {stack.rank}", "bold"), f" on {node}: {stack.doing}{where}")
-    if not stack.text:
-        return [text, Text("  No stack: it uses no Recorder, or cannot answer now.", "dim")]
-    threads = stack.text.strip().split("\n\n")
-    shown = threads if with_threads else threads[-1:]
-    return [text, *(Text(thread, "dim") for thread in shown)]
+def _stack_lines(stack: ShownStack, *, with_threads: bool) -> list[RenderableType]:
+    threads = [stack.threads] if with_threads and stack.threads else []
+    return [Text(stack.said, "bold"), *(Text(one, "dim") for one in (*threads, stack.text))]

@@ -48,6 +48,7 @@ export function Job(props: IJobProps): JSX.Element {
       </div>
       <div className="mnt-indent">
         {problem && <ProblemLines problem={problem} />}
+        {job.problem && job.reasons && <p className="m s">{job.reasons}</p>}
         <PartNotes job={job} />
         {(job.warnings ?? []).map(warning => (
           <ProblemLines key={warning.kind} problem={warning}>
@@ -67,6 +68,9 @@ function menuItems({ job, commands, insert }: IJobProps): MenuItem[] {
     commands.execute(command, { jobId: job.job_id });
   return [
     [trans.__('Insert cell for %1', job.name), () => insert(cellForJob(job))],
+    ...(OVER.has(job.state)
+      ? []
+      : [[trans.__('Show stacks'), run(CommandIDs.stacks)] as MenuItem]),
     [trans.__('Copy spec'), run(CommandIDs.copySpec)],
     [trans.__('Copy id'), () => copy(job.job_id)],
     [trans.__('Launch again'), run(CommandIDs.launchAgain)]

@@ -46,12 +46,14 @@ export function menuKeys(items: MenuItem[]): React.HTMLAttributes<HTMLElement> {
   return {
     onContextMenu: event => {
       event.preventDefault();
+      event.stopPropagation(); // a rank's menu, not its job's
       const { currentTarget, clientX, clientY } = event;
       open(items, currentTarget, clientX, clientY);
     },
     onKeyDown: event => {
       if (event.key === 'F10' && event.shiftKey) {
         event.preventDefault();
+        event.stopPropagation();
         openBelow(items, event.target as HTMLElement);
       }
     }

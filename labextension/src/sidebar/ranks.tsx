@@ -5,7 +5,14 @@ import * as React from 'react';
 import { Icon } from '../icons';
 import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
-import { type JobState, type PlacedRank, ranksOf, stateWord } from '../words';
+import {
+  type JobState,
+  OVER,
+  type PlacedRank,
+  ranksOf,
+  stateWord
+} from '../words';
+import { menuKeys, type MenuItem } from './menu';
 import type { IContext } from './parts';
 import { trans } from '../trans';
 
@@ -62,6 +69,10 @@ function RankGrid({ job }: IRanksProps): JSX.Element {
 }
 
 function RankButtons({ job, commands }: IRanksProps): JSX.Element {
+  const open =
+    (command: string, { rank }: PlacedRank) =>
+    () =>
+      void commands.execute(command, { jobId: job.job_id, rank });
   const byNode = new Map<string, PlacedRank[]>();
   for (const rank of ranksOf(job)) {
     byNode.set(rank.node, [...(byNode.get(rank.node) ?? []), rank]);
@@ -77,12 +88,18 @@ function RankButtons({ job, commands }: IRanksProps): JSX.Element {
               className={`mnt-rank mnt-state-${rank.state}`}
               aria-label={labelOf(rank)}
               title={labelOf(rank)}
-              onClick={() =>
-                void commands.execute(CommandIDs.logs, {
-                  jobId: job.job_id,
-                  rank: rank.rank
-                })
-              }
+              onClick={open(CommandIDs.logs, rank)}
+              {...menuKeys([
+                [trans.__('Show log'), open(CommandIDs.logs, rank)],
+                ...(OVER.has(rank.state)
+                  ? []
+                  : [
+                      [
+                        trans.__('Show stacks'),
+                        open(CommandIDs.stacks, rank)
+                      ] as MenuItem
+                    ])
+              ])}
             >
               {rank.rank} <Icon name={rank.state} size={12} />
             </button>

@@ -146,8 +146,25 @@ test('a job that hangs says which rank and where, until it goes on', async ({
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
   const sidebar = await openSidebar(page);
   await expect(sidebar.getByText(/busy in shuffle_shards/)).toBeVisible();
+  await view.getByRole('button', { name: 'Stacks' }).click();
+  const stacks = page.locator('.mnt-stacks');
+  await expect(stacks).toContainText('rank 1 on node');
+  await expect(stacks).toContainText('is in a barrier, in make (cell.py:');
+  await expect(stacks.getByLabel('Stack of rank 1')).toContainText(
+    'shuffle_shards'
+  );
+  await shot(page, 'stacks-light');
+  await expectAccessible(page, '.mnt-stacks');
   await page.theme.setDarkTheme();
   await shot(page, 'live-stalled-dark');
+  await shot(stacks, 'stacks-dark');
+  await expectAccessible(page, '.mnt-stacks');
+  const rank = sidebar.getByRole('button', { name: /Log of rank 0/ });
+  await rank.click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Show stacks' }).click();
+  await expect(
+    page.locator('.mnt-stacks').last().getByLabel('Stack of rank 0')
+  ).toBeVisible();
 });
 
 test('a cell for a node is inserted by its button', async ({ page }) => {

@@ -12,7 +12,9 @@ from typing import Any
 import ipywidgets
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import NodeError, RefusedError
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 from jupyter_mntrain.verbs.panel.last_choices import Memory
@@ -179,6 +181,22 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     page.click(page.view.job_bar.stop_now)
     until(lambda: job.calls)
     assert job.calls[0][0] == "stop"
+
+
+def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
+    page = open_one()
+    page.cluster.to_launch.become("running")
+    page.click(page.view.launch_bar.launch)
+    until(lambda: page.jobs == [page.cluster.to_launch])
+    (job,) = page.jobs
+    stack = RankStack(rank=Rank(0), doing="busy", where="load (data.py:12)", text="main <b>")
+    job.at = {"wopr": [stack], "muthur": NodeError("connection refused", node="muthur")}
+    until(lambda: not page.view.job_bar.stacks.disabled)
+    page.click(page.view.job_bar.stacks)
+    until(lambda: "main &lt;b&gt;" in page.view.job_bar.shown_stacks.value)
+    shown = page.view.job_bar.shown_stacks.value
+    assert "rank 0 on wopr: busy, load (data.py:12)" in shown
+    assert "muthur: connection refused" in shown
 
 
 def test_a_refusal_says_that_nothing_was_started(open_one) -> None:

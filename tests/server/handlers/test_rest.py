@@ -14,7 +14,9 @@ import httpx
 import pytest
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.records.calls import Call, GroupCalls
+from jupyter_mntrain.model.records.stall import RankStack
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
 from tests.server.conftest import (
@@ -28,6 +30,8 @@ from tests.server.conftest import (
     served_authority,
 )
 from tests.server.live_server import TOKEN
+from tests.standin.faults import Refuse
+from tests.wording import says
 
 # Each starts Jupyter servers of its own.
 pytestmark = pytest.mark.slow
@@ -110,6 +114,40 @@ def test_logs(served: Served, job_id: JobId) -> None:
     assert short["is_cut"]
     own = served.server.get(f"/jobs/{job_id}/logs?node=node1&search=line 7")
     assert [(line["node"], line["text"]) for line in own["lines"]] == [("node1", "line 7")]
+
+
+def test_stacks_say_where_each_rank_is_now(served: Served) -> None:
+    job_id = served.add_job()
+    for rank, agent in enumerate(served.agents):
+        call = Call(seq=3, name="all_reduce" if rank else "barrier")
+        told = RankStack(
+            rank=Rank(rank),
+            doing="waiting for others",
+            site="collective" if rank else "barrier",
+            where="step (train.py:9)",
+            text="Thread 1\n  beside <b>\n\nThread 2\n  \x1b[31mmain",
+            calls=(GroupCalls("0", "gloo", (call,)),),
+        )
+        served.do(agent.stacks.__setitem__, job_id, [told])
+    found = served.server.ask("POST", f"/jobs/{job_id}/stacks", {}).json()
+    assert found["problem"]["kind"] == "collective-mismatch"
+    assert says("rank 0 on node1 is in a barrier, in step (train.py:9)", found["ranks"][0]["said"])
+    assert "main" in found["ranks"][0]["text"]
+    assert "\x1b" not in found["ranks"][0]["text"]
+    assert "beside" in found["ranks"][0]["threads"]
+    (one,) = served.server.ask("POST", f"/jobs/{job_id}/stacks", {"rank": 1}).json()["ranks"]
+    assert one["rank"] == 1
+    refused(served.server.ask("POST", f"/jobs/{job_id}/stacks", {"rank": 9}), 400, "bad-spec")
+    served.do(served.agents[1].faults["stacks"].append, Refuse(cause="drivers only"))
+    found = served.server.ask("POST", f"/jobs/{job_id}/stacks", {}).json()
+    assert [one["rank"] for one in found["ranks"]] == [0]
+    assert [one["cause"] for one in found["silent"]] == ["drivers only"]
+
+
+def test_stacks_of_a_job_that_has_ended_say_so(served: Served) -> None:
+    job_id = served.add_job(state="succeeded")
+    found = served.server.ask("POST", f"/jobs/{job_id}/stacks", {}).json()
+    assert says("has ended", found["nothing"])
 
 
 def test_the_spec_is_a_file_to_launch_again(served: Served, job_id: JobId) -> None:

@@ -99,6 +99,7 @@ def test_a_log_of_nobody_is_refused(served: Served, job_id: JobId, query: str) -
         ("GET", "/metrics"),
         ("GET", "/logs"),
         ("GET", "/spec"),
+        ("POST", "/stacks"),
         ("POST", "/stop"),
         ("POST", "/kill"),
     ],

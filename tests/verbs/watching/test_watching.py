@@ -84,7 +84,8 @@ def test_stacks_of_a_job_that_has_ended_say_so(do, cluster, text, as_json):
     assert says("no rank of j-7f3a9c21 runs on a reachable node", shown)
     job.become("succeeded")
     outcome = do("stacks", job.id)
-    assert says("j-7f3a9c21 has ended; its output: mntrain logs", text(outcome.renderable))
+    assert says("j-7f3a9c21 has ended", text(outcome.renderable))
+    assert "log: mntrain logs j-7f3a9c21" in text(outcome.renderable)
     assert as_json(outcome) == []
 
 

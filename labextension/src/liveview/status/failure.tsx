@@ -25,6 +25,7 @@ export function FailureCard({ job }: IJobProps): JSX.Element | null {
       <ProblemLines problem={problem}>
         <Icon name="failed" />
       </ProblemLines>
+      {job.reasons && <p className="m s">{job.reasons}</p>}
       {typeof problem.time_s === 'number' && (
         <p className="m s">
           {trans.__('at %1', formats.clock(problem.time_s, true))}

@@ -27,6 +27,8 @@ export function Header(props: IHeaderProps): JSX.Element {
   const { job, isLive, isTab, run, can } = props;
   const args = { jobId: job.job_id };
   const logs = { command: CommandIDs.logs, label: trans.__('Logs') };
+  const stacks = { command: CommandIDs.stacks, label: trans.__('Stacks') };
+  const reads = OVER.has(job.state) ? [logs] : [logs, stacks];
   const notLive = trans.__(
     'Not live: the Jupyter server does not know this job.'
   );
@@ -39,7 +41,7 @@ export function Header(props: IHeaderProps): JSX.Element {
         <span className="mnt-head-name">{job.name}</span>
         <span className="m s">{identity(props)}</span>
         <span className="sp" />
-        {[logs, ...jobActions(job)]
+        {[...reads, ...jobActions(job)]
           .filter(action => can(action.command))
           .map(action => (
             <Button

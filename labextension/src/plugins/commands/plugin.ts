@@ -25,6 +25,7 @@ const LISTED = [
   CommandIDs.launch,
   CommandIDs.attach,
   CommandIDs.logs,
+  CommandIDs.stacks,
   CommandIDs.save,
   CommandIDs.stop,
   CommandIDs.kill,
