@@ -95,19 +95,22 @@ def torchrun_command(
 
 
 def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
-    """Return the variables that switch on torch's flight recorder, which explains stalls.
+    """Return the variables that switch on torch's flight recorder, and times in NCCL's log:
+    both explain stalls.
 
     NCCL also writes it, as a pickle, when a collective times out. The job's own values win, under
     their older names, too (``FlightRecorder.hpp``, ``ProcessGroupNCCL.hpp``); torch warns of older
     names, so they are not set.
     """
-    wanted = {
+    wanted: dict[tuple[str, ...], str] = {
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"): str(RECORDED_CALLS),
         ("TORCH_NCCL_DUMP_ON_TIMEOUT",): "1",
         ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"): str(
             root / "metrics" / "nccl_timeout_rank_"
         ),
     }
+    if "NCCL_DEBUG" in spec.environment:  # the log that went quiet first is known by its times
+        wanted[("NCCL_DEBUG_TIMESTAMP_LEVELS",)] = "WARN,INFO"
     return {
         name: value
         for (name, *older), value in wanted.items()

@@ -238,6 +238,9 @@ def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:
     assert int(on["TORCH_FR_BUFFER_SIZE"]) > 0
     assert on["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert on["TORCH_FR_DUMP_TEMP_FILE"].startswith("/var/jobs/j-0000abcd/attempt-1/metrics/")
+    assert "NCCL_DEBUG_TIMESTAMP_LEVELS" not in on
+    loud = render(spec(environment={"NCCL_DEBUG": "INFO"}), placement(0)).environment
+    assert loud["NCCL_DEBUG_TIMESTAMP_LEVELS"] == "WARN,INFO"
     own = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
     given = render(spec(environment=own), placement(0)).environment
     assert "TORCH_FR_BUFFER_SIZE" not in given, "torch would take it before the older name"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
 from jupyter_mntrain.agent.failure.kernel_log import fault_lines
+from jupyter_mntrain.agent.failure.nccl_log import last_nccl_line_s
 from jupyter_mntrain.agent.failure.tcp import PROC, counters, stuck_connections
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.model.files import write_atomically
@@ -59,14 +61,16 @@ def gather(attempt: AttemptDirectory, interface: str, agent: Sequence[str] = ())
         agent: errors of the agent itself.
     """
     network = network_state(interface)
+    now_s, nccl_s = attempt.clock(), last_nccl_line_s(attempt.path)
     return Evidence(
-        time_s=attempt.clock(),
+        time_s=now_s,
         network=network,
         at_launch=_at_launch(attempt.path),
         disks=tuple(_disks(attempt.path)),
         oom_kills=oom_kills_since(attempt.identity),
         kernel=fault_lines(attempt.began_s),
         agent=tuple(agent),
+        nccl_s=None if nccl_s is None else nccl_s + now_s - time.time(),
         stuck=stuck_connections({one.partition("/")[0] for one in network.addresses}),
     )
 

@@ -21,12 +21,16 @@ from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.quiet import first_quiet
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.stall import Doing, RankStack
 
 Seen = tuple[PartStatus, RankStack]
+
+_UNEXPLAINED = (Kind.ALL_WAIT, Kind.NO_PROGRESS)
+"""Nothing else says where to look."""
 
 
 def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
@@ -37,7 +41,11 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
         return None
     problem = _problem(running, [(part, stack) for part, stall in stalls for stack in stall.stacks])
     since_s = min(stall.since_s for _, stall in stalls)
-    return problem and msgspec.structs.replace(problem, time_s=since_s)
+    if problem is None:
+        return None
+    hint = first_quiet(running, since_s) if problem.kind in _UNEXPLAINED else ""
+    cause = f"{problem.cause}; {hint}" if hint else problem.cause
+    return msgspec.structs.replace(problem, cause=cause, time_s=since_s)
 
 
 def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | None:

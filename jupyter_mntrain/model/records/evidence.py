@@ -87,6 +87,8 @@ class Evidence(Record, frozen=True):
             where it does not count them.
         kernel: lines of the kernel's log since then that speak of faults.
         agent: errors of the agent itself.
+        nccl_s: Unix time of NCCL's last line in the ranks' output, by the clock of the attempt;
+            ``None`` if unknown.
         links: tries to connect to the other participants; ``None`` = not tried yet.
     """
 
@@ -98,4 +100,5 @@ class Evidence(Record, frozen=True):
     kernel: tuple[str, ...] = ()
     agent: tuple[str, ...] = ()
     stuck: tuple[StuckConnection, ...] = ()
+    nccl_s: float | None = None
     links: tuple[LinkTry, ...] | None = None

@@ -124,11 +124,14 @@ test('a failed job names the node and the cause first', async ({ page }) => {
   const card = view.getByRole('alert');
   await expect(card).toContainText('no data on node', { timeout: 90_000 });
   await expect(card).toContainText(/node[12]/);
+  await expect(card).toContainText(/(Certain|Likely): /);
   await shot(page, 'live-failed-light');
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
   const sidebar = await openSidebar(page);
   await expect(sidebar.getByText(/no data on node/).first()).toBeVisible();
   await shot(sidebar, 'sidebar-failed-light');
+  await page.theme.setDarkTheme();
+  await shot(page, 'live-failed-dark');
 });
 
 test('a job that hangs says which rank and where, until it goes on', async ({

@@ -1,0 +1,27 @@
+"""Quiet node: the one whose NCCL log stopped first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.records.job import PartStatus
+
+LEAD_S = tunables.seconds("failure.nccl_quiet_lead_s")
+
+
+def first_quiet(parts: Iterable[PartStatus], since_s: float) -> str:
+    """Say which node's NCCL was quiet first, if another one's went on for longer after the last
+    progress; empty otherwise. What NCCL said before that, while it connected, explains no stall.
+    """
+    said = [
+        (part.evidence.nccl_s, part.node)
+        for part in parts
+        if part.evidence is not None and part.evidence.nccl_s is not None
+    ]
+    if len(said) < 2:
+        return ""
+    (first_s, first), (next_s, other), *_ = sorted(said)
+    if next_s < since_s or next_s - first_s < LEAD_S:
+        return ""
+    return f"NCCL's log on {first} stopped first, {next_s - first_s:.0f} s before that on {other}"
