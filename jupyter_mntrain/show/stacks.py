@@ -77,9 +77,9 @@ def shown_stacks(
 
 
 def stacks_text(shown: ShownStacks) -> str:
-    """All of it as plain text."""
+    """All of it as plain text, but for other threads."""
     problems = [*([shown.problem] if shown.problem else []), *shown.silent]
-    ranks = ["\n".join(filter(None, [one.said, one.threads, one.text])) for one in shown.ranks]
+    ranks = [f"{one.said}\n{one.text}" for one in shown.ranks]
     return "\n\n".join([*map(str, problems), *filter(None, [shown.nothing]), *ranks])
 
 

@@ -81,8 +81,8 @@ class JobBar:
             put(button, disabled=is_busy)
 
     def show_stacks(self, text: str) -> None:
-        """Show stacks below the line until others are asked for."""
-        put(self.shown_stacks, value=f"<pre>{escape(text)}</pre>")
+        """Show stacks below the line until others are asked for; empty hides them."""
+        put(self.shown_stacks, value=f"<pre>{escape(text)}</pre>" if text else "")
 
     def _wanted(self) -> None:
         if self.job is not None:

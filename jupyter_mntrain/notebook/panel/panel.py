@@ -159,6 +159,7 @@ class WidgetPanel:
 
     def _launched(self, job: Job) -> None:
         self.job_bar.job = job
+        self.job_bar.show_stacks("")
         self._show_job(job)
 
     def _measure(self) -> None:

@@ -69,6 +69,9 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await shot(page, 'panel-launched');
   await page.theme.setDarkTheme();
   await shot(page, 'panel-dark');
+  await panel.getByRole('button', { name: 'Stacks' }).click();
+  await expect(panel.getByText(/rank 1 on node2/)).toBeVisible();
+  await shot(panel, 'panel-stacks-dark');
   await panel.getByRole('button', { name: 'Stop…' }).click();
   await panel.getByRole('button', { name: 'Stop it' }).click();
   await expect(panel.getByText('canceled')).toBeVisible({ timeout: 30_000 });

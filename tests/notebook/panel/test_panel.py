@@ -189,7 +189,9 @@ def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
     page.click(page.view.launch_bar.launch)
     until(lambda: page.jobs == [page.cluster.to_launch])
     (job,) = page.jobs
-    stack = RankStack(rank=Rank(0), doing="busy", where="load (data.py:12)", text="main <b>")
+    stack = RankStack(
+        rank=Rank(0), doing="busy", where="load (data.py:12)", text="Thread 1\n\nmain <b>"
+    )
     job.at = {"wopr": [stack], "muthur": NodeError("connection refused", node="muthur")}
     until(lambda: not page.view.job_bar.stacks.disabled)
     page.click(page.view.job_bar.stacks)
@@ -197,6 +199,7 @@ def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
     shown = page.view.job_bar.shown_stacks.value
     assert "rank 0 on wopr: busy, load (data.py:12)" in shown
     assert "muthur: connection refused" in shown
+    assert "Thread 1" not in shown
 
 
 def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
