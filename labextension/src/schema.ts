@@ -740,6 +740,8 @@ export interface Call {
  *             where it does not count them.
  *         kernel: lines of the kernel's log since then that speak of faults.
  *         agent: errors of the agent itself.
+ *         nccl_s: Unix time of NCCL's last line in the ranks' output, by the clock of the attempt;
+ *             ``None`` if unknown.
  *         links: tries to connect to the other participants; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -754,6 +756,7 @@ export interface Evidence {
   kernel?: string[];
   agent?: string[];
   stuck?: StuckConnection[];
+  nccl_s?: number | null;
   links?: LinkTry[] | null;
 }
 /**
