@@ -18,10 +18,12 @@ from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
+    NAME_FIX,
     Role,
     Subject,
     due_for_renewal,
     fingerprint,
+    is_member_name,
     load_certificate,
     load_revocations,
     pem_of,
@@ -270,6 +272,9 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
+        if not is_member_name(subject.name):
+            cause = f"{subject.name!r} cannot be the name of a {subject.role}"
+            return {"refusal": cause, "fix": NAME_FIX}
         fix = "ask for a new one: mntrain invite, or mntrain driver invite"
         if self.clock() >= invite.token.expires_s:
             since = duration_text(self.clock() - invite.token.expires_s)

@@ -10,14 +10,22 @@ from jupyter_mntrain.model.records.metrics import RankStep
 FIRST_STEP = 1
 
 
-def began_again(step: RankStep, earlier: Earlier | None, spec: JobSpec) -> Problem | None:
+def began_again(
+    step: RankStep, earlier: Earlier | None, spec: JobSpec, *, has_checkpoints: bool = False
+) -> Problem | None:
     """Warn if a rank's step is step 1 although an earlier attempt came further.
+
+    A script that does not say its steps may have gone on from a checkpoint: it is warned only if
+    there is none.
 
     Args:
         earlier: the earlier attempts; ``None`` in the first one.
+        has_checkpoints: anything is in the job's checkpoint directory on this node.
     """
     reached = earlier.step if earlier else None
     if earlier is None or reached is None or reached <= FIRST_STEP or step.step != FIRST_STEP:
+        return None
+    if step.is_counted and (has_checkpoints or earlier.saved_step is not None):
         return None
     fix = (
         "save checkpoints to $MNTRAIN_CHECKPOINT_DIR, load the newest one at the start, and report "

@@ -16,6 +16,7 @@ from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_
 from jupyter_mntrain.agent.failure.kernel_log import fault_lines
 from jupyter_mntrain.agent.failure.tcp import PROC, counters, stuck_connections
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.model.environment import CHECKPOINTS
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.evidence import Disk, DiskUse, Evidence, NetworkState
 from jupyter_mntrain.telemetry.interfaces import SYSFS
@@ -81,7 +82,7 @@ def _at_launch(directory: Path) -> NetworkState | None:
 def _disks(directory: Path) -> Iterable[Disk]:
     uses: tuple[tuple[DiskUse, Path], ...] = (
         ("job", directory),
-        ("checkpoints", directory.parent / "checkpoints"),
+        ("checkpoints", directory.parent / CHECKPOINTS),
         ("temporary files", Path(tempfile.gettempdir())),
         ("shared memory", Path(SHARED_MEMORY)),
     )
