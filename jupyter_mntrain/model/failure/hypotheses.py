@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
@@ -61,7 +62,7 @@ def silent_node(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
     problem = Problem(
         kind=Kind.NODE_LOST,
         cause="does not answer, and the other nodes lost their connection to it",
-        fix="'nodes' shows why; with --restarts the job continues once the node is back",
+        fix=fix_of(Kind.NODE_LOST),
         node=silent,
         time_s=symptom.time_s,
     )
@@ -89,7 +90,7 @@ def left_early(part: PartStatus, rank: RankStatus) -> Problem:
     return Problem(
         kind=Kind.ENDED_EARLY,
         cause="ended normally while other ranks still needed it",
-        fix="check why its loop ended before the others': it may have had fewer batches",
+        fix=fix_of(Kind.ENDED_EARLY),
         node=part.node,
         rank=rank.rank,
     )
@@ -125,8 +126,7 @@ def broken_connection(
     problem = Problem(
         kind=Kind.CONNECTION_BROKE,
         cause=f"the network broke a connection between ranks: {signs[0]}",
-        fix="check cables, switch ports, firewalls and other traffic of that network; with "
-        "--restarts and --on-stall abort the job continues by itself",
+        fix=fix_of(Kind.CONNECTION_BROKE),
         time_s=time_s,
     )
     return Hypothesis(problem, tuple(signs), ("new connections work",))
@@ -140,7 +140,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{name}, the interface the ranks used, is gone",
-            fix=f"check the card and its driver on {part.node}, then launch again",
+            fix=fix_of(Kind.LINK_DOWN, "gone", node=part.node),
             node=part.node,
         )
         return Hypothesis(problem, (f"{part.node} has no {name} now",))
@@ -148,7 +148,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{name}, the interface the ranks used, is down",
-            fix=f"check its cable and its switch port, or on {part.node}: ip link set {name} up",
+            fix=fix_of(Kind.LINK_DOWN, node=part.node, interface=name),
             node=part.node,
         )
         return Hypothesis(problem, (f"{name} of {part.node} is down now",))
@@ -158,7 +158,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.ADDRESS_CHANGED,
             cause=f"{name}, the interface the ranks used, lost its address {lost} (now: {has})",
-            fix=f"give {name} a fixed address (or a longer DHCP lease), then launch again",
+            fix=fix_of(Kind.ADDRESS_CHANGED, interface=name),
             node=part.node,
         )
         return Hypothesis(problem, (f"the address of {name} was {lost} at launch",))

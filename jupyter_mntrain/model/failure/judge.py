@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
@@ -102,7 +103,7 @@ def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool)
         kind=Kind.UNKNOWN_CAUSE,
         cause=f"cause unknown: {symptom.place} lost its connection to another rank, and "
         + ", and ".join(known),
-        fix="measure the links, and read the other ranks' logs; --restarts continues by itself",
+        fix=fix_of(Kind.UNKNOWN_CAUSE),
         detail=symptom.detail,
         time_s=symptom.time_s,
     )
