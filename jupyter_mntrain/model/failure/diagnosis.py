@@ -113,7 +113,7 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
-    changed = changed_interface(part for part, _ in seen)
+    changed = changed_interface([part for part, _ in seen])
     if changed is not None:
         return changed.problem
     tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}

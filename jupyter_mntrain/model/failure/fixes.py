@@ -61,6 +61,12 @@ FIXES: dict[Kind, str] = {
     "network; with --restarts and --on-stall abort the job continues by itself",
     Kind.ADDRESS_CHANGED: "give {interface} a fixed address (or a longer DHCP lease), then launch "
     "again",
+    Kind.DUPLICATE_ADDRESS: "find the other machine that has the address {address}, by its MAC "
+    "address {mac}, and give it another one",
+    Kind.GPU_LOST: "check that GPU's power and slot, and dmesg for Xid, on {node}; restart that "
+    "machine, or launch without that GPU: --member NODE:gpu0,2",
+    Kind.GPU_MEMORY_ERROR: "on {node}: nvidia-smi --gpu-reset -i {gpu}, or restart it; if it comes "
+    "back, have that GPU replaced",
     Kind.LINK_DOWN: "check its cable and its switch port, or on {node}: ip link set {interface} up",
     Kind.LINK_BLOCKED: "check the switch and the firewalls between them, then measure the links",
     Kind.ONE_WAY_LINK: "let {node} connect to {peer} on all high ports",
@@ -94,6 +100,8 @@ FIXES: dict[Kind, str] = {
 :mod:`model.failure.sites` says of the place where ranks wait."""
 
 SPECIAL: dict[tuple[Kind, str], str] = {
+    (Kind.GPU_OUT_OF_MEMORY, "shared"): "end that process on {node}, or choose other GPUs: "
+    "--member NODE:gpu0,2",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.KILLED, "wished"): _AGAIN,
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",

@@ -6,14 +6,15 @@ Each function reads one kind of evidence from all parts, and returns what it wou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
+from jupyter_mntrain.model.failure.neighbors import another_machine, silent_neighbors
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
@@ -21,20 +22,9 @@ from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
 
+FULL_BYTES = tunables.size("failure.full_disk_bytes")
+
 RESENT_SHARE = tunables.ratio("failure.resent_share")
-
-
-class Hypothesis(NamedTuple):
-    """One explanation.
-
-    Args:
-        speaks_for: what was found that it explains, as sentences without a full stop.
-        speaks_against: what was found that it does not explain.
-    """
-
-    problem: Problem
-    speaks_for: tuple[str, ...] = ()
-    speaks_against: tuple[str, ...] = ()
 
 
 def own(part: PartStatus) -> Problem | None:
@@ -97,7 +87,7 @@ def left_early(part: PartStatus, rank: RankStatus) -> Problem:
 
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A link that does not work now, or an interface that is not as it was."""
+    """A link that does not work now, or an interface or a neighbor that is not as it was."""
     changed = changed_interface(parts)
     if changed is not None:
         return _timed(changed, symptom)
@@ -105,14 +95,39 @@ def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
     tried = {(part.node, link.peer): link for part, one in known for link in one.links or ()}
     broken = broken_link(tried)
     if broken is not None:
-        return _timed(Hypothesis(broken, ("its links were tried after the failure",)), symptom)
+        signs = (sign for part, one in known for sign in silent_neighbors(part, one))
+        reasons = ("its links were tried after the failure", *signs)
+        return _timed(Hypothesis(broken, reasons), symptom)
     return None
 
 
-def changed_interface(parts: Iterable[PartStatus]) -> Hypothesis | None:
-    """An interface of the ranks that is not as it was at launch."""
+def changed_interface(parts: Sequence[PartStatus]) -> Hypothesis | None:
+    """An interface of the ranks, or who answers for its address, that is not as at launch."""
     known = ((part, part.evidence) for part in parts if part.evidence is not None)
-    return next((found for part, one in known if (found := _changed(part, one))), None)
+    changed = (found for part, one in known if (found := _changed(part, one)))
+    return next(changed, None) or another_machine(parts)
+
+
+def no_space(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A full or read-only disk of the job: whatever else happened, a rank cannot write there."""
+    for part in parts:
+        for disk in part.evidence.disks if part.evidence else ():
+            if disk.use not in ("job", "checkpoints") or disk.free_bytes is None:
+                continue
+            is_full = disk.free_bytes < FULL_BYTES
+            if not (is_full or disk.is_read_only):
+                continue
+            kind = Kind.READ_ONLY if disk.is_read_only else Kind.DISK_FULL
+            what = "read-only" if disk.is_read_only else "full"
+            problem = Problem(
+                kind=kind,
+                cause=f"the disk of {disk.path} is {what}",
+                fix=fix_of(kind),
+                node=part.node,
+                time_s=symptom.time_s,
+            )
+            return Hypothesis(problem, (f"it is {what} now",), ("no rank said so",))
+    return None
 
 
 def broken_connection(
@@ -172,6 +187,7 @@ def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[str]:
             f"packets of an open connection from {part.node} to {one.peer} are not answered, sent "
             f"{one.resends} times again"
         )
+    yield from silent_neighbors(part, evidence)
     if before is None:
         return
     if now.carrier_changes > before.carrier_changes:
