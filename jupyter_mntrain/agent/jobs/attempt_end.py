@@ -110,7 +110,9 @@ class AttemptEnd:
             return self._without_keeper(part, ended_s)
         if status.error is not None:
             known = kind_of(status.error)
-            fix = known[1] if known else fix_of(Kind.NOT_STARTED)
+            # A file that is missing here is the interpreter: nothing that could be sent.
+            is_of_job = known is not None and known[0] is not Kind.NO_FILE
+            fix = known[1] if known and is_of_job else fix_of(Kind.NOT_STARTED)
             cause = f"torchrun did not start: {status.error}"
             return Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
         problem = explain(
