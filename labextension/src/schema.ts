@@ -843,6 +843,7 @@ export interface GpuHealth {
  *         interface: this node's, which its ranks use.
  *         trouble: the fault; ``None`` if data arrived.
  *         peer: the other node; empty if this node's interface is down.
+ *         neighbor: who answered for its address then; ``None`` if that is unknown.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LinkTry".
@@ -851,6 +852,7 @@ export interface LinkTry {
   interface: string;
   trouble: ("down" | "no connection" | "refused" | "stuck") | null;
   peer?: string;
+  neighbor?: Neighbor | null;
 }
 /**
  * Headline figures of a job.

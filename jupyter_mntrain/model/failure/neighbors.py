@@ -11,22 +11,23 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence, Neighbor
 from jupyter_mntrain.model.records.job import PartStatus
 
-Pair = tuple[Neighbor, Neighbor]
-"""One address, as it was at launch and as it is now."""
-
 
 def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) -> Hypothesis | None:
-    """An address that another machine answers for than at launch: two machines have it."""
+    """An address that another machine answers for than at launch, or than the one that has it."""
     for part, evidence in _known(parts):
-        for before, now in _pairs(evidence):
-            owner = _owner(parts, now.address)
-            moved = now.mac and now.mac != before.mac
-            if not moved or (owner and now.mac == _mac(owner)):  # its own card was exchanged
+        at_launch = _at_launch(evidence)
+        for now in _now(evidence):
+            owner, before = _owner(parts, now.address), at_launch.get(now.address, "")
+            own = _mac(owner) if owner else ""
+            # What answered at launch, too, stands in for the node (proxy ARP); or the node's card
+            # was exchanged.
+            if not (before or own) or now.mac in ("", before, own):
                 continue
+            than = "than at the launch " if before else ""
             problem = Problem(
                 kind=Kind.DUPLICATE_ADDRESS,
-                cause=f"{now.address} is answered by another machine than at the launch (MAC "
-                f"{now.mac}, before: {before.mac})",
+                cause=f"{now.address} is answered by another machine {than}(MAC {now.mac} instead "
+                f"of {before or own})",
                 fix=fix_of(Kind.DUPLICATE_ADDRESS, address=now.address, mac=now.mac),
                 node=owner.node if owner else part.node,
                 time_s=time_s,
@@ -37,18 +38,21 @@ def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) ->
 
 def silent_neighbors(part: PartStatus, evidence: Evidence) -> Iterator[str]:
     """Signs that nothing answers for an address that was answered for at launch."""
-    for before, now in _pairs(evidence):
-        if before.mac and not now.mac:
+    at_launch = _at_launch(evidence)
+    for now in _now(evidence):
+        if not now.mac and now.address in at_launch:
             yield f"{now.address} does not answer the ARP requests of {part.node}"
 
 
-def _pairs(evidence: Evidence) -> Iterator[Pair]:
-    if evidence.at_launch is None:
-        return
-    before = {one.address: one for one in evidence.at_launch.neighbors if one.mac}
-    for now in evidence.network.neighbors:
-        if now.address in before:
-            yield before[now.address], now
+def _at_launch(evidence: Evidence) -> dict[str, str]:
+    """The MAC addresses that answered then, by IP address."""
+    before = evidence.at_launch.neighbors if evidence.at_launch else ()
+    return {one.address: one.mac for one in before if one.mac}
+
+
+def _now(evidence: Evidence) -> Iterable[Neighbor]:
+    tried = (link.neighbor for link in evidence.links or ())
+    return dict.fromkeys((*evidence.network.neighbors, *filter(None, tried)))
 
 
 def _known(parts: Iterable[PartStatus]) -> Iterator[tuple[PartStatus, Evidence]]:

@@ -12,6 +12,17 @@ Trouble = Literal["down", "no connection", "refused", "stuck"]
 but large packets do not arrive."""
 
 
+class Neighbor(Record, frozen=True):
+    """An address of the ranks' network, as the kernel's neighbor table (ARP) has it.
+
+    Args:
+        mac: of the machine that answers for it; empty if none does.
+    """
+
+    address: str
+    mac: str = ""
+
+
 class LinkTry(Record, frozen=True):
     """Link try: the result of connecting to another participant.
 
@@ -19,11 +30,13 @@ class LinkTry(Record, frozen=True):
         interface: this node's, which its ranks use.
         trouble: the fault; ``None`` if data arrived.
         peer: the other node; empty if this node's interface is down.
+        neighbor: who answered for its address then; ``None`` if that is unknown.
     """
 
     interface: str
     trouble: Trouble | None
     peer: str = ""
+    neighbor: Neighbor | None = None
 
 
 DiskUse = Literal["job", "checkpoints", "temporary files", "shared memory"]
@@ -40,17 +53,6 @@ class Disk(Record, frozen=True):
     path: str
     free_bytes: int | None
     is_read_only: bool = False
-
-
-class Neighbor(Record, frozen=True):
-    """An address of the ranks' network, as the kernel's neighbor table (ARP) has it.
-
-    Args:
-        mac: of the machine that answers for it; empty if none does.
-    """
-
-    address: str
-    mac: str = ""
 
 
 class NetworkState(Record, frozen=True):

@@ -193,6 +193,30 @@ def test_two_machines_with_one_address_are_found(now: str, kind: Kind, node: str
         assert "bb:02" in found.problem.fix
 
 
+def test_without_a_table_at_launch_the_nodes_own_card_counts() -> None:
+    seen = evidence(network=neighbor("bb:02"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    found = verdict(*parts)
+    assert told(found)[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
+    assert says("(MAC bb:02 instead of aa:01)", found.problem.cause)
+
+
+def test_what_answers_for_a_node_from_the_launch_on_is_no_other_machine() -> None:
+    seen = evidence(network=neighbor("bb:02"), at_launch=neighbor("bb:02"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    assert told(verdict(*parts))[0] is Kind.UNKNOWN_CAUSE
+
+
+def test_of_two_machines_the_one_that_answered_a_link_try_counts() -> None:
+    """Now one of them answers and now the other: the table may be as before again."""
+    other = Neighbor(address="10.0.0.2", mac="bb:02")
+    link = LinkTry(interface="eth1", trouble="refused", peer="n1", neighbor=other)
+    same = neighbor("aa:01")
+    seen = evidence(network=same, at_launch=same, links=(link,))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    assert told(verdict(*parts))[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
+
+
 def test_a_card_that_was_exchanged_is_no_other_machine() -> None:
     newer = msgspec.structs.replace(OWNER, mac="bb:02")
     seen = evidence(network=neighbor("bb:02"), at_launch=neighbor("aa:01"))
