@@ -280,6 +280,13 @@ def edit(run: Run, words: str, old: str, new: str, kind: Kind) -> Trial:
 
 
 ENDS = (
+    edit(
+        Run(script='import torch; torch.zeros(1, device="cuda")'),
+        "use the CPU",
+        '"cuda"',
+        '"cpu"',
+        Kind.NO_CUDA,
+    ),
     Trial(Kind.EXCEPTION, lambda _: script(LABELS), "correct the script", _correct_the_data),
     Trial(Kind.EXIT_CODE, lambda _: script(MODE), "see what it printed", _do_what_it_printed),
     Trial(Kind.CRASHED, lambda _: script(CRASH), "see where it crashed", _correct_the_place),
