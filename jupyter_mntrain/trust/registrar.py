@@ -262,8 +262,7 @@ class Registrar:
                 changed,
                 {
                     m.name: load_certificate(m.certificate).not_valid_after_utc.timestamp()
-                    for m in self.members()
-                    if not m.is_revoked
+                    for m in filter(lambda m: not m.is_revoked, self.members())
                 },
             )
         return self._expiries[1]
@@ -273,19 +272,18 @@ class Registrar:
     ) -> dict[str, str] | None:
         subject = application.subject
         if not is_member_name(subject.name):
-            cause = f"{subject.name!r} cannot be the name of a {subject.role}"
-            return {"refusal": cause, "fix": NAME_FIX}
+            return {"refusal": f"{subject.name!r} cannot be a member's name", "fix": NAME_FIX}
         fix = "ask for a new one: mntrain invite, or mntrain driver invite"
         if self.clock() >= invite.token.expires_s:
-            since = duration_text(self.clock() - invite.token.expires_s)
-            return {"refusal": f"the invitation has expired, {since} ago", "fix": fix}
+            ago = duration_text(self.clock() - invite.token.expires_s)
+            return {"refusal": f"the invitation has expired, {ago} ago", "fix": fix}
         if not invite.admits(subject, self.clock()):
             return {"refusal": "the invitation was used up, or is for another role", "fix": fix}
         other = register.namesake(subject)
         if other is None or _replaces_now(invite, application):
             return None
-        is_same = other.subject == subject
-        if is_same and holds_key(other.certificate, application.request, application.endorsement):
+        proof = other.certificate, application.request, application.endorsement
+        if other.subject == subject and holds_key(*proof):
             return None
         if subject.role != "node":
             return {
