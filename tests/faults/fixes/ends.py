@@ -250,8 +250,11 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 """
 FEWER = """
-for _ in range(3 if dist.get_rank() else 5):
+import time
+for step in range(3 if dist.get_rank() else 5):
     dist.all_reduce(torch.ones(2))
+    if step == 2 and dist.get_rank() == 0:
+        time.sleep(3)  # for the other rank to end by itself, before it is ended with this one
 """
 OTHER_SIZES = "dist.all_reduce(torch.ones(4 + dist.get_rank()))"
 
