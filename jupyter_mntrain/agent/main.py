@@ -19,6 +19,7 @@ from tornado.netutil import bind_sockets
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
 from jupyter_mntrain.agent.beat import BeatSampler
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
@@ -251,6 +252,7 @@ def _node(options: Options) -> LocalNode:
             listeners=listeners,
             gpus=inventory.gpus,
             lent_memory=lambda: owner.lending.memory_bytes,
+            errors=OwnErrors.listening(),
         ),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),

@@ -14,7 +14,7 @@ from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
-from jupyter_mntrain.model.api import STOP_GRACE_S
+from jupyter_mntrain.model.api import STOP_GRACE_S, MachineDescription
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement
@@ -170,6 +170,12 @@ class Job:
         placements = placements_with(self.view(), rank)
         return self._driver.loop.run(self._read_stacks(placements, rank))
 
+    def describe_machines(self) -> Mapping[str, MachineDescription | MntrainError]:
+        """Packages and GPUs of every participant, by node; or the error of one that does not
+        answer. Takes seconds.
+        """
+        return self._driver.loop.run(self._describe(self.view().attempt.placements))
+
     def stop(
         self,
         *,
@@ -220,6 +226,18 @@ class Job:
         return self._driver.loop.run(
             launcher.kill_rank(self.id, rank, reason="killed by user (kill --rank)")
         )
+
+    async def _describe(
+        self, placements: Sequence[Placement]
+    ) -> dict[str, MachineDescription | MntrainError]:
+        async def ask(placement: Placement) -> MachineDescription | MntrainError:
+            try:
+                return await self._driver.live.client_of(placement).description()
+            except MntrainError as error:
+                return error
+
+        found = await asyncio.gather(*map(ask, placements))
+        return {one.node: said for one, said in zip(placements, found, strict=True)}
 
     async def _read_stacks(
         self, placements: Sequence[Placement], rank: int | None

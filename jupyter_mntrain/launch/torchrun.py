@@ -9,6 +9,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
+    CHECKPOINTS,
     FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
@@ -89,7 +90,7 @@ def torchrun_command(
         ATTEMPT_VARIABLE: str(attempt.number),
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
-        CHECKPOINT_VARIABLE: str(root.parent / "checkpoints"),
+        CHECKPOINT_VARIABLE: str(root.parent / CHECKPOINTS),
     }
     return NodeCommand(placement.node, argv, environment, directory=str(root / "work"))
 

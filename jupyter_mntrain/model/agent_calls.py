@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from jupyter_mntrain.model import api
+from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -20,6 +20,8 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.stall import RankStack
+
+DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
 T = TypeVar("T")
 
@@ -97,6 +99,10 @@ class AgentCalls(ABC):
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
         return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+
+    async def description(self) -> api.MachineDescription:
+        answer = api.MachineDescription
+        return await self._ask("GET", Route.DESCRIPTION, answer, extra_s=DESCRIBED_S)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])

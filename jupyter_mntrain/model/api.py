@@ -4,6 +4,7 @@
 verb    path                                       body → answer
 ======  =========================================  ==============================================
 GET     /v1/node                                   → NodeInfo
+GET     /v1/node/description                       → MachineDescription; takes seconds
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
@@ -56,6 +57,7 @@ class Route(enum.StrEnum):
     """Paths of the table above: clients format them with values, servers with patterns."""
 
     NODE = "/v1/node"
+    DESCRIPTION = "/v1/node/description"
     STREAM = "/v1/stream"
     LEASES = "/v1/leases"
     LEASE = "/v1/leases/{job_id}/{attempt}"
@@ -174,6 +176,19 @@ class KillRequest(Record, frozen=True):
 
     attempt: int
     reason: str = "killed by user"
+
+
+class MachineDescription(Record, frozen=True):
+    """What a report tells of a node beside its inventory.
+
+    Args:
+        packages: versions of all that ranks can import, by name.
+        nvidia_smi: the answer of ``nvidia-smi -q``, or why there is none.
+    """
+
+    system: str
+    packages: dict[str, str]
+    nvidia_smi: str
 
 
 class PortStatus(Record, frozen=True):

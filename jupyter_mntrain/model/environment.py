@@ -18,6 +18,9 @@ CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
 """Default checkpoint directory of a job on its node. All attempts of the job share it, so that the
 next one resumes from there."""
 
+CHECKPOINTS = "checkpoints"
+"""That directory's name, in the job's own."""
+
 ON_NAN_VARIABLE = "MNTRAIN_ON_NAN"
 """``stop`` or ``report``, if the launch says what a loss that is NaN means: see ``--on-nan``."""
 

@@ -56,6 +56,11 @@ class GpuReader:
         self.note = "; ".join(lost) or (None if gpus else "the driver sees no GPU")
         return tuple(gpus)
 
+    @property
+    def nvml(self) -> Any:
+        """The module ``pynvml``; ``None`` without a driver."""
+        return self._nvml
+
     def held_by(self, pids: Collection[int]) -> tuple[Leftover, ...]:
         """Return those of the given processes that still hold GPU memory, says the driver."""
         if self._nvml is None or not pids:
@@ -106,7 +111,7 @@ class GpuReader:
             temperature_c=self._optional(
                 lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
             ),
-            processes=tuple(map(_process, sorted({p.pid for p in processes}))),
+            processes=tuple(map(process_on_gpu, sorted({p.pid for p in processes}))),
         )
 
     def _memory(self, handle: Any) -> tuple[int, int]:
@@ -126,7 +131,7 @@ class GpuReader:
             return None
 
 
-def _process(pid: int) -> GpuProcess:
+def process_on_gpu(pid: int) -> GpuProcess:
     """Read a process's user and name, if permitted and visible in this container."""
     try:
         process = psutil.Process(pid)

@@ -12,7 +12,7 @@ import msgspec
 
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.text.foreign import LINE_LIMIT, NAME_LIMIT
+from jupyter_mntrain.model.text.foreign import LINE_LIMIT, NAME_LIMIT, encodable
 
 PROBLEM_FILE = "problem.json"
 MOST_DETAIL = 10 * LINE_LIMIT
@@ -24,7 +24,13 @@ def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> 
     error_file = environment.get("TORCHELASTIC_ERROR_FILE")
     if not error_file:
         return
-    timed = msgspec.structs.replace(problem, time_s=problem.time_s or time.time())
+    timed = msgspec.structs.replace(
+        problem,
+        cause=encodable(problem.cause),
+        fix=encodable(problem.fix),
+        detail=encodable(problem.detail),
+        time_s=problem.time_s or time.time(),
+    )
     with contextlib.suppress(OSError):
         write_atomically(Path(error_file).with_name(PROBLEM_FILE), msgspec.json.encode(timed))
 

@@ -33,6 +33,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     encoder,
 )
+from jupyter_mntrain.model.text.foreign import encodable
 from jupyter_mntrain.telemetry.group import group_size
 from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_stacks
@@ -151,6 +152,7 @@ class Recorder:
         if self._file is None:
             return
         if sample is None:
+            fields.setdefault("is_counted", step is None and self._step == 1)
             if tokens is not None and self._flops_per_token is not None:
                 fields.setdefault("flops", tokens * self._flops_per_token)
             sample = RankStep(
@@ -189,10 +191,10 @@ class Recorder:
         sample = RankProgress(
             time_s=self._clock(),
             rank=self._rank,
-            what=what[:WHAT_LIMIT],
+            what=encodable(what[:WHAT_LIMIT]),
             done=float(done),
             total=_finite(total),
-            unit=unit,
+            unit=encodable(unit),
         )
         if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
             self._write(sample)
@@ -207,7 +209,7 @@ class Recorder:
 
     def wrote(self, step: int, prompt: str, text: str) -> None:
         """Record the model's continuation of ``prompt`` after ``step`` steps."""
-        cut = {"prompt": prompt[:TEXT_LIMIT], "text": text[:TEXT_LIMIT]}
+        cut = {"prompt": encodable(prompt[:TEXT_LIMIT]), "text": encodable(text[:TEXT_LIMIT])}
         self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
 
     def saved(self, step: int) -> None:
@@ -234,8 +236,8 @@ class Recorder:
         if self._file is None:
             return
         self._tell_group()
-        end = RankEnd(time_s=self._clock(), rank=self._rank, ok=ok, message=message[:MESSAGE_LIMIT])
-        self._write(end)
+        told = encodable(message[:MESSAGE_LIMIT])
+        self._write(RankEnd(time_s=self._clock(), rank=self._rank, ok=ok, message=told))
         self._close_file()
 
     def __enter__(self) -> Self:

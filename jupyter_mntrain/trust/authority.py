@@ -18,7 +18,6 @@ from jupyter_mntrain.trust.certificates import (
     alternative_names,
     common_name,
     is_issued_by,
-    is_member_name,
     new_key,
     pem_of,
     requested_key,
@@ -122,8 +121,7 @@ class Authority:
         now: datetime | None,
         lifetime: timedelta,
     ) -> x509.Certificate:
-        if not is_member_name(subject.name):
-            raise TrustError(f"{subject.name!r} cannot be the name of a {subject.role}")
+        names = alternative_names(subject)
         now = now or datetime.now(UTC)
         until = min(now + lifetime, self.certificate.not_valid_after_utc)
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
@@ -135,7 +133,7 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(alternative_names(subject), critical=False)
+            .add_extension(names, critical=False)
             .add_extension(issuer, critical=False)
             .sign(self.key, hashes.SHA256())
         )

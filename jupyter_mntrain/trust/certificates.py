@@ -26,6 +26,8 @@ Role = Literal["node", "driver", "viewer"]
 
 RENEWED_AT = tunables.ratio("trust.renewed_at")
 
+NAME_FIX = "use at most 63 letters of a to z, digits, '.', '_' and '-'; a letter or digit first"
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URI = re.compile(r"mntrain:(node|driver|viewer):(.+)")
 _ROLES: dict[str, Role] = {"node": "node", "driver": "driver", "viewer": "viewer"}
@@ -126,11 +128,16 @@ def subject_of(certificate: x509.Certificate) -> Subject:
 
 
 def request(key: ec.EllipticCurvePrivateKey, subject: Subject) -> str:
-    """A certificate request, signed by the key that it is for. PEM."""
+    """A certificate request, signed by the key that it is for. PEM.
+
+    Raises:
+        TrustError: the member's name cannot stand in a DNS name.
+    """
+    names = alternative_names(subject)
     made = (
         x509.CertificateSigningRequestBuilder()
         .subject_name(common_name(subject.name))
-        .add_extension(alternative_names(subject), critical=False)
+        .add_extension(names, critical=False)
         .sign(key, hashes.SHA256())
     )
     return made.public_bytes(serialization.Encoding.PEM).decode()
@@ -197,7 +204,13 @@ def common_name(name: str) -> x509.Name:
 
 
 def alternative_names(subject: Subject) -> x509.SubjectAlternativeName:
-    """The names that a connection checks."""
+    """The names that a connection checks.
+
+    Raises:
+        TrustError: the member's name cannot stand in a DNS name.
+    """
+    if not is_member_name(subject.name):
+        raise TrustError(f"{subject.name!r} cannot be the name of a {subject.role}", fix=NAME_FIX)
     return x509.SubjectAlternativeName(
         [x509.DNSName(subject.dns_name), x509.UniformResourceIdentifier(subject.uri)]
     )

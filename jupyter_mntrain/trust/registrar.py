@@ -18,10 +18,12 @@ from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
+    NAME_FIX,
     Role,
     Subject,
     due_for_renewal,
     fingerprint,
+    is_member_name,
     load_certificate,
     load_revocations,
     pem_of,
@@ -260,8 +262,7 @@ class Registrar:
                 changed,
                 {
                     m.name: load_certificate(m.certificate).not_valid_after_utc.timestamp()
-                    for m in self.members()
-                    if not m.is_revoked
+                    for m in filter(lambda m: not m.is_revoked, self.members())
                 },
             )
         return self._expiries[1]
@@ -270,17 +271,19 @@ class Registrar:
         self, register: Register, invite: IssuedInvitation, application: Application
     ) -> dict[str, str] | None:
         subject = application.subject
+        if not is_member_name(subject.name):
+            return {"refusal": f"{subject.name!r} cannot be a member's name", "fix": NAME_FIX}
         fix = "ask for a new one: mntrain invite, or mntrain driver invite"
         if self.clock() >= invite.token.expires_s:
-            since = duration_text(self.clock() - invite.token.expires_s)
-            return {"refusal": f"the invitation has expired, {since} ago", "fix": fix}
+            ago = duration_text(self.clock() - invite.token.expires_s)
+            return {"refusal": f"the invitation has expired, {ago} ago", "fix": fix}
         if not invite.admits(subject, self.clock()):
             return {"refusal": "the invitation was used up, or is for another role", "fix": fix}
         other = register.namesake(subject)
         if other is None or _replaces_now(invite, application):
             return None
-        is_same = other.subject == subject
-        if is_same and holds_key(other.certificate, application.request, application.endorsement):
+        proof = other.certificate, application.request, application.endorsement
+        if other.subject == subject and holds_key(*proof):
             return None
         if subject.role != "node":
             return {

@@ -27,6 +27,7 @@ export type Kind =
   | "disk-error"
   | "disk-full"
   | "drained"
+  | "duplicate-address"
   | "ended-early"
   | "error"
   | "exception"
@@ -34,6 +35,8 @@ export type Kind =
   | "expired"
   | "file-too-large"
   | "gpu-error"
+  | "gpu-lost"
+  | "gpu-memory-error"
   | "gpu-out-of-memory"
   | "gpu-taken"
   | "in-kernel"
@@ -145,8 +148,11 @@ export interface Everything {
   Call?: Call;
   Evidence?: Evidence;
   NetworkState?: NetworkState;
+  Neighbor?: Neighbor;
   Disk?: Disk;
   StuckConnection?: StuckConnection;
+  OpenFiles?: OpenFiles;
+  GpuHealth?: GpuHealth;
   LinkTry?: LinkTry;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -423,6 +429,7 @@ export interface GpuProcess {
   pid: number;
   user?: string | null;
   command?: string | null;
+  memory_bytes?: number | null;
 }
 /**
  * Software versions of a node. ``None`` = not installed.
@@ -739,9 +746,12 @@ export interface Call {
  *         oom_kills: processes that the kernel's OOM killer ended since the attempt began; ``None``
  *             where it does not count them.
  *         kernel: lines of the kernel's log since then that speak of faults.
- *         agent: errors of the agent itself.
+ *         agent: errors of the agent itself, also of gathering.
  *         nccl_s: Unix time of NCCL's last line in the ranks' output, by the clock of the attempt;
  *             ``None`` if unknown.
+ *         files: open files that are counted against a limit.
+ *         gpus: of the part, now.
+ *         gpus_at_launch: the same when the attempt began.
  *         links: tries to connect to the other participants; ``None`` = not tried yet.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -757,6 +767,9 @@ export interface Evidence {
   agent?: string[];
   stuck?: StuckConnection[];
   nccl_s?: number | null;
+  files?: OpenFiles[];
+  gpus?: GpuHealth[];
+  gpus_at_launch?: GpuHealth[];
   links?: LinkTry[] | null;
 }
 /**
@@ -768,6 +781,8 @@ export interface Evidence {
  *         dropped: packets dropped or damaged since boot.
  *         sent: TCP segments of the whole machine since boot.
  *         resent: those of them that were sent again.
+ *         mac: the interface's own.
+ *         neighbors: the other participants' addresses.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NetworkState".
@@ -782,6 +797,21 @@ export interface NetworkState {
   dropped?: number;
   sent?: number;
   resent?: number;
+  mac?: string;
+  neighbors?: Neighbor[];
+}
+/**
+ * An address of the ranks' network, as the kernel's neighbor table (ARP) has it.
+ *
+ *     Args:
+ *         mac: of the machine that answers for it; empty if none does.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Neighbor".
+ */
+export interface Neighbor {
+  address: string;
+  mac?: string;
 }
 /**
  * A file system that ranks write to.
@@ -814,12 +844,51 @@ export interface StuckConnection {
   resends: number;
 }
 /**
+ * How near a process, or the machine, is to its limit of open files.
+ *
+ *     Args:
+ *         who: ``machine``, ``agent`` or like ``rank 1``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "OpenFiles".
+ */
+export interface OpenFiles {
+  who: string;
+  count: number;
+  limit: number;
+}
+/**
+ * What a GPU of the job says of itself.
+ *
+ *     Args:
+ *         trouble: why it does not answer, in NVML's words; empty if it does.
+ *         slowed_by: what lowers its clocks.
+ *         uncorrected_errors: of its memory since the driver was loaded; ``None`` without ECC.
+ *         repairs_pending: it will replace memory that failed at its next reset, or cannot.
+ *         memory_bytes: all that it has.
+ *         others: processes that use it and are not of the job.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "GpuHealth".
+ */
+export interface GpuHealth {
+  index: number;
+  trouble?: string;
+  temperature_c?: number | null;
+  slowed_by?: string[];
+  uncorrected_errors?: number | null;
+  repairs_pending?: boolean;
+  memory_bytes?: number | null;
+  others?: GpuProcess[];
+}
+/**
  * Link try: the result of connecting to another participant.
  *
  *     Args:
  *         interface: this node's, which its ranks use.
  *         trouble: the fault; ``None`` if data arrived.
  *         peer: the other node; empty if this node's interface is down.
+ *         neighbor: who answered for its address then; ``None`` if that is unknown.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LinkTry".
@@ -828,6 +897,7 @@ export interface LinkTry {
   interface: string;
   trouble: ("down" | "no connection" | "refused" | "stuck") | null;
   peer?: string;
+  neighbor?: Neighbor | null;
 }
 /**
  * Headline figures of a job.

@@ -74,12 +74,19 @@ class LiveAgent:
     state: Path
     cluster: str = "test"
     process: subprocess.Popen[bytes] | None = None
+    python: str = sys.executable
+    """Of the ranks."""
 
     def start(
-        self, *options: str, core: int | None = None, environment: Mapping[str, str] = {}
+        self,
+        *options: str,
+        core: int | None = None,
+        under: Sequence[str] = (),
+        environment: Mapping[str, str] = {},
     ) -> LiveAgent:
         """Args:
         core: it may use, with all that it starts.
+        under: a command that runs it, in the same process.
         environment: beside this process's own.
         """
         settings = Settings(
@@ -88,13 +95,14 @@ class LiveAgent:
             advertised=(),
             port=self.port,
             link_capacities=(),
-            python=sys.executable,
+            python=self.python,
         )
         trusted.join(self.state, settings, self.cluster)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--state-dir", str(self.state), *options]
         if core is not None:
             command = ["taskset", "--cpu-list", str(core), *command]
+        command = [*under, *command]
         with (self.state / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
                 command,

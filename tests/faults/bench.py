@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -80,6 +82,21 @@ class Bench:
     def steps(self, host: Host) -> int:
         """Lines that ranks on a host have written of this job."""
         return sum(log.read_text().count("step of rank") for log in self._attempts(host, "log"))
+
+    def goes_on(self) -> None:
+        before = self.steps(self.first)
+        until(lambda: self.steps(self.first) > before, "it to go on")
+
+    def types(self, fix: str) -> None:
+        """Type the commands of a fix, if it has any, on the nodes that it names: it goes on."""
+        found = re.search(r"\bon (node\d)(?: and (node\d))?: (.+)", fix)
+        if found is None:
+            return
+        for host in (self.first, self.second):
+            if host.name in found.groups():
+                done = host.run(shlex.split(found[3]))
+                assert done.returncode == 0, done.stderr
+        self.goes_on()
 
     def inject(self, host: Host, code: str) -> None:
         """Have the rank on a host run some Python between two steps."""

@@ -252,8 +252,8 @@ def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
             )
             assert seen["state"] == "running"
             report_stall(row, took_s, seen)
-        before = bench.steps(bench.first)
-        until(lambda: bench.steps(bench.first) > before, "it to go on", PATIENCE_S)
+            bench.types(seen["stall_fix"])
+        bench.goes_on()
         until(lambda: bench.latest["stall"] is None, "that to be known", PATIENCE_S)
         assert bench.latest["state"] == "running"
 

@@ -37,6 +37,8 @@ NAMES = frozenset(
         "why",
         "FIX",
         "FIXES",
+        "NAME_FIX",
+        "SPECIAL",
     }
 )
 """Variables and arguments that hold sentences."""

@@ -27,7 +27,7 @@ from jupyter_mntrain.model.records.node import (
     Versions,
 )
 from jupyter_mntrain.plan.members import choose_participants, parse_member
-from tests.standin.jobs import measured_links
+from tests.standin.jobs import MACHINE, measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
 from tests.standin.training import Sample, sample_job
 
@@ -147,9 +147,8 @@ class StandInJob:
         history = self._sample.history
         view = history.view
         ended_s = self._sample.now_s if state in TERMINAL else None
-        parts = tuple(
-            msgspec.structs.replace(part, state=state, ended_s=ended_s) for part in view.parts
-        )
+        change = {"state": state, "ended_s": ended_s}
+        parts = tuple(msgspec.structs.replace(part, **change) for part in view.parts)
         view = msgspec.structs.replace(view, state=state, parts=parts)
         history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
         self._sample = Sample(history, self._sample.now_s)
@@ -171,6 +170,9 @@ class StandInJob:
             for line in self.lines
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         )[-tail:]
+
+    def describe_machines(self) -> dict[str, Any]:
+        return {place.node: MACHINE for place in self.view().attempt.placements}
 
     def stacks(self, *, rank: int | None = None) -> dict[str, Any]:
         placements_with(self.view(), rank)

@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model.api import MachineDescription
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.lifecycle.state import new_part
@@ -120,3 +121,6 @@ def taken(job: JobHistory, now_s: float = 1000.0) -> SeriesBuilder:
 
 def summarize(job: JobHistory, *, now_s: float) -> JobSummary:
     return taken(job, now_s).summary
+
+
+MACHINE = MachineDescription(system="Linux", packages={"torch": "2.9.0"}, nvidia_smi="none")

@@ -9,19 +9,19 @@ import psutil
 import pytest
 
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
-from jupyter_mntrain.telemetry.gpus import GpuReader, _process
+from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu
 from tests.standin.cards import Cards
 
 
 def test_a_process_is_named_by_user_program_and_pid() -> None:
     me = psutil.Process()
-    told = _process(os.getpid())
+    told = process_on_gpu(os.getpid())
     assert (told.user, told.command) == (me.username(), me.name())
     assert str(told) == f"{me.username()}, {me.name()} (pid {os.getpid()})"
 
 
 def test_a_process_that_is_gone_or_of_another_namespace_keeps_its_pid() -> None:
-    assert str(_process(2**22 + 5)) == f"pid {2**22 + 5}"
+    assert str(process_on_gpu(2**22 + 5)) == f"pid {2**22 + 5}"
 
 
 def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
@@ -61,7 +61,7 @@ def test_a_process_of_somebody_else_keeps_its_pid(monkeypatch: pytest.MonkeyPatc
         raise psutil.AccessDenied(pid)
 
     monkeypatch.setattr(psutil, "Process", denied)
-    assert _process(7) == GpuProcess(pid=7)
+    assert process_on_gpu(7) == GpuProcess(pid=7)
 
 
 def test_what_a_process_holds_after_its_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,3 +265,22 @@ def test_a_rank_alone_has_no_group_to_tell_of(tmp_path: Path) -> None:
     with Recorder(tmp_path, environment={}, group=lambda: 1) as recorder:
         recorder.step()
     assert not [one for one in read(tmp_path) if isinstance(one, RankGroup)]
+
+
+def test_only_a_first_step_that_the_recorder_counted_says_so(tmp_path: Path) -> None:
+    for number, given in enumerate((None, 1, 301)):
+        directory = tmp_path / str(number)
+        with Recorder(directory, environment={}) as recorder:
+            recorder.step(step=given)
+            recorder.step()
+        steps = [one for one in read(directory) if isinstance(one, RankStep)]
+        assert [one.is_counted for one in steps] == [given is None, False]
+
+
+def test_text_that_cannot_be_encoded_does_not_hide_the_scripts_own_error(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, environment={})
+    recorder.wrote(1, "\udc80", "\udc80")
+    recorder.progress("\udc80", 1)
+    with pytest.raises(FileNotFoundError), recorder:
+        raise FileNotFoundError("shard-\udc80")
+    assert read(tmp_path)[-1].message == "FileNotFoundError: shard-?"

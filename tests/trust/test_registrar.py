@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import (
     Role,
     Subject,
@@ -127,3 +127,19 @@ def test_only_another_member_can_be_replaced_and_by_one_machine(
     join(identity, identity.authorized().invite())
     with pytest.raises(SpecError):
         identity.authorized().invite(replaces="n1", uses=2)
+
+
+def test_a_name_outside_of_ascii_is_refused_with_what_a_name_may_be(
+    identity: DriverMembership,
+) -> None:
+    foreign = Subject(role="driver", name="jörg-büro")
+    with pytest.raises(TrustError, match="cannot be the name of a driver") as refused:
+        request(new_key(), foreign)
+    assert "letters of a to z" in refused.value.problem.fix
+    token = identity.authorized().invite("driver")
+    invite = next(i for i in identity.authorized().invites() if i.token == token)
+    asked = request(new_key(), Subject(role="driver", name="kim"))
+    answer = identity.authorized().admit(
+        invite, Application(nonce=new_nonce(), subject=foreign, name="n1", request=asked)
+    )
+    assert (answer.certificate, "letters of a to z" in answer.fix) == ("", True)

@@ -17,6 +17,7 @@ _ALL: Roles = frozenset({"driver", "viewer", "node"})
 
 MAY: dict[tuple[Route, str], Roles] = {
     (Route.NODE, "GET"): _WATCHING,
+    (Route.DESCRIPTION, "GET"): _DRIVERS,
     (Route.STREAM, "GET"): _WATCHING,
     (Route.LEASES, "POST"): _GANG,
     (Route.LEASE, "DELETE"): _GANG,

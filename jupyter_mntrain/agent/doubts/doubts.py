@@ -9,6 +9,7 @@ from jupyter_mntrain.agent.doubts.began_again import began_again
 from jupyter_mntrain.agent.doubts.meeting import Meeting
 from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
 from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
+from jupyter_mntrain.model.environment import CHECKPOINTS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
@@ -32,6 +33,7 @@ class Doubts:
         self._numbers = NumberWatch()
         self._meeting = Meeting(attempt, own)
         self._quiet_end = QuietEnd(log)
+        self._checkpoints = log.parent.parent / CHECKPOINTS
 
     def see(self, samples: Iterable[RankSample], part: PartStatus) -> Iterator[Doubt]:
         """Take what the ranks have reported since the last call; call also if that is nothing."""
@@ -65,7 +67,15 @@ class Doubts:
         return doubt.problem if isinstance(doubt, Warned) and is_nan else None
 
     def _judge(self, step: RankStep, part: PartStatus) -> Iterator[Doubt]:
-        if again := began_again(step, self._earlier, self._spec):
+        has_checkpoints = step.is_counted and _has_files(self._checkpoints)
+        if again := began_again(step, self._earlier, self._spec, has_checkpoints=has_checkpoints):
             yield Warned(problem=again)
         saved = part.saved_step or (self._earlier.saved_step if self._earlier else None)
         yield from self._numbers.see(step, saved)
+
+
+def _has_files(directory: Path) -> bool:
+    try:
+        return any(directory.iterdir())
+    except OSError:
+        return False

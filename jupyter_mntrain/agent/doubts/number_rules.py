@@ -10,6 +10,7 @@ from math import isfinite
 from statistics import median
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.not_finite import not_finite
 from jupyter_mntrain.model.failure.problem import Problem
@@ -122,7 +123,7 @@ class Diverged(NumberRule):
             kind=Kind.LOSS_DIVERGED,
             cause=f"the loss has diverged: its median is {now:.4g} in the {BLOCK} steps since step "
             f"{self._begin}, and was {self._best:.4g}",
-            fix=f"lower the learning rate, and check the data before step {self._begin + BLOCK}",
+            fix=fix_of(Kind.LOSS_DIVERGED, step=self._begin + BLOCK),
             rank=rank,
             step=self._begin,
         )
@@ -148,8 +149,7 @@ class ZeroGradients(NumberRule):
                 kind=Kind.ZERO_GRADIENTS,
                 cause=f"the gradient has been exactly 0 since step {self._since}: nothing is "
                 "learned",
-                fix="check that the loss depends on the weights (requires_grad, detach, no_grad), "
-                "and that not every label is masked",
+                fix=fix_of(Kind.ZERO_GRADIENTS),
                 rank=step.rank,
                 step=self._since,
             )
@@ -176,8 +176,7 @@ class ConstantLoss(NumberRule):
                 kind=Kind.LOSS_CONSTANT,
                 cause=f"the loss has been exactly {self._loss:.6g} in every step since step "
                 f"{self._since}",
-                fix="check that optimizer.step() is called, that the learning rate is not 0, and "
-                "that each step gets a new batch",
+                fix=fix_of(Kind.LOSS_CONSTANT),
                 rank=step.rank,
                 step=self._since,
             )

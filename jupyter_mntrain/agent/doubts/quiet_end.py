@@ -12,6 +12,7 @@ from jupyter_mntrain.agent.failure.printed import (
     LOG_TAIL_BYTES,
     output_of,
 )
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -67,8 +68,7 @@ def _warning(rank: Rank, message: str, detail: str = "") -> Problem:
     return Problem(
         kind=Kind.TRACEBACK,
         cause=f"printed a traceback and exited with code 0: {message[:LINE_LIMIT]}",
-        fix="see its log; a script that catches an exception and cannot go on must raise it again, "
-        "or exit with another code",
+        fix=fix_of(Kind.TRACEBACK),
         rank=rank,
         detail=detail,
     )

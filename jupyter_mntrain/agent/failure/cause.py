@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.printed import (
     last_error,
     last_lines,
@@ -21,6 +20,7 @@ from jupyter_mntrain.agent.failure.printed import (
 )
 from jupyter_mntrain.agent.failure.rank_end import RankEnding, of_message, of_signal, unix_s
 from jupyter_mntrain.agent.failure.torchrun_log import CLOSING, Failure, rank_failures
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -137,7 +137,7 @@ def _of_torchrun(log: str, exit_code: int, now_s: float, has_run_out: bool | Non
         problem = Problem(
             kind=Kind.TERMINATED,
             cause="torchrun was terminated by a signal that mntrain did not send",
-            fix=FIXES[Kind.TERMINATED],
+            fix=fix_of(Kind.TERMINATED),
         )
     elif said := last_error(lines) or last_spoken(lines):
         problem = of_message(said, "")
@@ -145,6 +145,6 @@ def _of_torchrun(log: str, exit_code: int, now_s: float, has_run_out: bool | Non
         problem = Problem(
             kind=Kind.EXIT_CODE,
             cause=f"torchrun ended with exit code {exit_code}",
-            fix=FIXES[Kind.EXIT_CODE],
+            fix=fix_of(Kind.EXIT_CODE),
         )
     return msgspec.structs.replace(problem, time_s=now_s, detail=last_lines(lines))

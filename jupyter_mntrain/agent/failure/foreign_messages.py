@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 
 PATTERNS: tuple[tuple[str, Kind], ...] = (
@@ -80,5 +80,5 @@ def kind_of(message: str) -> tuple[Kind, str] | None:
     """Return kind and fix of another program's message; ``None`` if it is not recognized."""
     for pattern, kind in PATTERNS:
         if match := re.search(pattern, message, re.IGNORECASE):
-            return kind, FIXES[kind].format(**match.groupdict())
+            return kind, fix_of(kind, **match.groupdict())
     return None

@@ -8,76 +8,145 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory, oom_kills_since
 from jupyter_mntrain.agent.failure.kernel_log import fault_lines
 from jupyter_mntrain.agent.failure.nccl_log import last_nccl_line_s
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.tcp import PROC, counters, stuck_connections
+from jupyter_mntrain.agent.failure.unexpected import unexpected
+from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.neighbors import neighbors
+from jupyter_mntrain.agent.machine.open_files import open_files
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import CHECKPOINTS
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.records.evidence import Disk, DiskUse, Evidence, NetworkState
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.evidence import (
+    Disk,
+    DiskUse,
+    Evidence,
+    GpuHealth,
+    NetworkState,
+)
+from jupyter_mntrain.model.records.job import JobRecord, Placement
+from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 
-AT_LAUNCH_FILE = "network.json"
+AT_LAUNCH_FILE = "at_launch.json"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file
 
-
-def network_state(interface: str, *, sysfs: Path = SYSFS, proc: Path = PROC) -> NetworkState:
-    """Read the state of an interface and the counters of this machine's TCP."""
-    found = next((one for one in read_interfaces(sysfs) if one.name == interface), None)
-    device = sysfs / "class" / "net" / interface
-    tcp = counters(proc)
-    return NetworkState(
-        interface=interface,
-        is_there=found is not None,
-        is_up=found is not None and found.is_up,
-        addresses=found.addresses if found else (),
-        mtu=found.mtu if found else None,
-        carrier_changes=_number(device / "carrier_changes"),
-        dropped=sum(
-            _number(device / "statistics" / name)
-            for name in ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
-        ),
-        sent=tcp.get("OutSegs", 0),
-        resent=tcp.get("RetransSegs", 0),
-    )
+T = TypeVar("T")
 
 
-def note_at_launch(directory: Path, interface: str) -> None:
-    """Store the network's state as an attempt begins, for a later agent, too."""
-    content = msgspec.json.encode(network_state(interface))
-    write_atomically(directory / AT_LAUNCH_FILE, content)
+class AtLaunch(Record, frozen=True):
+    """What was found as an attempt began, for a later agent, too."""
+
+    network: NetworkState
+    gpus: tuple[GpuHealth, ...] = ()
 
 
-def gather(attempt: AttemptDirectory, interface: str, agent: Sequence[str] = ()) -> Evidence:
-    """Gather everything but link tries, which need the other participants.
+class Gathering:
+    """Gathers evidence about one part: what cannot be read is left out, and said.
 
     Args:
-        interface: the ranks'.
-        agent: errors of the agent itself.
+        record: of the part.
+        gpus: asks its GPUs.
+        errors: the agent's own.
     """
-    network = network_state(interface)
-    now_s, nccl_s = attempt.clock(), last_nccl_line_s(attempt.path)
-    return Evidence(
-        time_s=now_s,
-        network=network,
-        at_launch=_at_launch(attempt.path),
-        disks=tuple(_disks(attempt.path)),
-        oom_kills=oom_kills_since(attempt.identity),
-        kernel=fault_lines(attempt.began_s),
-        agent=tuple(agent),
-        nccl_s=None if nccl_s is None else nccl_s + now_s - time.time(),
-        stuck=stuck_connections({one.partition("/")[0] for one in network.addresses}),
-    )
+
+    def __init__(
+        self, attempt: AttemptDirectory, record: JobRecord, gpus: GpuReader, errors: OwnErrors
+    ) -> None:
+        self._attempt = attempt
+        self._node_id = record.part.node_id
+        self._placements = record.attempt.placements
+        self._gpus = gpus
+        self._errors = errors
+
+    @property
+    def _own(self) -> Placement:
+        return next(one for one in self._placements if one.node_id == self._node_id)
+
+    def _cards(self, ours: Collection[int] = ()) -> tuple[GpuHealth, ...]:
+        return gpu_health(self._gpus.nvml, self._own.gpus, ours)
+
+    def note_at_launch(self) -> None:
+        """Store what is found as the attempt begins."""
+        found = AtLaunch(network=self.network(), gpus=self._cards())
+        write_atomically(self._attempt.path / AT_LAUNCH_FILE, msgspec.json.encode(found))
+
+    def network(self, *, sysfs: Path = SYSFS, proc: Path = PROC) -> NetworkState:
+        """Read the state of the interface and the counters of this machine's TCP."""
+        name = self._own.interface
+        peers = {one.address for one in self._placements if one.node_id != self._node_id}
+        found = next((one for one in read_interfaces(sysfs) if one.name == name), None)
+        device = sysfs / "class" / "net" / name
+        tcp = counters(proc)
+        return NetworkState(
+            interface=name,
+            is_there=found is not None,
+            is_up=found is not None and found.is_up,
+            addresses=found.addresses if found else (),
+            mtu=found.mtu if found else None,
+            carrier_changes=_number(device / "carrier_changes"),
+            dropped=sum(
+                _number(device / "statistics" / counter)
+                for counter in ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
+            ),
+            sent=tcp.get("OutSegs", 0),
+            resent=tcp.get("RetransSegs", 0),
+            mac=(found.mac if found else None) or "",
+            neighbors=neighbors(name, peers, proc),
+        )
+
+    def evidence(self) -> Evidence:
+        """Gather everything but link tries, which need the other participants."""
+        attempt, own = self._attempt, self._own
+        before = self._try("the launch", lambda: _at_launch(attempt.path), None)
+        same = NetworkState(interface=own.interface, is_there=True, is_up=True)
+        network = self._try("the network", self.network, before.network if before else same)
+        addresses = {one.partition("/")[0] for one in network.addresses}
+        ranks: dict[Rank, int] = {}
+        ranks = self._try("the processes", lambda: dict(attempt.living_ranks()), ranks)
+        found = Evidence(
+            time_s=attempt.clock(),
+            network=network,
+            at_launch=before.network if before else None,
+            disks=self._try("the disks", lambda: tuple(_disks(attempt.path)), ()),
+            oom_kills=self._try("the OOM killer", lambda: oom_kills_since(attempt.identity), None),
+            kernel=self._try("the kernel's log", lambda: fault_lines(attempt.began_s), ()),
+            stuck=self._try("the connections", lambda: stuck_connections(addresses), ()),
+            files=self._try("open files", lambda: tuple(open_files(ranks.items())), ()),
+            gpus=self._try("the GPUs", lambda: self._cards(ranks.values()), ()),
+            gpus_at_launch=before.gpus if before else (),
+            nccl_s=self._try("NCCL's log", self._last_nccl_line_s, None),
+        )
+        return msgspec.structs.replace(found, agent=self._errors.since(attempt.began_s))
+
+    def _last_nccl_line_s(self) -> float | None:
+        """By the attempt's clock."""
+        at_s = last_nccl_line_s(self._attempt.path)
+        return None if at_s is None else at_s + self._attempt.clock() - time.time()
+
+    def _try(self, what: str, read: Callable[[], T], otherwise: T) -> T:
+        """One kind of evidence; whatever goes wrong, the failure itself must be reported."""
+        try:
+            return read()
+        except Exception as error:  # noqa: BLE001 - logged, and so among the errors of the agent
+            unexpected(error, f"{what} of a failed part could not be read", node="this node")
+            return otherwise
 
 
-def _at_launch(directory: Path) -> NetworkState | None:
+def _at_launch(directory: Path) -> AtLaunch | None:
     try:
-        return msgspec.json.decode((directory / AT_LAUNCH_FILE).read_bytes(), type=NetworkState)
+        return msgspec.json.decode((directory / AT_LAUNCH_FILE).read_bytes(), type=AtLaunch)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -85,7 +154,7 @@ def _at_launch(directory: Path) -> NetworkState | None:
 def _disks(directory: Path) -> Iterable[Disk]:
     uses: tuple[tuple[DiskUse, Path], ...] = (
         ("job", directory),
-        ("checkpoints", directory.parent / "checkpoints"),
+        ("checkpoints", directory.parent / CHECKPOINTS),
         ("temporary files", Path(tempfile.gettempdir())),
         ("shared memory", Path(SHARED_MEMORY)),
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of, speaks_of_peers
 from jupyter_mntrain.agent.failure.printed import (
     abort_reason,
@@ -24,6 +23,7 @@ from jupyter_mntrain.agent.failure.printed import (
 )
 from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
 from jupyter_mntrain.agent.failure.torchrun_log import Failure
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -109,7 +109,7 @@ class RankEnding:
             return Problem(
                 kind=Kind.NO_FILE,
                 cause=f"script {script} not found",
-                fix="send it with --file, or give its full path",
+                fix=fix_of(Kind.NO_FILE, "script"),
                 detail=detail,
             )
         said = last_spoken(self._lines)
@@ -124,7 +124,7 @@ class RankEnding:
             cause = f"ended itself at once (os._exit) with exit code {code}"
         if said:
             cause += f"; its last line: {said}"
-        return Problem(kind=Kind.EXIT_CODE, cause=cause, fix=FIXES[Kind.EXIT_CODE], detail=detail)
+        return Problem(kind=Kind.EXIT_CODE, cause=cause, fix=fix_of(Kind.EXIT_CODE), detail=detail)
 
 
 def of_exception(raised: Raised) -> Problem:
@@ -136,7 +136,7 @@ def of_exception(raised: Raised) -> Problem:
         found = None  # the script's own service was out of reach, not a rank
     if found is None:
         found = next(filter(None, map(_symptom_of_peers, raised.causes)), None)
-    kind, fix = found or (Kind.EXCEPTION, FIXES[Kind.EXCEPTION])
+    kind, fix = found or (Kind.EXCEPTION, fix_of(Kind.EXCEPTION))
     return Problem(
         kind=kind,
         cause=placed(next(iter(raised.line.splitlines()), raised.kind), places),
@@ -181,7 +181,7 @@ def of_signal(
             False: "; the kernel's OOM killer was not involved",
         }[has_run_out]
         kind = Kind.OUT_OF_MEMORY if has_run_out else Kind.KILLED
-        return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
+        return Problem(kind=kind, cause=cause, fix=fix_of(kind), detail=detail)
     is_asked = code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
     kind = Kind.TERMINATED if is_asked else Kind.CRASHED
     reason = "" if is_asked else abort_reason(lines)
@@ -189,7 +189,7 @@ def of_signal(
     # Only abort() is called because of what was printed; a lost connection is no crash.
     if reason and (code == -signal.SIGABRT or not (known and known[0] in SYMPTOMS)):
         return _foreign(f"{cause}: {reason}", detail, kind)
-    return Problem(kind=kind, cause=cause, fix=FIXES[kind], detail=detail)
+    return Problem(kind=kind, cause=cause, fix=fix_of(kind), detail=detail)
 
 
 def of_message(message: str, detail: str) -> Problem:
@@ -200,7 +200,7 @@ def of_message(message: str, detail: str) -> Problem:
 def _foreign(
     message: str, detail: str, kind: Kind = Kind.EXCEPTION, time_s: float | None = None
 ) -> Problem:
-    known, fix = kind_of(message) or (kind, FIXES[kind])
+    known, fix = kind_of(message) or (kind, fix_of(kind))
     return Problem(kind=known, cause=message, fix=fix, detail=detail, time_s=time_s)
 
 

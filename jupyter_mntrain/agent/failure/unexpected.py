@@ -6,7 +6,7 @@ import errno
 import logging
 import secrets
 
-from jupyter_mntrain.agent.failure.fixes import FIXES
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 
@@ -35,5 +35,5 @@ def unexpected(error: BaseException, doing: str, *, node: str, kind: Kind | None
         told = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
         known = _BY_NUMBER.get(error.errno or 0)
         if known is not None:
-            kind, fix = known, f"{FIXES[known]}; {fix}"
+            kind, fix = known, f"{fix_of(known)}; {fix}"
     return Problem(kind=kind or Kind.BROKEN, cause=f"{doing}: {told}", fix=fix, id=number)

@@ -14,6 +14,7 @@ import time
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.agent.machine.probe import unacknowledged
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
@@ -47,7 +48,9 @@ async def _try_link(own: Placement, other: Placement, peers: Peers) -> LinkTry |
     except MntrainError:
         return None
     trouble = await asyncio.to_thread(send_some, own.address, other.address, ticket)
-    return LinkTry(interface=own.interface, trouble=trouble, peer=other.node)
+    # Of two machines with one address, now one answers and now the other: who did just now?
+    seen = next(iter(neighbors(own.interface, {other.address})), None)
+    return LinkTry(interface=own.interface, trouble=trouble, peer=other.node, neighbor=seen)
 
 
 def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:

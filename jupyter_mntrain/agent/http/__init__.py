@@ -23,7 +23,11 @@ from jupyter_mntrain.agent.http.job_routes import (
     RankKillHandler,
 )
 from jupyter_mntrain.agent.http.lease_routes import LeaseHandler, LeasesHandler, PortHandler
-from jupyter_mntrain.agent.http.node_routes import NodeHandler, NodeStreamHandler
+from jupyter_mntrain.agent.http.node_routes import (
+    DescriptionHandler,
+    NodeHandler,
+    NodeStreamHandler,
+)
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
 from jupyter_mntrain.agent.node import LocalNode
@@ -38,6 +42,7 @@ _PARTS = {
 
 _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.NODE: NodeHandler,
+    Route.DESCRIPTION: DescriptionHandler,
     Route.STREAM: NodeStreamHandler,
     Route.LEASES: LeasesHandler,
     Route.LEASE: LeaseHandler,

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import msgspec
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.machine.description import describe_machine
 from jupyter_mntrain.model.api import Hello, JobChanged
 
 
 class NodeHandler(AgentHandler):
     def get(self) -> None:
         self.answer(self.node.info())
+
+
+class DescriptionHandler(AgentHandler):
+    async def get(self) -> None:
+        self.answer(await asyncio.to_thread(describe_machine, self.node.python))
 
 
 class NodeStreamHandler(AgentHandler):

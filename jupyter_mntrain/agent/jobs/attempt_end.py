@@ -14,9 +14,9 @@ from jupyter_mntrain.agent.attempt.directory import (
 )
 from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
-from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited, PartEvent, RankDown
@@ -109,7 +109,10 @@ class AttemptEnd:
         if status is None:
             return self._without_keeper(part, ended_s)
         if status.error is not None:
-            fix = (kind_of(status.error) or ("", ""))[1]
+            known = kind_of(status.error)
+            # A file that is missing here is the interpreter: nothing that could be sent.
+            is_of_job = known is not None and known[0] is not Kind.NO_FILE
+            fix = known[1] if known and is_of_job else fix_of(Kind.NOT_STARTED)
             cause = f"torchrun did not start: {status.error}"
             return Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
         problem = explain(
@@ -123,7 +126,7 @@ class AttemptEnd:
             # The disk was full: the keeper could not write how the attempt ended.
             cause = f"the disk of {self._attempt.path} is full"
             return msgspec.structs.replace(
-                problem, kind=Kind.DISK_FULL, cause=cause, fix=FIXES[Kind.DISK_FULL]
+                problem, kind=Kind.DISK_FULL, cause=cause, fix=fix_of(Kind.DISK_FULL)
             )
         return problem
 
@@ -146,7 +149,7 @@ class AttemptEnd:
         elif self._attempt.is_of_another_boot():
             kind = Kind.MACHINE_RESTARTED
             cause = "the machine was restarted while the job was running"
-        return Problem(kind=kind, cause=cause, fix=FIXES[kind], time_s=time_s)
+        return Problem(kind=kind, cause=cause, fix=fix_of(kind), time_s=time_s)
 
 
 def _later(down: RankDown, ahead_s: float) -> RankDown:

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
-from jupyter_mntrain.agent.failure.gathering import note_at_launch
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
@@ -54,6 +54,7 @@ class JobBook:
         python: interpreter that ranks run under.
         gpus: tells, at the end of an attempt, whether their memory is free again.
         lent_memory: bytes of each GPU that ranks may use; ``None`` = all.
+        errors: the agent's own.
     """
 
     directory: Path
@@ -64,6 +65,7 @@ class JobBook:
     listeners: Listeners
     gpus: GpuReader
     lent_memory: Callable[[], int | None] = lambda: None
+    errors: OwnErrors = field(default_factory=OwnErrors)
     _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,7 +76,7 @@ class JobBook:
         """Load the jobs that an earlier agent stored; running attempts are adopted."""
         for path in sorted(self.directory.glob("j-*")):
             try:
-                job = LocalJob(path, read_record(path), self.gpus)
+                job = LocalJob(path, read_record(path), self.gpus, errors=self.errors)
                 is_started = job.is_active and not job.record.is_queued
                 lease = lease_of(job.record, job.placement) if is_started else None
             except (OSError, StopIteration, msgspec.MsgspecError) as error:
@@ -151,7 +153,7 @@ class JobBook:
             plan = first_start(record.attempt.submitted_s)
             record = msgspec.structs.replace(record, restart=plan)
         directory = self.directory / request.job_id
-        job = LocalJob(directory, record, self.gpus)
+        job = LocalJob(directory, record, self.gpus, errors=self.errors)
         with self._refusing("cannot store the job", Kind.NOT_STARTED):
             private_directory(directory)
             try:
@@ -279,7 +281,7 @@ class JobBook:
         record = self._record(request, placement, previous)
         directory = self.directory / request.job_id
         journal = previous.journal if previous else None
-        job = LocalJob(directory, record, self.gpus, journal=journal)
+        job = LocalJob(directory, record, self.gpus, journal=journal, errors=self.errors)
         command = torchrun_command(
             request.spec,
             request.attempt,
@@ -294,7 +296,7 @@ class JobBook:
         heading = topology_line(request.job_id, request.attempt)
         try:
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
-            note_at_launch(job.attempt.path, placement.interface)
+            job.gathering.note_at_launch()
             # Stored before anything runs: the next agent finds it if this one is killed now.
             job.file.write()
             job.attempt.spawn()

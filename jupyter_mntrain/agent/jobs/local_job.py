@@ -14,7 +14,8 @@ from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
-from jupyter_mntrain.agent.failure.gathering import gather
+from jupyter_mntrain.agent.failure.gathering import Gathering
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
@@ -72,6 +73,7 @@ class LocalJob:
         record: as it was last stored.
         gpus: tells, at the end, whether their memory is free again.
         journal: that of the job's earlier attempt, if there was one: its numbers continue.
+        errors: the agent's own.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class LocalJob:
         gpus: GpuReader,
         *,
         journal: Journal | None = None,
+        errors: OwnErrors | None = None,
     ) -> None:
         self.directory = directory
         self.file = RecordFile(directory, record)
@@ -89,6 +92,7 @@ class LocalJob:
         if journal is not None:
             self.journal = journal
         self._end = AttemptEnd(self.attempt, gpus)
+        self.gathering = Gathering(self.attempt, record, gpus, errors or OwnErrors())
         self._trouble = ""
         self._next_scan_s = 0.0
         self._is_broken = False
@@ -263,28 +267,24 @@ class LocalJob:
 
     def ask_ranks(self) -> list[StackRequest]:
         """Ask every live rank for its stacks."""
-        path = self.attempt.path
-        return [StackRequest(path, rank, pid) for rank, pid in self.attempt.living_ranks()]
+        return [StackRequest(self.attempt.path, *one) for one in self.attempt.living_ranks()]
 
     def close(self) -> None:
         if "journal" in self.__dict__:
             self.journal.close()
 
     def _before_end(self, end: Exited) -> None:
-        """Gather what the record of an ended part must say, too."""
-        if end.exit_code == 0 and self.record.part.state != "stopping":
-            self._doubt(self._doubts.at_good_end(self.record.part))
-        self._gather_evidence(end)
-
-    def _gather_evidence(self, end: Exited) -> None:
-        """Gather evidence, unless the part ended well, or a person ended it."""
+        """Gather what the record must say, too: evidence, unless it ended well or was stopped."""
         part = self.record.part
+        is_wished = part.state == "stopping"
+        if end.exit_code == 0 and not is_wished:
+            self._doubt(self._doubts.at_good_end(part))
         is_good = end.exit_code == 0 and end.problem is None
-        if part.stopped_after_failure or not (is_good or part.state == "stopping"):
+        if part.stopped_after_failure or not (is_good or is_wished):
             self._change_evidence()
 
     def _change_evidence(self) -> None:
-        self.change(EvidenceGathered(evidence=gather(self.attempt, self.placement.interface)))
+        self.change(EvidenceGathered(evidence=self.gathering.evidence()))
 
     def _miss_ranks(self) -> None:
         """Note when a rank's process is missed for the first time."""
@@ -305,7 +305,7 @@ class LocalJob:
         except OSError as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                log.warning("job %s cannot be stored on disk: %s", self.record.job_id, error)
+                log.error("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self, now_s: float) -> None:
         taken: list[RankSample] = []

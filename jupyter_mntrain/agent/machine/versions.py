@@ -44,7 +44,7 @@ def read_versions(python: str, driver: str | None) -> Versions:
     Raises:
         SpecError: ``python`` is not a working interpreter.
     """
-    found = _ask(python)
+    found = ask_python(python, _QUERY)
     found["mntrain"] = found["mntrain"] or __version__
     found["cuda"] = cuda_of(found["torch"], found["cuda"])
     return Versions(**found, platform=f"{platform.machine()} {sys.platform}", driver=driver)
@@ -56,10 +56,15 @@ def cuda_of(torch: str | None, runtime: str | None) -> str | None:
     return f"{build[1]}.{build[2]}" if build else runtime
 
 
-def _ask(python: str) -> dict[str, Any]:
+def ask_python(python: str, query: str) -> dict[str, Any]:
+    """The JSON object that another interpreter prints.
+
+    Raises:
+        SpecError: it is not a working interpreter.
+    """
     try:
         answer = subprocess.run(
-            [python, "-c", _QUERY], capture_output=True, timeout=QUERY_TIMEOUT_S, check=True
+            [python, "-c", query], capture_output=True, timeout=QUERY_TIMEOUT_S, check=True
         )
         # A startup file of the environment may have printed lines before it.
         return dict(json.loads(answer.stdout.splitlines()[-1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
@@ -31,8 +32,7 @@ class StateDirectory:
         return Problem(
             kind=Kind.NO_STATE,
             cause=f"its state directory {self.path} {cause}",
-            fix="mount or restore it and make it writable; if it is lost, join again with: "
-            "mntrain agent join TOKEN",
+            fix=fix_of(Kind.NO_STATE),
         )
 
     def _cause(self) -> str | None:

@@ -12,20 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.calls import Call
 from jupyter_mntrain.model.records.stall import RankStack
-
-ORDER_FIX = (
-    "every rank must make the same calls in the same order: look for an `if rank == …`, a loop "
-    "with fewer batches, or an error that one rank caught, around it"
-)
-TENSORS_FIX = (
-    "give this call tensors of the same shape and dtype on every rank: often one rank's last batch "
-    "is smaller or empty"
-)
 
 
 class Caller(NamedTuple):
@@ -81,7 +73,7 @@ def missing_call(ranks: Sequence[Caller]) -> Problem | None:
                 f"has not called {waits.call.said}, which {waits.caller.place} waits in{waits.at}"
             )
             cause += f"; it waits in {elsewhere}" if elsewhere else ""
-            return _problem(late.caller, cause, ORDER_FIX)
+            return _problem(late.caller, cause)
     return None
 
 
@@ -98,7 +90,7 @@ def _names(here: Sequence[_Made]) -> Problem | None:
     """Ranks that made another call altogether. That is always wrong."""
     if len({one.call.name for one in here}) == 1:
         return None
-    return _told(here, [one.call.name for one in here], ORDER_FIX)
+    return _told(here, [one.call.name for one in here])
 
 
 def _tensors(here: Sequence[_Made]) -> Problem | None:
@@ -106,10 +98,10 @@ def _tensors(here: Sequence[_Made]) -> Problem | None:
     shapes = [one.call.tensors for one in here]
     if len(set(shapes)) == 1 or all(one.call.is_over for one in here):
         return None
-    return _told(here, shapes, TENSORS_FIX)
+    return _told(here, shapes)
 
 
-def _told(here: Sequence[_Made], versions: Sequence[str], fix: str) -> Problem:
+def _told(here: Sequence[_Made], versions: Sequence[str]) -> Problem:
     counts = Counter(versions)
     rarest = min(counts.values())
     # Of two ranks neither is the wrong one: the later one is told first, and no one is blamed.
@@ -126,17 +118,17 @@ def _told(here: Sequence[_Made], versions: Sequence[str], fix: str) -> Problem:
     )
     told = f"called {odd.call.said}{odd.at}"
     if len(here) == len(others) + 1 and len(others) > 1:
-        return _problem(odd.caller, f"{told}, the others {usual.call.said}{usual.at}", fix)
+        return _problem(odd.caller, f"{told}, the others {usual.call.said}{usual.at}")
     cause = f"{odd.caller.place} {told}, but {usual.caller.place} {usual.call.said}{usual.at}"
-    return _problem(None, cause, fix)
+    return _problem(None, cause)
 
 
-def _problem(who: Caller | None, cause: str, fix: str) -> Problem:
+def _problem(who: Caller | None, cause: str) -> Problem:
     rank: Rank | None = who.stack.rank if who else None
     return Problem(
         kind=Kind.COLLECTIVE_MISMATCH,
         cause=cause,
-        fix=fix,
+        fix=fix_of(Kind.COLLECTIVE_MISMATCH),
         node=who.node if who else None,
         rank=rank,
     )

@@ -12,6 +12,7 @@ from itertools import permutations
 import msgspec
 
 from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call, missing_call
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypotheses import (
     broken_connection,
     changed_interface,
@@ -55,7 +56,7 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
         return Problem(
             kind=Kind.NODE_LOST,
             cause=f"does not answer{others}, and the ranks on other nodes wait",
-            fix="'nodes' shows why; the job continues once the node is back",
+            fix=fix_of(Kind.NODE_LOST),
             node=silent[0],
         )
     if not seen:  # all ranks have ended, and torchrun has not noticed yet
@@ -87,7 +88,7 @@ def _stopped(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
     return Problem(
         kind=Kind.STOPPED,
         cause="stopped by a signal (SIGSTOP, or Ctrl-Z)",
-        fix=f"on {part.node}: kill -CONT {stack.pid}",
+        fix=fix_of(Kind.STOPPED, node=part.node, pid=stack.pid),
     )
 
 
@@ -97,7 +98,7 @@ def _in_the_kernel(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
         kind=Kind.IN_KERNEL,
         cause=f"stuck in the kernel{_at(stack)}: a disk, a network file system or a driver "
         "does not answer",
-        fix=f"check dmesg and the mounts of {part.node}",
+        fix=fix_of(Kind.IN_KERNEL, node=part.node),
     )
 
 
@@ -112,7 +113,7 @@ def _busy(busy: Sequence[Seen], seen: Sequence[Seen]) -> Problem:
     return Problem(
         kind=Kind.BUSY,
         cause=f"{which}, and {waiting}",
-        fix="check that rank's stack: it is stuck there, or in an unusually long step",
+        fix=fix_of(Kind.BUSY),
     )
 
 
@@ -125,7 +126,7 @@ _GUILTY: dict[Doing, Callable[[Sequence[Seen], Sequence[Seen]], Problem]] = {
 
 
 def _all_wait(seen: Sequence[Seen]) -> Problem:
-    changed = changed_interface(part for part, _ in seen)
+    changed = changed_interface([part for part, _ in seen])
     if changed is not None:
         return changed.problem
     tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}
@@ -144,10 +145,10 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
         return Problem(
             kind=Kind.NO_PROGRESS,
             cause="no rank makes progress, and some do not report what they are doing",
-            fix="read their logs; ranks that use a Recorder can be asked for their stacks",
+            fix=fix_of(Kind.NO_PROGRESS),
         )
     waiting = [_waiting(part, stack) for part, stack in known]
-    cause, fix = why_all_wait(waiting)
+    cause, call = why_all_wait(waiting)
     nodes = sorted({part.node for part, _ in known})
     agree = len({(one.site, one.where) for one in waiting}) == 1
     if agree and len(nodes) > 1:
@@ -155,8 +156,8 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
             cause += "; the links between them work"
         else:
             cause += f"; the links between {_listed(nodes)} may be broken"
-            fix = f"measure the links; if they work, {fix}"
-    return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix)
+            call = f"measure the links; if they work, {call}"
+    return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix_of(Kind.ALL_WAIT, call=call))
 
 
 def _callers(seen: Sequence[Seen]) -> list[Caller]:

@@ -6,14 +6,16 @@ Each function reads one kind of evidence from all parts, and returns what it wou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.links import broken_link
+from jupyter_mntrain.model.failure.neighbors import another_machine, silent_neighbors
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
@@ -21,20 +23,9 @@ from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
 
+FULL_BYTES = tunables.size("failure.full_disk_bytes")
+
 RESENT_SHARE = tunables.ratio("failure.resent_share")
-
-
-class Hypothesis(NamedTuple):
-    """One explanation.
-
-    Args:
-        speaks_for: what was found that it explains, as sentences without a full stop.
-        speaks_against: what was found that it does not explain.
-    """
-
-    problem: Problem
-    speaks_for: tuple[str, ...] = ()
-    speaks_against: tuple[str, ...] = ()
 
 
 def own(part: PartStatus) -> Problem | None:
@@ -62,7 +53,7 @@ def silent_node(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
     problem = Problem(
         kind=Kind.NODE_LOST,
         cause="does not answer, and the other nodes lost their connection to it",
-        fix="'nodes' shows why; with --restarts the job continues once the node is back",
+        fix=fix_of(Kind.NODE_LOST),
         node=silent,
         time_s=symptom.time_s,
     )
@@ -90,7 +81,7 @@ def left_early(part: PartStatus, rank: RankStatus) -> Problem:
     return Problem(
         kind=Kind.ENDED_EARLY,
         cause="ended normally while other ranks still needed it",
-        fix="check why its loop ended before the others': it may have had fewer batches",
+        fix=fix_of(Kind.ENDED_EARLY),
         node=part.node,
         rank=rank.rank,
     )
@@ -107,7 +98,7 @@ def mismatched_collective(parts: Iterable[PartStatus], symptom: Problem) -> Hypo
 
 
 def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
-    """A link that does not work now, or an interface that is not as it was."""
+    """A link that does not work now, or an interface or a neighbor that is not as it was."""
     changed = changed_interface(parts)
     if changed is not None:
         return _timed(changed, symptom)
@@ -115,14 +106,39 @@ def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
     tried = {(part.node, link.peer): link for part, one in known for link in one.links or ()}
     broken = broken_link(tried)
     if broken is not None:
-        return _timed(Hypothesis(broken, ("its links were tried after the failure",)), symptom)
+        signs = (sign for part, one in known for sign in silent_neighbors(part, one))
+        reasons = ("its links were tried after the failure", *signs)
+        return _timed(Hypothesis(broken, reasons), symptom)
     return None
 
 
-def changed_interface(parts: Iterable[PartStatus]) -> Hypothesis | None:
-    """An interface of the ranks that is not as it was at launch."""
+def changed_interface(parts: Sequence[PartStatus]) -> Hypothesis | None:
+    """An interface of the ranks, or who answers for its address, that is not as at launch."""
     known = ((part, part.evidence) for part in parts if part.evidence is not None)
-    return next((found for part, one in known if (found := _changed(part, one))), None)
+    changed = (found for part, one in known if (found := _changed(part, one)))
+    return next(changed, None) or another_machine(parts)
+
+
+def no_space(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
+    """A full or read-only disk of the job: whatever else happened, a rank cannot write there."""
+    for part in parts:
+        for disk in part.evidence.disks if part.evidence else ():
+            if disk.use not in ("job", "checkpoints") or disk.free_bytes is None:
+                continue
+            is_full = disk.free_bytes < FULL_BYTES
+            if not (is_full or disk.is_read_only):
+                continue
+            kind = Kind.READ_ONLY if disk.is_read_only else Kind.DISK_FULL
+            what = "read-only" if disk.is_read_only else "full"
+            problem = Problem(
+                kind=kind,
+                cause=f"the disk of {disk.path} is {what}",
+                fix=fix_of(kind),
+                node=part.node,
+                time_s=symptom.time_s,
+            )
+            return Hypothesis(problem, (f"it is {what} now",), ("no rank said so",))
+    return None
 
 
 def broken_connection(
@@ -136,8 +152,7 @@ def broken_connection(
     problem = Problem(
         kind=Kind.CONNECTION_BROKE,
         cause=f"the network broke a connection between ranks: {signs[0]}",
-        fix="check cables, switch ports, firewalls and other traffic of that network; with "
-        "--restarts and --on-stall abort the job continues by itself",
+        fix=fix_of(Kind.CONNECTION_BROKE),
         time_s=time_s,
     )
     return Hypothesis(problem, tuple(signs), ("new connections work",))
@@ -151,7 +166,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{name}, the interface the ranks used, is gone",
-            fix=f"check the card and its driver on {part.node}, then launch again",
+            fix=fix_of(Kind.LINK_DOWN, "gone", node=part.node),
             node=part.node,
         )
         return Hypothesis(problem, (f"{part.node} has no {name} now",))
@@ -159,7 +174,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{name}, the interface the ranks used, is down",
-            fix=f"check its cable and its switch port, or on {part.node}: ip link set {name} up",
+            fix=fix_of(Kind.LINK_DOWN, node=part.node, interface=name),
             node=part.node,
         )
         return Hypothesis(problem, (f"{name} of {part.node} is down now",))
@@ -169,7 +184,7 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
         problem = Problem(
             kind=Kind.ADDRESS_CHANGED,
             cause=f"{name}, the interface the ranks used, lost its address {lost} (now: {has})",
-            fix=f"give {name} a fixed address (or a longer DHCP lease), then launch again",
+            fix=fix_of(Kind.ADDRESS_CHANGED, interface=name),
             node=part.node,
         )
         return Hypothesis(problem, (f"the address of {name} was {lost} at launch",))
@@ -183,6 +198,7 @@ def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[str]:
             f"packets of an open connection from {part.node} to {one.peer} are not answered, sent "
             f"{one.resends} times again"
         )
+    yield from silent_neighbors(part, evidence)
     if before is None:
         return
     if now.carrier_changes > before.carrier_changes:

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.gpu_causes import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
@@ -29,14 +33,16 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
     ends = hypotheses.ends(parts)
     causes = [end for end in ends if not end.is_symptom]
     if causes:
-        return _of_ends(causes)
+        return _with_gpus(parts, _of_ends(causes))
     symptom = ends[0]
     found = (
         hypotheses.silent_node(parts, symptom)
         or hypotheses.mismatched_collective(parts, symptom)
         or hypotheses.ended_early(parts, symptom)
         or hypotheses.network(parts, symptom)
+        or broken_gpu(parts, symptom)
         or hypotheses.broken_connection(parts, symptom.time_s)
+        or hypotheses.no_space(parts, symptom)
     )
     is_waiting = any(lacks_links(part) for part in parts)
     if found is None:
@@ -94,16 +100,34 @@ def _of_ends(causes: Sequence[Problem]) -> Verdict:
     )
 
 
+def _with_gpus(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
+    """The verdict with what the GPUs say of the end that it names."""
+    end = verdict.problem
+    broken = broken_gpu(parts, end)
+    if broken is None:
+        return msgspec.structs.replace(verdict, problem=with_other_users(parts, end))
+    return msgspec.structs.replace(
+        verdict,
+        problem=broken.problem,
+        speaks_for=(*verdict.speaks_for, *broken.speaks_for),
+        others=(end, *verdict.others),
+    )
+
+
 def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool) -> Verdict:
     tried = [part.node for part in parts if part.evidence and part.evidence.links]
     known = ["no rank ended by itself"]
     if tried:
         known.append(f"the links that were tried work now ({', '.join(tried)})")
+    errors = [(part.node, one) for part in parts if part.evidence for one in part.evidence.agent]
+    if errors:
+        node, error = errors[-1]
+        known.append(f"the agent of {node} had an error: {error}")
     problem = Problem(
         kind=Kind.UNKNOWN_CAUSE,
         cause=f"cause unknown: {symptom.place} lost its connection to another rank, and "
         + ", and ".join(known),
-        fix="measure the links, and read the other ranks' logs; --restarts continues by itself",
+        fix=fix_of(Kind.UNKNOWN_CAUSE),
         detail=symptom.detail,
         time_s=symptom.time_s,
     )

@@ -197,6 +197,12 @@ class Kind(StrEnum):
     """The network broke a connection, though both ends lived on."""
     ADDRESS_CHANGED = "address-changed"
     """The interface that the ranks used lost its address."""
+    DUPLICATE_ADDRESS = "duplicate-address"
+    """Another machine answers for the address of a node's interface: two have the same one."""
+    GPU_LOST = "gpu-lost"
+    """A GPU does not answer any more: it has fallen off the bus, or its driver hangs."""
+    GPU_MEMORY_ERROR = "gpu-memory-error"
+    """The memory of a GPU failed: an error that ECC could not correct."""
     LOSS_NAN = "loss-nan"
     """The loss or the gradient became NaN or infinite. Also a warning."""
 

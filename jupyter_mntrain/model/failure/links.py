@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import LinkTry
@@ -25,8 +26,7 @@ def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
         return Problem(
             kind=Kind.LINK_DOWN,
             cause=f"{one.interface}, the interface the ranks use, is down",
-            fix=f"check its cable and its switch port, or on {node}: "
-            f"ip link set {one.interface} up",
+            fix=fix_of(Kind.LINK_DOWN, node=node, interface=one.interface),
             node=node,
         )
     if one.trouble == "stuck":
@@ -34,7 +34,7 @@ def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
             kind=Kind.MTU_TOO_LARGE,
             cause=f"connections to {one.peer} open, but large packets do not arrive over "
             f"{one.interface}: its MTU is larger than the network's",
-            fix=f"on {node} and {one.peer}: ip link set {one.interface} mtu 1500",
+            fix=fix_of(Kind.MTU_TOO_LARGE, node=node, peer=one.peer, interface=one.interface),
             node=node,
         )
     return _blocked(node, one, tried.get((one.peer, node)))
@@ -47,7 +47,6 @@ def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
         back: the other direction; ``None`` if it has not been tried.
     """
     kind = Kind.LINK_BLOCKED
-    fix = "check the switch and the firewalls between them, then measure the links"
     how = "are refused" if link.trouble == "refused" else "get no answer"
     if back is None:
         cause = f"connections from {node} over {link.interface} {how}"
@@ -59,5 +58,5 @@ def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
             f"connections from {node} over {link.interface} fail, though {link.peer} can connect "
             f"to {node}: check for a firewall on {link.peer} or between them"
         )
-        fix = f"let {node} connect to {link.peer} on all high ports"
+    fix = fix_of(kind, node=node, peer=link.peer)
     return Problem(kind=kind, cause=cause, fix=fix, node=link.peer)

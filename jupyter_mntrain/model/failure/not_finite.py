@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -27,7 +28,7 @@ def not_finite(
     return Problem(
         kind=Kind.LOSS_NAN,
         cause=f"the {what.replace('-', ' ')} became {became} at step {step}",
-        fix=f"lower the learning rate, and check the data of step {step}",
+        fix=fix_of(Kind.LOSS_NAN, step=step),
         node=node,
         rank=rank,
         step=step,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import PartStatus
@@ -58,6 +59,5 @@ def never_met(parts: Sequence[PartStatus], world_size: int) -> Problem | None:
     return Problem(
         kind=Kind.RANKS_NEVER_MET,
         cause=cause,
-        fix="call torch.distributed.init_process_group() without rank and world_size, so that it "
-        "takes them from the environment; then wrap the model, as in DistributedDataParallel",
+        fix=fix_of(Kind.RANKS_NEVER_MET),
     )

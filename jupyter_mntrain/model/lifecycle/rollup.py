@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -90,7 +91,7 @@ def lost_part(placement: Placement, others: JobState, time_s: float | None = Non
     problem = Problem(
         kind=Kind.NO_RECORD,
         cause="has no record of the job: its state directory was replaced or emptied",
-        fix="launch it again; end processes of the job that are left there",
+        fix=fix_of(Kind.NO_RECORD),
         time_s=time_s,
     )
     is_over = others in TERMINAL

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -206,7 +207,7 @@ def _as_wished(part: PartStatus, problem: Problem | None) -> Problem | None:
     reason = next((one.kill_reason for one in part.ranks if one.rank == problem.rank), "")
     if not reason:
         return problem
-    fix = "launch it again, or use --restarts to do that automatically"
+    fix = fix_of(Kind.KILLED, "wished")
     return msgspec.structs.replace(problem, kind=Kind.KILLED, cause=reason, fix=fix)
 
 

@@ -5,10 +5,22 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.node import GpuProcess
 
 Trouble = Literal["down", "no connection", "refused", "stuck"]
 """Fault of a link: the own interface is down; a connection gets no answer; it is refused; it opens,
 but large packets do not arrive."""
+
+
+class Neighbor(Record, frozen=True):
+    """An address of the ranks' network, as the kernel's neighbor table (ARP) has it.
+
+    Args:
+        mac: of the machine that answers for it; empty if none does.
+    """
+
+    address: str
+    mac: str = ""
 
 
 class LinkTry(Record, frozen=True):
@@ -18,11 +30,13 @@ class LinkTry(Record, frozen=True):
         interface: this node's, which its ranks use.
         trouble: the fault; ``None`` if data arrived.
         peer: the other node; empty if this node's interface is down.
+        neighbor: who answered for its address then; ``None`` if that is unknown.
     """
 
     interface: str
     trouble: Trouble | None
     peer: str = ""
+    neighbor: Neighbor | None = None
 
 
 DiskUse = Literal["job", "checkpoints", "temporary files", "shared memory"]
@@ -50,6 +64,8 @@ class NetworkState(Record, frozen=True):
         dropped: packets dropped or damaged since boot.
         sent: TCP segments of the whole machine since boot.
         resent: those of them that were sent again.
+        mac: the interface's own.
+        neighbors: the other participants' addresses.
     """
 
     interface: str
@@ -61,6 +77,8 @@ class NetworkState(Record, frozen=True):
     dropped: int = 0
     sent: int = 0
     resent: int = 0
+    mac: str = ""
+    neighbors: tuple[Neighbor, ...] = ()
 
 
 class StuckConnection(Record, frozen=True):
@@ -76,6 +94,40 @@ class StuckConnection(Record, frozen=True):
     resends: int
 
 
+class OpenFiles(Record, frozen=True):
+    """How near a process, or the machine, is to its limit of open files.
+
+    Args:
+        who: ``machine``, ``agent`` or like ``rank 1``.
+    """
+
+    who: str
+    count: int
+    limit: int
+
+
+class GpuHealth(Record, frozen=True):
+    """What a GPU of the job says of itself.
+
+    Args:
+        trouble: why it does not answer, in NVML's words; empty if it does.
+        slowed_by: what lowers its clocks.
+        uncorrected_errors: of its memory since the driver was loaded; ``None`` without ECC.
+        repairs_pending: it will replace memory that failed at its next reset, or cannot.
+        memory_bytes: all that it has.
+        others: processes that use it and are not of the job.
+    """
+
+    index: int
+    trouble: str = ""
+    temperature_c: float | None = None
+    slowed_by: tuple[str, ...] = ()
+    uncorrected_errors: int | None = None
+    repairs_pending: bool = False
+    memory_bytes: int | None = None
+    others: tuple[GpuProcess, ...] = ()
+
+
 class Evidence(Record, frozen=True):
     """What a participant found.
 
@@ -86,9 +138,12 @@ class Evidence(Record, frozen=True):
         oom_kills: processes that the kernel's OOM killer ended since the attempt began; ``None``
             where it does not count them.
         kernel: lines of the kernel's log since then that speak of faults.
-        agent: errors of the agent itself.
+        agent: errors of the agent itself, also of gathering.
         nccl_s: Unix time of NCCL's last line in the ranks' output, by the clock of the attempt;
             ``None`` if unknown.
+        files: open files that are counted against a limit.
+        gpus: of the part, now.
+        gpus_at_launch: the same when the attempt began.
         links: tries to connect to the other participants; ``None`` = not tried yet.
     """
 
@@ -101,4 +156,7 @@ class Evidence(Record, frozen=True):
     agent: tuple[str, ...] = ()
     stuck: tuple[StuckConnection, ...] = ()
     nccl_s: float | None = None
+    files: tuple[OpenFiles, ...] = ()
+    gpus: tuple[GpuHealth, ...] = ()
+    gpus_at_launch: tuple[GpuHealth, ...] = ()
     links: tuple[LinkTry, ...] | None = None

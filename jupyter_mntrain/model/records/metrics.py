@@ -73,6 +73,9 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     memory_bytes: int | None = None
     grad_norm: Number | None = None
     learning_rate: float | None = None
+    is_counted: bool = False
+    """It is step 1 because the recorder began to count: the script may have gone on from another.
+    """
 
     def __post_init__(self) -> None:
         _carry(self, "loss", self.loss)

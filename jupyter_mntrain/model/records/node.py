@@ -84,6 +84,7 @@ class GpuProcess(Record, frozen=True):
     pid: int
     user: str | None = None
     command: str | None = None
+    memory_bytes: int | None = None
 
     def __str__(self) -> str:
         who = ", ".join(part for part in (self.user, self.command) if part)

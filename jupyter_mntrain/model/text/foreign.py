@@ -66,6 +66,11 @@ def is_unicode(text: str) -> bool:
     return not _SURROGATE.search(text)
 
 
+def encodable(text: str) -> str:
+    """The text with ``?`` for what cannot be encoded: records hold none of it."""
+    return _SURROGATE.sub("?", text)
+
+
 def visible(text: str, *, keeps_color: bool = False) -> str:
     """Replace what a terminal would obey or not show. Newlines and tabs stay.
 

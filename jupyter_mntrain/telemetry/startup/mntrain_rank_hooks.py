@@ -165,7 +165,9 @@ class _ExitRecord:
                 # Its user's alone, whatever the umask: messages quote data.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                 with open(os.open(beside, flags, 0o600), "w", encoding="utf-8") as file:
-                    json.dump(content, file)
+                    # Half a surrogate pair, of a file name that is not UTF-8, is no valid JSON.
+                    text = json.dumps(content, ensure_ascii=False)
+                    file.write(text.encode("utf-8", "replace").decode("utf-8"))
                 os.replace(beside, self._path)
         except (OSError, ValueError):
             return  # a full disk

@@ -45,7 +45,7 @@ class JoinAsDriver(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.cluster.loop import LoopThread
-        from jupyter_mntrain.trust.certificates import Subject, is_member_name
+        from jupyter_mntrain.trust.certificates import NAME_FIX, Subject, is_member_name
         from jupyter_mntrain.trust.driver_membership import (
             clusters_directory,
             own_driver_name,
@@ -56,9 +56,7 @@ class JoinAsDriver(Verb):
 
         name = args.name or own_driver_name()
         if not is_member_name(name):
-            raise SpecError(
-                f"{name!r} cannot be a driver's name", fix="use letters, digits, '.', '_' and '-'"
-            )
+            raise SpecError(f"{name!r} cannot be a driver's name", fix=NAME_FIX)
         token = _token(read_token_text(args, f"{context.program} driver join"), context)
         room = clusters_directory().parent
         candidate = Candidate(token, Subject(role=token.role, name=name), name, room=room)

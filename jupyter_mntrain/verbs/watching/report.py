@@ -1,4 +1,6 @@
-"""``report``: writes everything that is known of a job into one archive, to be sent to others."""
+"""``report``: writes everything that is known of a job into one archive, to be sent to others:
+its verdict, record with evidence, numbers and logs; versions, packages and GPUs of its nodes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.secrets import is_secret, masked, shown, shown_words
 from jupyter_mntrain.verbs.context import Context
@@ -79,6 +81,14 @@ def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any
     for node in cluster.nodes():
         if node.info is None or node.info.node_id in members:
             yield f"nodes/{_safe(node.name)}.json", msgspec.to_builtins(node)
+    for name, machine in job.describe_machines().items():
+        if isinstance(machine, MntrainError):
+            yield f"nodes/{_safe(name)}.error.txt", f"{machine}\n"
+            continue
+        packages = [f"{package} {version}" for package, version in machine.packages.items()]
+        told = "\n".join([machine.system, "", *packages, ""])
+        yield f"nodes/{_safe(name)}.packages.txt", told
+        yield f"nodes/{_safe(name)}.nvidia-smi.txt", f"{machine.nvidia_smi}\n"
     lines: dict[str, list[str]] = {}
     for line in job.logs(tail=LOG_LINES):
         who = "" if line.rank is None else f"rank {line.rank}: "

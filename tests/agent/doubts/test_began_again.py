@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.doubts.began_again import began_again
@@ -52,3 +53,15 @@ def test_the_first_step_again_is_told_with_what_is_lost(
     assert (problem.kind, problem.rank, problem.time_s) == (Kind.BEGAN_AGAIN, 1, 5.0)
     assert says("began at step 1 again: attempt 1 had reached step 400", problem.cause)
     assert says(fix, problem.fix)
+
+
+def test_a_script_that_does_not_say_its_steps_is_believed_if_there_is_a_checkpoint() -> None:
+    """The Recorder counts from 1 in a script that goes on at step 301, too."""
+    counted = msgspec.structs.replace(step(1), is_counted=True)
+    assert began_again(counted, CAME_FAR, SCRIPT, has_checkpoints=True) is None
+    told = msgspec.structs.replace(CAME_FAR, saved_step=300)
+    assert began_again(counted, told, SCRIPT) is None
+    lost = began_again(counted, CAME_FAR, SCRIPT)
+    assert lost is not None
+    assert says("recorder.step(step=…)", lost.fix)
+    assert began_again(step(1), CAME_FAR, SCRIPT, has_checkpoints=True) is not None

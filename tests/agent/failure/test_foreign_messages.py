@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import KeeperIdentity, oom_kills, oom_kills_since
-from jupyter_mntrain.agent.failure.fixes import FIXES
 from jupyter_mntrain.agent.failure.foreign_messages import PATTERNS, kind_of
+from jupyter_mntrain.model.failure.fixes import FIXES
 from jupyter_mntrain.model.failure.kinds import Kind
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
-from jupyter_mntrain.agent.failure.gathering import gather, network_state, note_at_launch
+from jupyter_mntrain.agent.failure.gathering import Gathering
 from jupyter_mntrain.agent.failure.kernel_log import fault_lines
+from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.tcp import counters, stuck_connections
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.agent.machine.neighbors import neighbors
+from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.state import new_part
+from jupyter_mntrain.model.records.evidence import Neighbor
+from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec, Placement
+from jupyter_mntrain.telemetry.gpus import GpuReader
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 LINE = "   0: {local}:A1B2 0202A8C0:C350 {state} 00000400:00000000 {timer}:00000010 {resends} 0\n"
+SAID = "hal:1898:1931 [-1] NCCL INFO comm 0x55d rank 0 nranks 2 - Init COMPLETE\n"
 OURS = "0102A8C0"
 """192.168.2.1, as a little-endian machine prints it."""
 
@@ -50,26 +63,108 @@ def test_a_healthy_connection_is_not_stuck_and_is_counted() -> None:
     assert counters(Path("/none")) == {}
 
 
+def gathering(directory: Path, interface: str = "lo", gpus: Any = None) -> Gathering:
+    """Of node 1 of two, whose ranks use GPU 0."""
+    places = tuple(
+        Placement(
+            node_id=NodeId(str(number) * 32),
+            node=f"n{number}",
+            node_rank=number,
+            first_rank=Rank(number),
+            nproc=1,
+            gpus=(0,),
+            interface=interface,
+            address=f"192.168.2.{number}",
+            agent=(),
+        )
+        for number in (1, 2)
+    )
+    attempt = Attempt(
+        number=1, placements=places, master_address="", master_port=1, submitted_s=0.0
+    )
+    record = JobRecord(
+        job_id=JobId("j-00000001"),
+        spec=JobSpec(entry=("a.py",), participants=()),
+        attempt=attempt,
+        part=new_part(places[0].node_id, "n1", range(1)),
+    )
+    attempts = AttemptDirectory(directory, record.job_id, 1)
+    return Gathering(attempts, record, gpus or GpuReader(), OwnErrors.listening())
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    handlers = [*logging.getLogger().handlers]
+    yield
+    logging.getLogger().handlers = handlers
+
+
 def test_evidence_compares_now_with_the_launch(tmp_path: Path) -> None:
-    note_at_launch(tmp_path, "lo")
-    found = gather(AttemptDirectory(tmp_path, JobId("j-00000001"), 1), "lo", ["agent's own"])
+    made = gathering(tmp_path)
+    made.note_at_launch()
+    logging.getLogger("tornado.application").error("a request broke")
+    found = made.evidence()
     assert found.at_launch is not None
     assert found.network.is_there
     assert found.network.addresses == found.at_launch.addresses != ()
     assert found.network.sent >= found.at_launch.sent
-    assert {disk.use for disk in found.disks} >= {"job", "temporary files"}
+    assert {disk.use for disk in found.disks} >= {"job", "temporary files", "shared memory"}
     assert all(disk.free_bytes for disk in found.disks if disk.use == "job")
-    assert found.agent == ("agent's own",)
+    assert {one.who for one in found.files} == {"machine", "agent"}
+    assert all(0 < one.count < one.limit for one in found.files)
+    assert found.agent == ("a request broke",)
     assert found.links is None
 
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
-    gone = AttemptDirectory(tmp_path / "gone", JobId("j-00000001"), 1)
-    found = gather(gone, "no-such-interface")
+    found = gathering(tmp_path / "gone", "no-such-interface").evidence()
     assert not found.network.is_there
     assert found.at_launch is None
     assert next(disk for disk in found.disks if disk.use == "job").free_bytes is None
-    assert not network_state("no-such-interface").addresses
+    assert not found.network.addresses
+
+
+def test_an_error_of_gathering_is_told_and_hides_nothing_else(tmp_path: Path) -> None:
+    class Broken(GpuReader):
+        @property
+        def nvml(self) -> Any:
+            raise ValueError("no card")
+
+    found = gathering(tmp_path, gpus=Broken()).evidence()
+    assert found.network.addresses
+    assert found.gpus == ()
+    (told,) = found.agent
+    assert told.startswith("error ")
+    assert told.endswith("ValueError: no card")
+
+
+def test_errors_of_the_agent_before_the_attempt_are_not_its_own() -> None:
+    now_s = iter([5.0, 9.0])
+    errors = OwnErrors(lambda: next(now_s))
+    for text in ("before", "after"):
+        errors.emit(logging.makeLogRecord({"msg": text, "levelno": logging.ERROR}))
+    assert errors.since(7.0) == ("after",)
+
+
+ARP = """\
+IP address       HW type     Flags       HW address            Mask     Device
+192.168.2.2      0x1         0x2         02:00:00:00:00:02     *        eth1
+192.168.2.3      0x1         0x0         02:00:00:00:00:03     *        eth1
+192.168.2.4      0x1         0x2         02:00:00:00:00:04     *        eth0
+192.168.2.9      0x1         0x2         02:00:00:00:00:09     *        eth1
+"""
+
+
+def test_neighbors_are_those_of_the_ranks_interface(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "arp").write_text(ARP)
+    peers = {f"192.168.2.{number}" for number in (2, 3, 4)}
+    found = neighbors("eth1", peers, tmp_path)
+    assert found == (
+        Neighbor(address="192.168.2.2", mac="02:00:00:00:00:02"),
+        Neighbor(address="192.168.2.3"),  # incomplete: nothing answers
+    )
+    assert neighbors("eth1", peers, tmp_path / "none") == ()
 
 
 def test_only_recent_faults_of_the_kernels_log_are_kept(tmp_path: Path) -> None:
@@ -86,3 +181,16 @@ def test_only_recent_faults_of_the_kernels_log_are_kept(tmp_path: Path) -> None:
         file.write(b"garbage")
         assert fault_lines(9.0, log) == ()
     assert fault_lines(0.0, tmp_path / "none") == ()
+
+
+def test_nccl_s_last_line_is_by_the_attempts_clock(tmp_path: Path) -> None:
+    evidence = gathering(tmp_path).evidence
+    assert evidence().nccl_s is None
+    for rank, text, age_s in ((0, SAID, 60.0), (1, SAID, 30.0), (2, "step 1\n", 0.0)):
+        folder = tmp_path / "ranks" / "none_x" / "attempt_0" / str(rank)
+        folder.mkdir(parents=True)
+        (folder / "stdout.log").write_text(text)
+        os.utime(folder / "stdout.log", (time.time() - age_s,) * 2)
+    found = evidence()
+    assert found.nccl_s is not None
+    assert found.time_s - found.nccl_s == pytest.approx(30.0, abs=5.0)

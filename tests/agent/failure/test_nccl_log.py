@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
-from jupyter_mntrain.agent.failure.gathering import gather
 from jupyter_mntrain.agent.failure.nccl_log import last_said_s
-from jupyter_mntrain.model.ids import JobId
 
 WRITTEN_S = 99.0
 
@@ -49,16 +44,3 @@ def local_s(text: str) -> float:
 )
 def test_the_time_of_its_last_line(text: str, expected_s: float | None) -> None:
     assert last_said_s(text.splitlines(), WRITTEN_S) == expected_s
-
-
-def test_it_is_evidence_by_the_attempts_clock(tmp_path: Path) -> None:
-    attempt = AttemptDirectory(tmp_path, JobId("j-00000001"), 1)
-    assert gather(attempt, "lo").nccl_s is None
-    for rank, text, age_s in ((0, PLAIN, 60.0), (1, PLAIN, 30.0), (2, "step 1\n", 0.0)):
-        folder = tmp_path / "ranks" / "none_x" / "attempt_0" / str(rank)
-        folder.mkdir(parents=True)
-        (folder / "stdout.log").write_text(text)
-        os.utime(folder / "stdout.log", (time.time() - age_s,) * 2)
-    found = gather(attempt, "lo")
-    assert found.nccl_s is not None
-    assert found.time_s - found.nccl_s == pytest.approx(30.0, abs=5.0)

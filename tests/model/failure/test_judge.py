@@ -13,9 +13,19 @@ from jupyter_mntrain.model.failure.judge import SAME_MOMENT_S, judge, lacks_link
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, StuckConnection
+from jupyter_mntrain.model.records.evidence import (
+    Disk,
+    Evidence,
+    GpuHealth,
+    LinkTry,
+    Neighbor,
+    NetworkState,
+    StuckConnection,
+)
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
+from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.model.records.verdict import Verdict
+from tests.wording import says
 
 LOST_S = 10.0
 ETH1 = NetworkState(
@@ -155,6 +165,132 @@ def test_no_verdict_is_final_before_the_links_are_tried() -> None:
     assert not lacks_links(stopped(1, evidence=untried, stopped_after_failure=False))
     assert not lacks_links(part(1, end(Kind.KILLED), evidence=untried))
     assert not lacks_links(lost(1)), "an agent of an older version gathers nothing"
+
+
+def neighbor(mac: str, address: str = "10.0.0.2") -> NetworkState:
+    seen = (Neighbor(address=address, mac=mac),)
+    return msgspec.structs.replace(ETH1, neighbors=seen)
+
+
+OWNER = msgspec.structs.replace(ETH1, addresses=("10.0.0.2/24",), mac="aa:01")
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "node"),
+    [("bb:02", Kind.DUPLICATE_ADDRESS, "n1"), ("aa:01", Kind.UNKNOWN_CAUSE, None)],
+    ids=["another machine", "the same"],
+)
+def test_two_machines_with_one_address_are_found(now: str, kind: Kind, node: str | None) -> None:
+    seen = evidence(network=neighbor(now), at_launch=neighbor("aa:01"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    found = verdict(*parts)
+    assert told(found)[:2] == (kind, node)
+    if node:
+        assert says(
+            "10.0.0.2 is answered by another machine than at the launch", found.problem.cause
+        )
+        assert "bb:02" in found.problem.cause
+        assert "bb:02" in found.problem.fix
+
+
+def test_without_a_table_at_launch_the_nodes_own_card_counts() -> None:
+    seen = evidence(network=neighbor("bb:02"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    found = verdict(*parts)
+    assert told(found)[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
+    assert says("(MAC bb:02 instead of aa:01)", found.problem.cause)
+
+
+def test_what_answers_for_a_node_from_the_launch_on_is_no_other_machine() -> None:
+    seen = evidence(network=neighbor("bb:02"), at_launch=neighbor("bb:02"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    assert told(verdict(*parts))[0] is Kind.UNKNOWN_CAUSE
+
+
+def test_of_two_machines_the_one_that_answered_a_link_try_counts() -> None:
+    """Now one of them answers and now the other: the table may be as before again."""
+    other = Neighbor(address="10.0.0.2", mac="bb:02")
+    link = LinkTry(interface="eth1", trouble="refused", peer="n1", neighbor=other)
+    same = neighbor("aa:01")
+    seen = evidence(network=same, at_launch=same, links=(link,))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
+    assert told(verdict(*parts))[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
+
+
+def test_a_card_that_was_exchanged_is_no_other_machine() -> None:
+    newer = msgspec.structs.replace(OWNER, mac="bb:02")
+    seen = evidence(network=neighbor("bb:02"), at_launch=neighbor("aa:01"))
+    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=newer, at_launch=OWNER))
+    assert told(verdict(*parts))[0] is Kind.UNKNOWN_CAUSE
+
+
+def test_an_address_that_nothing_answers_for_is_a_sign_of_a_broken_network() -> None:
+    seen = evidence(network=neighbor(""), at_launch=neighbor("aa:01"))
+    found = verdict(lost(0, evidence=seen), stopped(1, evidence=evidence()))
+    assert told(found) == (Kind.CONNECTION_BROKE, None, "likely")
+    assert says("10.0.0.2 does not answer the ARP requests of n0", found.speaks_for[0])
+
+
+WELL = GpuHealth(index=1, uncorrected_errors=0, memory_bytes=24 << 30)
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "says_it"),
+    [
+        ({"trouble": "GPU is lost"}, Kind.GPU_LOST, "GPU 1 does not answer any more: GPU is lost"),
+        ({"uncorrected_errors": 2}, Kind.GPU_MEMORY_ERROR, "2 uncorrectable ECC errors"),
+        ({"temperature_c": 95.0, "slowed_by": ("too hot (driver)",)}, Kind.GPU_ERROR, "it ended"),
+    ],
+)
+@pytest.mark.parametrize("end_kind", [Kind.GPU_ERROR, Kind.CONNECTION_LOST])
+def test_a_broken_card_is_the_cause_of_what_followed(
+    now: dict[str, Any], kind: Kind, says_it: str, end_kind: Kind
+) -> None:
+    card = msgspec.structs.replace(WELL, **now)
+    seen = evidence(gpus=(card,), gpus_at_launch=(WELL,))
+    found = verdict(part(0, end(end_kind), evidence=seen), stopped(1, evidence=evidence()))
+    if kind is Kind.GPU_ERROR and end_kind is Kind.CONNECTION_LOST:
+        assert told(found)[0] is Kind.UNKNOWN_CAUSE
+        return
+    assert told(found) == (kind, "n0", "certain")
+    assert says(says_it, found.problem.cause)
+    elsewhere = part(1, end(Kind.GPU_ERROR), evidence=evidence()), stopped(0, evidence=seen)
+    assert told(verdict(*elsewhere))[:2] == (Kind.GPU_ERROR, "n1")
+
+
+def test_who_else_holds_a_gpus_memory_is_named_when_it_runs_out() -> None:
+    desktop = GpuProcess(pid=7, command="Xorg", memory_bytes=200 << 20)
+    other = GpuProcess(pid=4711, user="ada", command="python", memory_bytes=12 << 30)
+    card = msgspec.structs.replace(WELL, others=(desktop, other))
+    seen = evidence(gpus=(card,), gpus_at_launch=(WELL,))
+    found = verdict(part(0, end(Kind.GPU_OUT_OF_MEMORY, cause="CUDA out of memory"), evidence=seen))
+    assert found.problem.kind is Kind.GPU_OUT_OF_MEMORY
+    expected = "CUDA out of memory; ada, python (pid 4711) holds 12.0 GiB of GPU 1"
+    assert says(expected, found.problem.cause)
+    assert says("end that process on n0", found.problem.fix)
+    alone = verdict(part(0, end(Kind.GPU_OUT_OF_MEMORY), evidence=evidence(gpus=(WELL,))))
+    assert alone.problem.cause == "it ended"
+
+
+@pytest.mark.parametrize(
+    ("disk", "kind"),
+    [
+        (Disk(use="checkpoints", path="/data", free_bytes=4096), Kind.DISK_FULL),
+        (Disk(use="job", path="/data", free_bytes=9 << 30, is_read_only=True), Kind.READ_ONLY),
+        (Disk(use="temporary files", path="/data", free_bytes=0), Kind.UNKNOWN_CAUSE),
+        (Disk(use="job", path="/data", free_bytes=None), Kind.UNKNOWN_CAUSE),
+    ],
+)
+def test_a_full_disk_is_better_than_no_cause(disk: Disk, kind: Kind) -> None:
+    found = verdict(lost(0, evidence=evidence()), stopped(1, evidence=evidence(disks=(disk,))))
+    assert found.problem.kind is kind
+    assert found.sureness != "certain"
+
+
+def test_an_unknown_cause_tells_of_errors_of_the_agents() -> None:
+    seen = evidence(agent=("error 1a2b: cannot read",))
+    found = verdict(lost(0, evidence=seen), stopped(1, evidence=evidence()))
+    assert says("the agent of n0 had an error: error 1a2b: cannot read", found.problem.cause)
 
 
 problems = st.builds(

@@ -131,3 +131,11 @@ def test_a_directory_that_is_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
     assert run(tmp_path / "gone", "import os; os._exit(4)") == 4
     assert run(tmp_path / "gone", "print(1)") == 0
     assert run(tmp_path / "gone", "import subprocess; subprocess.run('true')", RANK="") == 0
+
+
+def test_text_that_is_not_unicode_does_not_make_the_record_unreadable(tmp_path: Path) -> None:
+    """Names of files that are not UTF-8 stand in messages with half surrogate pairs."""
+    assert run(tmp_path, "raise FileNotFoundError('no shard-\\udc80\\udcff.bin')") == 1
+    escaped = record(tmp_path).escaped
+    assert escaped is not None
+    assert escaped.line == "FileNotFoundError: no shard-??.bin"

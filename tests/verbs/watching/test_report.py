@@ -46,7 +46,9 @@ def test_a_report_holds_what_is_known_and_no_secret(do, failed, tmp_path):
         parts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert list(parts) == done.data["parts"]
     assert {"verdict.txt", "job.json", "numbers.json", "logs/wopr.txt"} <= set(parts)
-    assert any(name.startswith("nodes/") for name in parts)
+    assert "torch 2.9.0" in parts["nodes/wopr.packages.txt"]
+    assert "none" in parts["nodes/wopr.nvidia-smi.txt"]
+    assert "nodes/wopr.json" in parts
     assert "is no number" in parts["verdict.txt"]
     assert "it ended first" in parts["verdict.txt"]
     assert "rank 0: step 1 loss 7.1" in parts["logs/wopr.txt"]

@@ -1,0 +1,73 @@
+"""Neighbors: what the kernels' neighbor tables say about why ranks lost each other. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.hypothesis import Hypothesis
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.evidence import Evidence, Neighbor
+from jupyter_mntrain.model.records.job import PartStatus
+
+
+def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) -> Hypothesis | None:
+    """An address that another machine answers for than at launch, or than the one that has it."""
+    for part, evidence in _known(parts):
+        at_launch = _at_launch(evidence)
+        for now in _now(evidence):
+            owner, before = _owner(parts, now.address), at_launch.get(now.address, "")
+            own = _mac(owner) if owner else ""
+            # What answered at launch, too, stands in for the node (proxy ARP); or the node's card
+            # was exchanged.
+            if not (before or own) or now.mac in ("", before, own):
+                continue
+            than = "than at the launch " if before else ""
+            problem = Problem(
+                kind=Kind.DUPLICATE_ADDRESS,
+                cause=f"{now.address} is answered by another machine {than}(MAC {now.mac} instead "
+                f"of {before or own})",
+                fix=fix_of(Kind.DUPLICATE_ADDRESS, address=now.address, mac=now.mac),
+                node=owner.node if owner else part.node,
+                time_s=time_s,
+            )
+            return Hypothesis(problem, (f"{part.node} sends to the MAC address {now.mac} now",))
+    return None
+
+
+def silent_neighbors(part: PartStatus, evidence: Evidence) -> Iterator[str]:
+    """Signs that nothing answers for an address that was answered for at launch."""
+    at_launch = _at_launch(evidence)
+    for now in _now(evidence):
+        if not now.mac and now.address in at_launch:
+            yield f"{now.address} does not answer the ARP requests of {part.node}"
+
+
+def _at_launch(evidence: Evidence) -> dict[str, str]:
+    """The MAC addresses that answered then, by IP address."""
+    before = evidence.at_launch.neighbors if evidence.at_launch else ()
+    return {one.address: one.mac for one in before if one.mac}
+
+
+def _now(evidence: Evidence) -> Iterable[Neighbor]:
+    tried = (link.neighbor for link in evidence.links or ())
+    return dict.fromkeys((*evidence.network.neighbors, *filter(None, tried)))
+
+
+def _known(parts: Iterable[PartStatus]) -> Iterator[tuple[PartStatus, Evidence]]:
+    return ((part, part.evidence) for part in parts if part.evidence is not None)
+
+
+def _owner(parts: Iterable[PartStatus], address: str) -> PartStatus | None:
+    """The part whose interface has an address, or had it at launch."""
+    for part, evidence in _known(parts):
+        states = (evidence.network, evidence.at_launch or evidence.network)
+        own = {one.partition("/")[0] for state in states for one in state.addresses}
+        if address in own:
+            return part
+    return None
+
+
+def _mac(part: PartStatus) -> str:
+    return part.evidence.network.mac if part.evidence else ""
