@@ -41,6 +41,7 @@ export type Kind =
   | "killed"
   | "link-blocked"
   | "link-down"
+  | "link-slow"
   | "loss-constant"
   | "loss-diverged"
   | "loss-nan"
@@ -90,7 +91,11 @@ export type Kind =
   | "revoked"
   | "shared-memory"
   | "silent"
+  | "slow"
+  | "slow-disk"
   | "slow-link"
+  | "slow-loader"
+  | "slow-rank"
   | "spread-replicas"
   | "stopped"
   | "terminated"
@@ -148,6 +153,7 @@ export interface Everything {
   Disk?: Disk;
   StuckConnection?: StuckConnection;
   LinkTry?: LinkTry;
+  Slowdown?: Slowdown;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
   Restart?: Restart;
@@ -604,6 +610,7 @@ export interface PartStatus {
   saves?: boolean;
   saved_step?: number | null;
   warnings?: Problem[];
+  slowdowns?: Slowdown[];
 }
 /**
  * State of a rank, as its node knows it.
@@ -828,6 +835,22 @@ export interface LinkTry {
   interface: string;
   trouble: ("down" | "no connection" | "refused" | "stuck") | null;
   peer?: string;
+}
+/**
+ * A time in which a job was slower than before.
+ *
+ *     Args:
+ *         problem: why; it began at its ``time_s``.
+ *         label: a few words for a chart: ``node2 r1 3.1x slower``.
+ *         end_s: Unix time; ``None`` = it still is.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Slowdown".
+ */
+export interface Slowdown {
+  problem: Problem;
+  label: string;
+  end_s?: number | null;
 }
 /**
  * Headline figures of a job.

@@ -1,0 +1,183 @@
+"""Slow causes: what changed at a rank or link that is slower than before; what to do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.pressure import LinkPressure, Pressure, RankPressure
+
+SHARE_GREW = tunables.ratio("slowness.share_grew")
+CLOCK_FELL = tunables.ratio("slowness.clock_fell")
+FAULTS_PER_S = tunables.count("slowness.faults_per_s")
+RESENT = tunables.ratio("slowness.resent")
+RTT_TIMES = tunables.ratio("slowness.rtt_times")
+OTHERS_SHARE = tunables.ratio("slowness.others_share")
+MEGA = 1e6
+
+
+class Change(NamedTuple):
+    """What changed.
+
+    Args:
+        kind: of the problem, if this decides it.
+        is_outer: whether it comes from outside of the job's own code.
+    """
+
+    cause: str
+    fix: str
+    kind: Kind | None = None
+    is_outer: bool = True
+
+
+def change_of_rank(rank: RankPressure, node: Pressure) -> Change:
+    """What changed most at a rank; what it does itself, if nothing did."""
+    for look in _RANK_CHANGES:
+        if (found := look(rank, node)) is not None:
+            return found
+    if rank.where and rank.busy:
+        return Change(
+            f"it is in {rank.where} while the others wait",
+            "look at that line: it takes longer than it did, or does more",
+            is_outer=False,
+        )
+    longer = f"{rank.own_s.times:.1f}x longer" if rank.own_s is not None else "longer"
+    return Change(
+        f"it computes {longer}, and nothing that was measured on its machine explains it",
+        "see what it does with 'stacks', and compare the machine's clocks and temperatures",
+        is_outer=False,
+    )
+
+
+def _throttled(rank: RankPressure, _node: Pressure) -> Change | None:
+    if rank.throttled.grew < SHARE_GREW:
+        return None
+    return Change(
+        f"the CPU limit of its control group holds it {rank.throttled.now:.0%} of the time",
+        "raise the CPU limit of its container or service (cpu.max, CPUQuota)",
+    )
+
+
+def _stopped(rank: RankPressure, _node: Pressure) -> Change | None:
+    if rank.stopped.grew < SHARE_GREW:
+        return None
+    return Change(
+        f"signals stop it {rank.stopped.now:.0%} of the time (SIGSTOP)",
+        "find what stops and continues it: a job scheduler, a debugger or cpulimit",
+    )
+
+
+def _disk(rank: RankPressure, _node: Pressure) -> Change | None:
+    if rank.disk.grew < SHARE_GREW:
+        return None
+    in_line = f", in {rank.where}" if rank.where else ""
+    return Change(
+        f"it waits in the kernel {rank.disk.now:.0%} of the time{in_line}",
+        "check that disk or file server: iostat -x 1, nfsiostat, dmesg",
+        kind=Kind.SLOW_DISK,
+    )
+
+
+def _swapped(rank: RankPressure, _node: Pressure) -> Change | None:
+    if rank.faults.grew < FAULTS_PER_S:
+        return None
+    return Change(
+        f"the machine reads back {rank.faults.now:.0f} pages of its memory per second from disk",
+        "free memory on that node: end other programs, or use smaller microbatches",
+    )
+
+
+def _starved(rank: RankPressure, node: Pressure) -> Change | None:
+    if rank.starved.grew < SHARE_GREW:
+        return None
+    by = "other processes use its CPU"
+    fix = "end them, move them, or lower their priority with renice"
+    if node.competitor:
+        by = f"another process uses {node.competitor_cores:.0%} of a CPU ({node.competitor})"
+        fix = "end it, move it, or lower its priority with renice"
+    return Change(f"{by}, and it waits for a core {rank.starved.now:.0%} of the time", fix)
+
+
+def _clock(_rank: RankPressure, node: Pressure) -> Change | None:
+    clock = node.clock_hz
+    if clock.before <= 0 or clock.now > (1 - CLOCK_FELL) * clock.before:
+        return None
+    return Change(
+        f"the CPU's clock fell from {clock.before / 1e9:.1f} to {clock.now / 1e9:.1f} GHz",
+        "check the cooling, the power supply and the power profile of that machine",
+    )
+
+
+def _gpu(_rank: RankPressure, node: Pressure) -> Change | None:
+    if not node.slowed_gpus:
+        return None
+    return Change(
+        f"the clocks of its GPU are lowered ({node.slowed_gpus})",
+        "check the cooling and the power supply of that machine: nvidia-smi -q -d PERFORMANCE",
+    )
+
+
+def _io(rank: RankPressure, node: Pressure) -> Change | None:
+    """Other processes' disk waits count if the rank reports time neither used nor waited."""
+    has_rest = rank.rest_s is not None and rank.own_s is not None
+    if not has_rest or node.io.grew < SHARE_GREW or rank.rest_s is None or rank.own_s is None:
+        return None
+    if rank.rest_s.grew < rank.own_s.grew:
+        return None
+    return Change(
+        f"processes of that machine wait for a disk {node.io.now:.0%} of the time",
+        "check that disk or file server: iostat -x 1, nfsiostat, dmesg",
+        kind=Kind.SLOW_DISK,
+    )
+
+
+_RANK_CHANGES: tuple[Callable[[RankPressure, Pressure], Change | None], ...] = (
+    _stopped,
+    _throttled,
+    _disk,
+    _io,
+    _swapped,
+    _gpu,
+    _clock,
+    _starved,
+)
+"""The more specific ones first: a rank that is throttled also waits for a core."""
+
+
+def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure]) -> Change:
+    """What changed at a link."""
+    if link.resent.grew >= RESENT:
+        return Change(
+            f"{link.resent.now:.0%} of its packets are sent again",
+            "check its cables, its switch ports, and for a policer or an overloaded switch",
+        )
+    for end in (node, link.peer):
+        other = nodes[end].other_traffic if end in nodes else None
+        if other is not None and other.grew > OTHERS_SHARE * max(link.rate.before, 1.0):
+            return Change(
+                f"other traffic on {nodes[end].interface} of {end} takes {_bits(other.now)}",
+                f"see what it is (on {end}: iftop -i {nodes[end].interface}); move it to another "
+                "network or time",
+            )
+    rates = (
+        f"it carries {_bits(link.rate.now)} while it sends, and {_bits(link.rate.before)} before"
+    )
+    if link.rtt_s.times > RTT_TIMES:
+        rates += (
+            f"; a round trip takes {link.rtt_s.now * 1e3:.1f} ms, and took "
+            f"{link.rtt_s.before * 1e3:.1f}"
+        )
+    return Change(
+        rates,
+        "check the speed its ports agreed on (ethtool), its switch, and limits set with tc; "
+        "measure the links again",
+    )
+
+
+def _bits(bytes_per_s: float) -> str:
+    rate = bytes_per_s * 8
+    if rate >= 1e9:
+        return f"{rate / 1e9:.1f} Gbit/s"
+    return f"{rate / 1e6:.0f} Mbit/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kbit/s"
