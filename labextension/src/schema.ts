@@ -172,6 +172,7 @@ export interface Everything {
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
   Verdict?: Verdict;
+  EventMark?: EventMark;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -1076,6 +1077,7 @@ export interface JobSummary {
   verdict?: Verdict | null;
   stall?: Problem | null;
   warnings?: Problem[];
+  marks?: EventMark[];
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;
@@ -1197,6 +1199,21 @@ export interface Verdict {
   speaks_against?: string[];
   others?: Problem[];
   is_waiting?: boolean;
+}
+/**
+ * Something that is marked on the time axis of every chart.
+ *
+ *     Args:
+ *         label: a few words.
+ *         end_s: Unix time; ``None`` = at a moment, or not over.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "EventMark".
+ */
+export interface EventMark {
+  time_s: number;
+  label: string;
+  end_s?: number | null;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

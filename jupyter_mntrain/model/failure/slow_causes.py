@@ -14,8 +14,8 @@ CLOCK_FELL = tunables.ratio("slowness.clock_fell")
 FAULTS_PER_S = tunables.count("slowness.faults_per_s")
 RESENT = tunables.ratio("slowness.resent")
 RTT_TIMES = tunables.ratio("slowness.rtt_times")
+COMPETING_CORES = tunables.ratio("slowness.competing_cores")
 OTHERS_SHARE = tunables.ratio("slowness.others_share")
-MEGA = 1e6
 
 
 class Change(NamedTuple):
@@ -92,12 +92,18 @@ def _swapped(rank: RankPressure, _node: Pressure) -> Change | None:
 def _starved(rank: RankPressure, node: Pressure) -> Change | None:
     if rank.starved.grew < SHARE_GREW:
         return None
-    by = "other processes use its CPU"
-    fix = "end them, move them, or lower their priority with renice"
-    if node.competitor:
-        by = f"another process uses {node.competitor_cores:.0%} of a CPU ({node.competitor})"
-        fix = "end it, move it, or lower its priority with renice"
-    return Change(f"{by}, and it waits for a core {rank.starved.now:.0%} of the time", fix)
+    waits = f"it is ready but has no core {rank.starved.now:.0%} of the time"
+    if node.competitor_cores < COMPETING_CORES:
+        return Change(
+            f"{waits}, though no other process that is seen here uses much CPU",
+            "look for a CPU limit on it (cpu.max, CPUQuota, cpulimit), for ranks on the same core "
+            "(taskset -p), and for other containers or virtual machines on that host",
+        )
+    return Change(
+        f"another process uses {node.competitor_cores:.0%} of a CPU ({node.competitor}), and "
+        f"{waits}",
+        "end that process, move it, or lower its priority with renice",
+    )
 
 
 def _clock(_rank: RankPressure, node: Pressure) -> Change | None:

@@ -57,20 +57,20 @@ def read_bytes(pid: int) -> int:
 
 
 def throttled(pid: int) -> float:
-    """Seconds for which the CPU limits of a process's control group held it, in any thread."""
+    """Seconds for which CPU limits of a process's control group, or of one above, held it."""
     for line in _read(PROC / str(pid) / "cgroup").splitlines():
-        number, controllers, path = line.split(":", 2)
+        number, controllers, name = line.split(":", 2)
         if number == "0" and not controllers:
-            text = _read(CGROUPS / path.lstrip("/") / "cpu.stat")
-            unit_s, name = MICROSECONDS, "throttled_usec"
+            root, what, unit_s = CGROUPS, "throttled_usec", MICROSECONDS
         elif "cpu" in controllers.split(","):
-            text = _read(CGROUPS / "cpu" / path.lstrip("/") / "cpu.stat")
-            unit_s, name = NANOSECONDS, "throttled_time"
+            root, what, unit_s = CGROUPS / "cpu", "throttled_time", NANOSECONDS
         else:
             continue
-        found = re.search(rf"^{name} (\d+)", text, re.MULTILINE)
-        if found:
-            return int(found[1]) * unit_s
+        own = Path(name.lstrip("/"))
+        texts = [_read(root / group / "cpu.stat") for group in (own, *own.parents)]
+        found = [re.search(rf"^{what} (\d+)", text, re.MULTILINE) for text in texts]
+        if any(found):
+            return sum(int(one[1]) for one in found if one) * unit_s
     return 0.0
 
 
