@@ -904,7 +904,8 @@ export interface JobNumbers {
  * A rank's progress with something other than a step: loading, reading, measuring.
  *
  *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
- *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
+ *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown. ``per_s`` is how
+ *     much was done per second until then; readers of a journal derive it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankProgress".
@@ -917,6 +918,7 @@ export interface RankProgress {
   done: number;
   total?: number | null;
   unit?: string;
+  per_s?: number | null;
 }
 /**
  * The next attempt, as the head plans it.

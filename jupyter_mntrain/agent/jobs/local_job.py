@@ -113,7 +113,7 @@ class LocalJob:
     @cached_property
     def _slowness(self) -> SlownessObserver:
         reader = CountersReader(self.record.attempt, self.placement, self._gpus)
-        return SlownessObserver(reader, self.placement.interface, self.ask_ranks, self.now_s)
+        return SlownessObserver(reader, self.ask_ranks, self.now_s)
 
     @property
     def record(self) -> JobRecord:
@@ -219,9 +219,10 @@ class LocalJob:
         """Record that no further attempt will follow."""
         self._update(restart=None, is_over=True)
 
-    def add_link_sample(self, sample: LinkSample) -> None:
+    def add_samples(self, *samples: LinkSample | RankProgress) -> None:
         with self._disk.tolerated():
-            self._journal(sample)
+            for sample in samples:
+                self._journal(sample)
 
     def poll(self, now_s: float) -> None:
         """Read what the attempt has written, and detect its end.
@@ -251,8 +252,9 @@ class LocalJob:
             if isinstance(stall, Stalled) and self.record.part.stall is None:
                 self._change_evidence()
             self.change(stall)
-        if (pressure := self._slowness.look(self.record.part)) is not None:
-            self.file.note(pressure=pressure)
+        if (seen := self._slowness.look(self.record.part)) is not None:
+            self.file.note(pressure=seen.pressure)
+            self.add_samples(*seen.loading)
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
@@ -263,10 +265,9 @@ class LocalJob:
             self.change(event)
 
     def _stop(self, grace_s: float) -> None:
-        if self.record.is_queued:
-            self.change(Exited(time_s=self.now_s(), exit_code=None))
-        else:
-            self._stopping.ask(grace_s)
+        if not self.record.is_queued:
+            return self._stopping.ask(grace_s)
+        return self.change(Exited(time_s=self.now_s(), exit_code=None))
 
     def ask_ranks(self) -> list[StackRequest]:
         """Ask every live rank for its stacks."""
@@ -321,6 +322,7 @@ class LocalJob:
                 self.abort(problem)
 
     def _take(self, sample: RankSample, now_s: float) -> None:
+        self._slowness.reports(sample.rank)
         match sample:
             case RankStart(rank=rank, pid=pid, saves=saves):
                 self.change(RankUp(rank=rank, pid=pid, saves=saves))

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.pressure import LinkPressure, Pressure, RankPressure
+from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 
 SHARE_GREW = tunables.ratio("slowness.share_grew")
+OF_THE_LOSS = tunables.ratio("slowness.of_the_loss")
 CLOCK_FELL = tunables.ratio("slowness.clock_fell")
 FAULTS_PER_S = tunables.count("slowness.faults_per_s")
 RESENT = tunables.ratio("slowness.resent")
@@ -51,8 +52,16 @@ def change_of_rank(rank: RankPressure, node: Pressure) -> Change:
     )
 
 
+def _explains(rank: RankPressure, share: Measure) -> bool:
+    """Whether a share of the time grew, and by as much as explains most of what was lost."""
+    if share.grew < SHARE_GREW or rank.unit_s is None:
+        return False
+    longer_s = share.now * rank.unit_s.now - share.before * rank.unit_s.before
+    return longer_s >= OF_THE_LOSS * rank.unit_s.grew
+
+
 def _throttled(rank: RankPressure, _node: Pressure) -> Change | None:
-    if rank.throttled.grew < SHARE_GREW:
+    if not _explains(rank, rank.throttled):
         return None
     return Change(
         f"the CPU limit of its control group holds it {rank.throttled.now:.0%} of the time",
@@ -61,7 +70,7 @@ def _throttled(rank: RankPressure, _node: Pressure) -> Change | None:
 
 
 def _stopped(rank: RankPressure, _node: Pressure) -> Change | None:
-    if rank.stopped.grew < SHARE_GREW:
+    if not _explains(rank, rank.stopped):
         return None
     return Change(
         f"signals stop it {rank.stopped.now:.0%} of the time (SIGSTOP)",
@@ -70,7 +79,7 @@ def _stopped(rank: RankPressure, _node: Pressure) -> Change | None:
 
 
 def _disk(rank: RankPressure, _node: Pressure) -> Change | None:
-    if rank.disk.grew < SHARE_GREW:
+    if not _explains(rank, rank.disk):
         return None
     in_line = f", in {rank.where}" if rank.where else ""
     return Change(
@@ -90,7 +99,7 @@ def _swapped(rank: RankPressure, _node: Pressure) -> Change | None:
 
 
 def _starved(rank: RankPressure, node: Pressure) -> Change | None:
-    if rank.starved.grew < SHARE_GREW:
+    if not _explains(rank, rank.starved):
         return None
     waits = f"it is ready but has no core {rank.starved.now:.0%} of the time"
     if node.competitor_cores < COMPETING_CORES:

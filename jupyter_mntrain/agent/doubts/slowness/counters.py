@@ -15,7 +15,7 @@ class RankCounters(Record, frozen=True):
         throttled_s: of its control group.
         disk_s, stopped_s: in these states of the kernel, since it has been watched.
         faults: pages that it read back from disk.
-        read_bytes: read by it, from files and the page cache alike.
+        read_bytes: that it read from disks.
     """
 
     rank: Rank

@@ -51,8 +51,8 @@ def scheduled(pid: int) -> tuple[float, float]:
 
 
 def read_bytes(pid: int) -> int:
-    """Bytes that a process has read, from files and the page cache alike."""
-    found = re.search(r"^rchar: (\d+)", _read(PROC / str(pid) / "io"), re.MULTILINE)
+    """Bytes that a process has read from disks: not from the page cache, nor from sockets."""
+    found = re.search(r"^read_bytes: (\d+)", _read(PROC / str(pid) / "io"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 

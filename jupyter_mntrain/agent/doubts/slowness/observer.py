@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
+from jupyter_mntrain.agent.doubts.slowness.loading import Loading
 from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.metrics import RankStep
+from jupyter_mntrain.model.records.metrics import RankProgress, RankStep
 from jupyter_mntrain.model.records.pressure import Pressure
 
 INTERVAL_S = tunables.seconds("slowness.interval_s")
 LOOK_INTERVAL_S = tunables.seconds("slowness.look_interval_s")
 MOST_LOOKS = tunables.count("slowness.most_looks")
+
+
+class Observation(NamedTuple):
+    """What was seen in a second.
+
+    Args:
+        loading: of ranks that do not report it themselves.
+    """
+
+    pressure: Pressure
+    loading: tuple[RankProgress, ...]
 
 
 class SlownessObserver:
@@ -29,12 +42,12 @@ class SlownessObserver:
     def __init__(
         self,
         reader: CountersReader,
-        interface: str,
         ask: Callable[[], Iterable[StackRequest]],
         clock: Callable[[], float],
     ) -> None:
         self._reader = reader
-        self._gauge = Gauge(interface)
+        self._gauge = Gauge(reader.interface)
+        self._loading = Loading()
         self._ask = ask
         self._clock = clock
         self._read_s = 0.0
@@ -45,8 +58,12 @@ class SlownessObserver:
         """Take a step of a rank of this node."""
         self._gauge.take(step, step.time_s)
 
-    def look(self, part: PartStatus) -> Pressure | None:
-        """Look again; call several times a second. Returns the pressure once a second."""
+    def reports(self, rank: Rank) -> None:
+        """Note that a rank reports itself what it does before its first step."""
+        self._loading.reports(rank)
+
+    def look(self, part: PartStatus) -> Observation | None:
+        """Look again; call several times a second. Returns something once a second."""
         if part.state != "running":
             return None
         now_s = self._clock()
@@ -56,7 +73,8 @@ class SlownessObserver:
         if now_s - self._read_s < INTERVAL_S:
             return None
         self._read_s = now_s
-        return self._gauge.look(self._reader.read(pids, now_s, is_odd=self._gauge.is_odd))
+        counters = self._reader.read(pids, now_s, is_odd=self._gauge.is_odd)
+        return Observation(self._gauge.look(counters), tuple(self._loading.see(counters)))
 
     def _look_at_stacks(self, now_s: float) -> None:
         """Sample where the ranks are, while they may be slow."""

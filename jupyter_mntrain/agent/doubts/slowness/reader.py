@@ -33,6 +33,10 @@ class CountersReader:
         self._last_look_s: float | None = None
         self._competitors = kernel.Competitors()
 
+    @property
+    def interface(self) -> str:
+        return self._own.interface
+
     def look(self, pids: Mapping[Rank, int], now_s: float) -> None:
         """Note the states of the ranks; call it several times a second."""
         before_s, self._last_look_s = self._last_look_s, now_s
