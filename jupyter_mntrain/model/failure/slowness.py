@@ -89,7 +89,7 @@ def _ranks(places: list[_Place], worst: _Place) -> Iterator[SlowPart]:
         kind = Kind.SLOW_RANK
         if change.kind is not None:
             kind = change.kind
-        elif rest > own:
+        elif rest > max(own, 0.0):
             kind = Kind.SLOW_LOADER
         yield _of_rank(place, worst, kind, change, explains)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from statistics import fmean
 
 from jupyter_mntrain.agent.doubts.slowness.counters import Counters, LinkCounters, RankCounters
@@ -23,6 +23,7 @@ COUNTED_LEAST_S = tunables.seconds("slowness.counted_least_s")
 COUNTED_SUSTAINED_S = tunables.seconds("slowness.counted_sustained_s")
 COUNTED_BYTES_PER_S = tunables.size("slowness.counted_bytes")
 COUNTED_CORES = tunables.ratio("slowness.counted_cores")
+MOST_LOOKS = tunables.count("slowness.most_looks")
 MOST_UNIT_S = 60.0
 """Longest of what is counted instead of steps: nothing at all moved."""
 
@@ -41,7 +42,7 @@ class RankGauge:
         self.cores = History()
         self.tokens: int | None = None
         self.has_steps = False
-        self.stacks: list[RankStack] = []
+        self.stacks: deque[tuple[float, RankStack]] = deque(maxlen=MOST_LOOKS)
 
     @property
     def pace(self) -> StepPace:
@@ -93,8 +94,9 @@ class RankGauge:
         is_slow = self.pace.is_suspect
         for one in (self.own, self.rest, self.cores, *self.shares.values()):
             one.age(now_s, is_slow=is_slow)
-        if not self.pace.is_odd:
-            self.stacks.clear()
+        begin_s = now_s - (0.0 if not self.pace.is_odd else self.pace.suspect_for(now_s))
+        while self.stacks and self.stacks[0][0] < begin_s:
+            self.stacks.popleft()
 
     def pressure(self, now_s: float) -> RankPressure:
         pace = self.pace
@@ -108,7 +110,7 @@ class RankGauge:
             own_s = self.own.measure(now_s, span_s)
         elif unit_s is not None and not pace.is_by_mean:
             own_s = Measure(now=own_share.now * unit_s.now, before=own_share.before * unit_s.before)
-        busy = [one for one in self.stacks if one.doing != "waiting for others"]
+        busy = [one for _, one in self.stacks if one.doing != "waiting for others"]
         where = Counter(one.where for one in busy if one.where).most_common(1)
         return RankPressure(
             rank=self.rank,
@@ -180,17 +182,18 @@ class Gauge:
 
     @property
     def looks(self) -> int:
-        """The most stacks of one rank that were looked at in this slow time."""
+        """The most stacks of one rank that were looked at in this slow time; they are bounded."""
         return max((len(one.stacks) for one in self._ranks.values()), default=0)
 
     def take(self, step: RankStep, now_s: float) -> None:
         """Take a step that a rank has reported, at this Unix time."""
         self._rank(step.rank).take(step, now_s)
 
-    def take_stacks(self, stacks: list[RankStack]) -> None:
+    def take_stacks(self, stacks: list[RankStack], now_s: float) -> None:
+        """Take where ranks were at this Unix time."""
         for one in stacks:
             if one.doing != "not known":
-                self._rank(one.rank).stacks.append(one)
+                self._rank(one.rank).stacks.append((now_s, one))
 
     def look(self, new: Counters) -> Pressure:
         """Take the counters of this moment. Call it about once a second."""

@@ -11,6 +11,7 @@ from jupyter_mntrain.model.records.pressure import Measure
 RECENT_S = tunables.seconds("slowness.recent_s")
 HELD_S = tunables.seconds("slowness.held_s")
 MOST_VALUES = tunables.count("slowness.values")
+HIGH = 0.98
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 
@@ -26,7 +27,7 @@ class History:
         self._fewest = fewest
         self._normal: deque[float] = deque(maxlen=MOST_VALUES)
         self._new: deque[tuple[float, float]] = deque(maxlen=MOST_VALUES)
-        self._cache: tuple[int, float, float, float] | None = None
+        self._cache: tuple[int, float, float, float, float] | None = None
         self._changes = 0
         self.normal_s = 0.0
         """Time that the normal values span."""
@@ -57,6 +58,11 @@ class History:
         return self._statistics()[1]
 
     @property
+    def high(self) -> float:
+        """What few of the normal values exceed."""
+        return self._statistics()[3]
+
+    @property
     def spread(self) -> float:
         """Robust standard deviation of the normal values."""
         return self._statistics()[2]
@@ -77,10 +83,12 @@ class History:
         before = self.before
         return Measure(now=fmean(recent) if recent else before, before=before)
 
-    def _statistics(self) -> tuple[float, float, float]:
+    def _statistics(self) -> tuple[float, float, float, float]:
         if self._cache is None or self._cache[0] != self._changes:
             values = self._normal
             middle = median(values) if values else 0.0
             spread = NORMAL * median(abs(one - middle) for one in values) if values else 0.0
-            self._cache = (self._changes, middle, fmean(values) if values else 0.0, spread)
+            high = sorted(values)[int(HIGH * len(values))] if values else 0.0
+            mean = fmean(values) if values else 0.0
+            self._cache = (self._changes, middle, mean, spread, high)
         return self._cache[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
+from jupyter_mntrain.agent.doubts.slowness.gauge import MOST_LOOKS, Gauge
 from jupyter_mntrain.agent.doubts.slowness.loading import Loading
 from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.pressure import Pressure
 
 INTERVAL_S = tunables.seconds("slowness.interval_s")
 LOOK_INTERVAL_S = tunables.seconds("slowness.look_interval_s")
-MOST_LOOKS = tunables.count("slowness.most_looks")
+LATER_LOOK_INTERVAL_S = tunables.seconds("slowness.later_look_interval_s")
 
 
 class Observation(NamedTuple):
@@ -81,9 +81,9 @@ class SlownessObserver:
         if self._asked:
             is_late = now_s - self._asked_s > ANSWER_S
             if is_late or all(one.is_answered for one in self._asked):
-                self._gauge.take_stacks([one.result() for one in self._asked])
+                self._gauge.take_stacks([one.result() for one in self._asked], self._asked_s)
                 self._asked = []
             return
-        is_due = now_s - self._asked_s >= LOOK_INTERVAL_S
-        if self._gauge.is_odd and is_due and self._gauge.looks < MOST_LOOKS:
+        interval_s = LOOK_INTERVAL_S if self._gauge.looks < MOST_LOOKS else LATER_LOOK_INTERVAL_S
+        if self._gauge.is_odd and now_s - self._asked_s >= interval_s:
             self._asked, self._asked_s = list(self._ask()), now_s

@@ -23,6 +23,7 @@ LEAST_STEPS = tunables.count("slowness.least_steps")
 LEAST_S = tunables.seconds("slowness.least_s")
 RECENT_STEPS = 3
 LONG_TIMES = tunables.ratio("slowness.long_times")
+LONG_TIMES_HIGH = tunables.ratio("slowness.long_times_high")
 LONG_STEP_S = tunables.seconds("slowness.long_step_s")
 LONG_STEPS_SPAN_S = tunables.seconds("slowness.long_steps_span_s")
 LONG_STEPS_APART = tunables.count("slowness.long_steps_apart")
@@ -59,6 +60,10 @@ class StepPace:
         """Whether it may be slow, or had a long step just now: worth looking closer."""
         return self.is_suspect or bool(self._long)
 
+    def suspect_for(self, now_s: float) -> float:
+        """For how long it may have been slow; until it may be, as long as any long step counts."""
+        return LONG_STEPS_SPAN_S if self._suspect_s is None else now_s - self._suspect_s
+
     @property
     def since_s(self) -> float | None:
         """When it became slower; ``None`` if it is not, or not for long enough."""
@@ -76,8 +81,8 @@ class StepPace:
             return False
         self.history.add(time_s, duration_s)
         self._steps.append((time_s, duration_s))
-        before = self.history.before
-        if before and duration_s > max(LONG_TIMES * before, LONG_STEP_S):
+        usual_s = max(LONG_TIMES * self.history.before, LONG_TIMES_HIGH * self.history.high)
+        if usual_s and duration_s > max(usual_s, LONG_STEP_S):
             self._long.append((time_s, duration_s))
         return True
 

@@ -212,8 +212,8 @@ class Pipeline:
         for index, name in enumerate(self.names):
             ranks = range(index * self.per_node, (index + 1) * self.per_node)
             gauge = self.gauges[name]
-            if gauge.is_odd and gauge.looks < 24:
-                gauge.take_stacks([self._stack(rank, own, step_s) for rank in ranks])
+            if gauge.is_odd:
+                gauge.take_stacks([self._stack(rank, own, step_s) for rank in ranks], time_s)
             pressures[name] = gauge.look(self._counters(time_s, ranks, now))
         return watch.look(known, pressures, time_s)
 
