@@ -99,10 +99,15 @@ def _swapped(rank: RankPressure, _node: Pressure) -> Change | None:
 
 
 def _starved(rank: RankPressure, node: Pressure) -> Change | None:
+    where = f", in {rank.where}" if rank.where else ""
+    waits = f"it is ready but has no core {rank.starved.now:.0%} of the time{where}"
+    has_competitor = node.competitor_cores >= COMPETING_CORES
     if not _explains(rank, rank.starved):
-        return None
-    waits = f"it is ready but has no core {rank.starved.now:.0%} of the time"
-    if node.competitor_cores < COMPETING_CORES:
+        # Its cores may be shared with others in a way that the kernel does not count as waiting.
+        if not has_competitor or node.cpu.grew < SHARE_GREW:
+            return None
+        waits = f"processes there wait for a core {node.cpu.now:.0%} of the time"
+    if not has_competitor:
         return Change(
             f"{waits}, though no other process that is seen here uses much CPU",
             "look for a CPU limit on it (cpu.max, CPUQuota, cpulimit), for ranks on the same core "

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slow_causes import (
     RESENT,
     RTT_TIMES,
+    SHARE_GREW,
     Change,
     change_of_link,
     change_of_rank,
@@ -26,6 +27,7 @@ from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressu
 
 EXPLAINED = tunables.ratio("slowness.explained")
 RATE_FELL = tunables.ratio("slowness.rate_fell")
+LINK_BUSY = tunables.ratio("slowness.link_busy")
 LEAST_LOOKS = tunables.count("slowness.least_looks")
 LOOKS_NOISE = tunables.ratio("slowness.looks_noise")
 
@@ -156,7 +158,7 @@ def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPar
         (node, one, _link_share(one, unit_s))
         for node, pressure in pressures.items()
         for one in pressure.links
-        if _is_worse(one)
+        if _is_worse(one, pressures, node)
     ]
     for node, link, share in worse:
         change = change_of_link(node, link, pressures)
@@ -178,10 +180,21 @@ def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPar
         yield SlowPart(problem, label, share, times, (change.cause,))
 
 
-def _is_worse(link: LinkPressure) -> bool:
+def _is_worse(link: LinkPressure, pressures: Mapping[str, Pressure], node: str) -> bool:
+    """Whether a link is worse than before, and much in use.
+
+    On machines whose cores are busy with other work, packets wait for a core, too: then only
+    packets that are sent again speak against the link.
+    """
+    if link.busy.now < LINK_BUSY:
+        return False
+    if link.resent.grew >= RESENT:
+        return True
+    ends = [pressures[one] for one in (node, link.peer) if one in pressures]
+    if any(rank.starved.grew >= SHARE_GREW for end in ends for rank in end.ranks):
+        return False
     rate_fell = link.rate.before > RATE_FELL * link.rate.now and link.rate.now > 0
-    resent = link.resent.grew >= RESENT
-    return link.busy.now > 0 and (rate_fell or resent or link.rtt_s.times > RTT_TIMES)
+    return rate_fell or link.rtt_s.times > RTT_TIMES
 
 
 def _link_share(link: LinkPressure, unit_s: Measure) -> float:

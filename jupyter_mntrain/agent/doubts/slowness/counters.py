@@ -52,7 +52,7 @@ class Counters(Record, frozen=True):
     Args:
         time_s: Unix time, by the clock of the attempt.
         sent_bytes, received_bytes: of the ranks' interface.
-        io_s: in which some process waited for a disk.
+        io_s: in which some process waited for a disk; ``cpu_s``: for a core.
         clock_hz: mean clock of the processors; 0 if unknown.
     """
 
@@ -63,6 +63,7 @@ class Counters(Record, frozen=True):
     sent_bytes: int = 0
     received_bytes: int = 0
     io_s: float = 0.0
+    cpu_s: float = 0.0
     clock_hz: float = 0.0
     competitor: str = ""
     competitor_cores: float = 0.0

@@ -172,7 +172,7 @@ class Gauge:
         self._ranks: dict[Rank, RankGauge] = {}
         self._links: dict[str, LinkGauge] = {}
         self._own, self._others = History(), History()
-        self._clock, self._io = History(), History()
+        self._clock, self._io, self._cpu = History(), History(), History()
         self._last: Counters | None = None
 
     @property
@@ -206,7 +206,7 @@ class Gauge:
         is_slow = any(one.pace.is_suspect for one in self._ranks.values())
         for link in self._links.values():
             link.age(now_s, is_slow=is_slow)
-        for one in (self._own, self._others, self._clock, self._io):
+        for one in (self._own, self._others, self._clock, self._io, self._cpu):
             one.age(now_s, is_slow=is_slow)
         return Pressure(
             interface=self._interface,
@@ -215,6 +215,7 @@ class Gauge:
             other_traffic=self._others.measure(now_s),
             clock_hz=self._clock.measure(now_s),
             io=self._io.measure(now_s),
+            cpu=self._cpu.measure(now_s),
             competitor=new.competitor,
             competitor_cores=new.competitor_cores,
             slowed_gpus=new.slowed_gpus,
@@ -241,6 +242,7 @@ class Gauge:
         if new.links:
             self._others.add(now_s, others / passed_s)
         self._io.add(now_s, min(1.0, max(0.0, new.io_s - old.io_s) / passed_s))
+        self._cpu.add(now_s, min(1.0, max(0.0, new.cpu_s - old.cpu_s) / passed_s))
         if new.clock_hz:
             self._clock.add(now_s, new.clock_hz)
         known_ranks = {one.rank: one for one in old.ranks}

@@ -67,6 +67,7 @@ class CountersReader:
             sent_bytes=moved.bytes_sent if moved else 0,
             received_bytes=moved.bytes_recv if moved else 0,
             io_s=kernel.pressure_of("io"),
+            cpu_s=kernel.pressure_of("cpu"),
             clock_hz=kernel.clock_hz(),
             competitor=competitor,
             competitor_cores=cores,
