@@ -173,14 +173,12 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
             f"{link.resent.now:.0%} of its packets are sent again",
             "check its cables, its switch ports, and for a policer or an overloaded switch",
         )
-    for end in (node, link.peer):
-        other = nodes[end].other_traffic if end in nodes else None
-        if other is not None and other.grew > OTHERS_SHARE * max(link.rate.before, 1.0):
-            return Change(
-                f"other traffic on {nodes[end].interface} of {end} takes {_bits(other.now)}",
-                f"see what it is (on {end}: iftop -i {nodes[end].interface}); move it to another "
-                "network or time",
-            )
+    if (end := end_with_other_traffic(node, link, nodes)) is not None:
+        interface, rate = nodes[end].interface, _bits(nodes[end].other_traffic.now)
+        return Change(
+            f"other traffic on {interface} of {end} takes {rate}",
+            f"see what it is (on {end}: iftop -i {interface}); move it to another network or time",
+        )
     rates = (
         f"it carries {_bits(link.rate.now)} while it sends, and {_bits(link.rate.before)} before"
     )
@@ -194,6 +192,15 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
         "check the speed its ports agreed on (ethtool), its switch, and limits set with tc; "
         "measure the links again",
     )
+
+
+def end_with_other_traffic(
+    node: str, link: LinkPressure, nodes: Mapping[str, Pressure]
+) -> str | None:
+    """The end of a link whose interface carries more of others than before, if one does."""
+    least = OTHERS_SHARE * max(link.rate.before, 1.0)
+    ends = (one for one in (node, link.peer) if one in nodes)
+    return next((one for one in ends if nodes[one].other_traffic.grew > least), None)
 
 
 def _bits(bytes_per_s: float) -> str:

@@ -22,6 +22,7 @@ from jupyter_mntrain.model.failure.slow_causes import (
     Change,
     change_of_link,
     change_of_rank,
+    end_with_other_traffic,
 )
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 
@@ -184,11 +185,11 @@ def _is_worse(link: LinkPressure, pressures: Mapping[str, Pressure], node: str) 
     """Whether a link is worse than before, and much in use.
 
     On machines whose cores are busy with other work, packets wait for a core, too: then only
-    packets that are sent again speak against the link.
+    packets that are sent again speak against the link, and other traffic.
     """
     if link.busy.now < LINK_BUSY:
         return False
-    if link.resent.grew >= RESENT:
+    if link.resent.grew >= RESENT or end_with_other_traffic(node, link, pressures):
         return True
     ends = [pressures[one] for one in (node, link.peer) if one in pressures]
     if any(rank.starved.grew >= SHARE_GREW for end in ends for rank in end.ranks):
