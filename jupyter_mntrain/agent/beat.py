@@ -52,7 +52,7 @@ class BeatSampler:
             sent, received = moved[name]
             attempt = job.record.job_id, job.record.attempt.number
             links = told[attempt] = self._node.links.measured(name)
-            job.add_link_sample(
+            job.add_samples(
                 LinkSample(
                     time_s=job.now_s(),
                     interface=name,

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeVar, overload
 
+import msgspec
+
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import (
@@ -116,14 +118,29 @@ class JobHistory:
         return next((one.texts for one in self.ranks.values() if one.texts), ())
 
 
+LEAST_RATE_S = 1.0
+"""Progress in less time says nothing about its rate."""
+
+
 @dataclass(slots=True)
 class _RankLines:
     start: RankStart | None = None
     steps: list[RankStep] = field(default_factory=list)
     end: RankEnd | None = None
     progress: RankProgress | None = None
+    begun: RankProgress | None = None
+    """The first report of what it does now."""
     evaluations: list[RankEvaluation] = field(default_factory=list)
     texts: list[RankText] = field(default_factory=list)
+
+    def take_progress(self, new: RankProgress) -> None:
+        begun = self.begun
+        if begun is None or begun.what != new.what or new.done < begun.done:
+            begun = self.begun = new
+        passed_s = new.time_s - begun.time_s
+        if passed_s >= LEAST_RATE_S:
+            new = msgspec.structs.replace(new, per_s=(new.done - begun.done) / passed_s)
+        self.progress = new
 
 
 @dataclass(slots=True)
@@ -174,7 +191,7 @@ class HistoryBuilder:
             case RankText():
                 series.texts.append(body)
             case RankProgress():
-                series.progress = body
+                series.take_progress(body)
             case RankEnd():
                 series.end = body
 

@@ -12,12 +12,14 @@ from jupyter_mntrain.metrics.job_rows import JobRows
 from jupyter_mntrain.metrics.link_rows import NO_SAMPLE, LinkRows
 from jupyter_mntrain.metrics.rank_rows import NO_LOSS, WARM_UP, RankRows, short
 from jupyter_mntrain.metrics.summary import (
+    EventMark,
     JobSummary,
     LinkSummary,
     RankSpread,
     RankSummary,
     WrittenText,
 )
+from jupyter_mntrain.model.failure.kinds import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -86,11 +88,27 @@ def summarize(
         verdict=view.verdict,
         stall=view.stall,
         warnings=view.warnings,
+        marks=tuple(_marks(view)),
         attempt=view.attempt.number,
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,
         saved_step=view.saved_step,
     )
+
+
+def _marks(view: JobView) -> Iterator[EventMark]:
+    """When the job was slower than before, and when other warnings began."""
+    slower = [
+        EventMark(time_s=one.problem.time_s, label=one.label, end_s=one.end_s)
+        for one in view.slowdowns
+        if one.problem.time_s is not None
+    ]
+    others = [
+        EventMark(time_s=one.time_s, label=one.kind.replace("-", " "))
+        for one in view.warnings
+        if one.time_s is not None and one.kind not in SLOWNESS
+    ]
+    yield from sorted([*slower, *others], key=lambda one: one.time_s)
 
 
 def _remaining_s(view: JobView, job: JobRows, step: int | None, total: int | None) -> float | None:

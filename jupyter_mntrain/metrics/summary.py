@@ -151,6 +151,19 @@ class WrittenText(Record, frozen=True):
     text: str
 
 
+class EventMark(Record, frozen=True):
+    """Something that is marked on the time axis of every chart.
+
+    Args:
+        label: a few words.
+        end_s: Unix time; ``None`` = at a moment, or not over.
+    """
+
+    time_s: float
+    label: str
+    end_s: float | None = None
+
+
 class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """A whole job, its newest attempt: what ``status`` and ``--json`` show."""
 
@@ -168,7 +181,9 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """The problem with what speaks for and against it."""
     stall: Problem | None = None
     warnings: tuple[Problem, ...] = ()
-    """What makes its numbers doubtful, although it has not failed."""
+    """What makes its numbers doubtful, or it slow, although it has not failed."""
+    marks: tuple[EventMark, ...] = ()
+    """When warnings began, and ended, oldest first."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

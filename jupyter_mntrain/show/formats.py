@@ -152,6 +152,13 @@ def bit_rate(bytes_per_s: float | None) -> str:
     return f"{fixed(bits, 0)}{SPACE}bit/s"
 
 
+def byte_rate(bytes_per_s: float) -> str:
+    """Speed of a disk, decimal: 40 MB/s, 1.2 GB/s."""
+    if bytes_per_s >= 1e9:
+        return f"{fixed(bytes_per_s / 1e9, 1)}{SPACE}GB/s"
+    return f"{fixed(bytes_per_s / 1e6, 0 if bytes_per_s >= 1e7 else 1)}{SPACE}MB/s"
+
+
 def memory(value_bytes: float | None) -> str:
     """Memory of machines and devices, binary: 23.7 GiB."""
     if value_bytes is None:

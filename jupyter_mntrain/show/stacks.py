@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call
+from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there
 from jupyter_mntrain.model.ids import Rank

@@ -181,6 +181,13 @@ export function gibibytes(bytes: Maybe, withUnit = true): string {
   return withUnit ? `${text}${NBSP}GiB` : text;
 }
 
+/** Speed of a disk: 40 MB/s, 1.2 GB/s. */
+export function byteRate(bytesPerS: number): string {
+  return bytesPerS >= 1e9
+    ? `${fixed(bytesPerS / 1e9, 1)}${NBSP}GB/s`
+    : `${fixed(bytesPerS / 1e6, bytesPerS >= 1e7 ? 0 : 1)}${NBSP}MB/s`;
+}
+
 /** Memory in MiB or GiB. */
 export function memory(bytes: Maybe): string {
   return isNumber(bytes) && bytes < 2 ** 30

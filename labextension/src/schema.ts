@@ -44,6 +44,7 @@ export type Kind =
   | "killed"
   | "link-blocked"
   | "link-down"
+  | "link-slow"
   | "loss-constant"
   | "loss-diverged"
   | "loss-nan"
@@ -93,7 +94,11 @@ export type Kind =
   | "revoked"
   | "shared-memory"
   | "silent"
+  | "slow"
+  | "slow-disk"
   | "slow-link"
+  | "slow-loader"
+  | "slow-rank"
   | "spread-replicas"
   | "stopped"
   | "terminated"
@@ -154,6 +159,7 @@ export interface Everything {
   OpenFiles?: OpenFiles;
   GpuHealth?: GpuHealth;
   LinkTry?: LinkTry;
+  Slowdown?: Slowdown;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
   Restart?: Restart;
@@ -172,6 +178,7 @@ export interface Everything {
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
   Verdict?: Verdict;
+  EventMark?: EventMark;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -611,6 +618,7 @@ export interface PartStatus {
   saves?: boolean;
   saved_step?: number | null;
   warnings?: Problem[];
+  slowdowns?: Slowdown[];
 }
 /**
  * State of a rank, as its node knows it.
@@ -900,6 +908,22 @@ export interface LinkTry {
   neighbor?: Neighbor | null;
 }
 /**
+ * A time in which a job was slower than before.
+ *
+ *     Args:
+ *         problem: why; it began at its ``time_s``.
+ *         label: a few words for a chart: ``node2 r1 3.1x slower``.
+ *         end_s: Unix time; ``None`` = it still is.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Slowdown".
+ */
+export interface Slowdown {
+  problem: Problem;
+  label: string;
+  end_s?: number | null;
+}
+/**
  * Headline figures of a job.
  *
  *     Args:
@@ -950,7 +974,8 @@ export interface JobNumbers {
  * A rank's progress with something other than a step: loading, reading, measuring.
  *
  *     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
- *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
+ *     bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown. ``per_s`` is how
+ *     much was done per second until then; readers of a journal derive it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankProgress".
@@ -963,6 +988,7 @@ export interface RankProgress {
   done: number;
   total?: number | null;
   unit?: string;
+  per_s?: number | null;
 }
 /**
  * The next attempt, as the head plans it.
@@ -1123,6 +1149,7 @@ export interface JobSummary {
   verdict?: Verdict | null;
   stall?: Problem | null;
   warnings?: Problem[];
+  marks?: EventMark[];
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;
@@ -1244,6 +1271,21 @@ export interface Verdict {
   speaks_against?: string[];
   others?: Problem[];
   is_waiting?: boolean;
+}
+/**
+ * Something that is marked on the time axis of every chart.
+ *
+ *     Args:
+ *         label: a few words.
+ *         end_s: Unix time; ``None`` = at a moment, or not over.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "EventMark".
+ */
+export interface EventMark {
+  time_s: number;
+  label: string;
+  end_s?: number | null;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

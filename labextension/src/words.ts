@@ -73,10 +73,21 @@ export function ranksOf(job: JobEntry): PlacedRank[] {
 
 /** Text like `loading the model, 40 %`: a rank's activity other than steps. */
 export function activity(progress: RankProgress): string {
-  const { what, done, total } = progress;
-  return total
-    ? `${what}, ${formats.percent(Math.min(1, done / total), 0)}`
-    : what;
+  const { what, done, total, unit, per_s } = progress;
+  const words = [what];
+  if (total) {
+    words.push(formats.percent(Math.min(1, done / total), 0));
+  } else if (done && unit === 'B') {
+    words.push(formats.memory(done));
+  }
+  if (per_s && unit === 'B') {
+    words.push(formats.byteRate(per_s));
+  }
+  const left = total && per_s ? (total - done) / per_s : 0;
+  if (left >= 5) {
+    words.push(trans.__('%1 left', formats.duration(left)));
+  }
+  return words.join(', ');
 }
 
 /** Whether the job can save a checkpoint now. */

@@ -49,6 +49,10 @@ UNTRIED: dict[Kind, str] = {
     Kind.DISK_ERROR: "needs a disk that is broken",
     Kind.IN_KERNEL: "needs a disk or a driver that hangs",
     Kind.MACHINE_RESTARTED: "needs a restart of the machine; its fix is that of keeper-lost",
+    **dict.fromkeys(
+        (Kind.SLOW_RANK, Kind.SLOW_DISK, Kind.SLOW_LOADER, Kind.SLOW_JOB),
+        "its fix only says where to look for what takes the time",
+    ),
     Kind.NO_PROGRESS: "its fix only asks for more evidence",
     **dict.fromkeys(
         (
@@ -65,8 +69,8 @@ UNTRIED: dict[Kind, str] = {
 }
 
 
-IN_THE_LAB = frozenset({Kind.LINK_DOWN, Kind.LINK_BLOCKED, Kind.DUPLICATE_ADDRESS})
-"""Tried by ``test_faults.py`` and ``test_addresses.py``, on simulated hosts."""
+IN_THE_LAB = frozenset({Kind.LINK_DOWN, Kind.LINK_BLOCKED, Kind.LINK_SLOW, Kind.DUPLICATE_ADDRESS})
+"""Tried by ``test_faults.py``, ``test_slowdowns.py`` and ``test_addresses.py``, on a lab."""
 
 OF_THE_AGENT = frozenset({Kind.NOT_STARTED, Kind.NO_STATE})
 """Faults of the agent, which the others must not have: tried one after another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,7 +112,10 @@ def test_progress_is_the_newest_until_a_step_is_made() -> None:
         return history(job, {"node1": bodies}).ranks[Rank(0)].progress
 
     assert newest(half) == half
-    assert newest(half, full) == full
+    rated = msgspec.structs.replace(full, per_s=1.0)
+    assert newest(half, full) == rated
     assert newest(half, START) == half, "introducing itself is not a step"
     assert newest(half, step(0, 1)) is None
     assert newest(step(0, 1), half) == half, "between two steps"
+    other = RankProgress(time_s=9.0, rank=Rank(0), what="reading the text", done=5)
+    assert newest(half, full, other) == other, "another activity has a rate of its own"

@@ -10,9 +10,10 @@ import msgspec
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
+from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.secrets import HIDDEN, is_secret, masked, shown_words
 
-Found = TypeVar("Found", Problem, Evidence)
+Found = TypeVar("Found", Problem, Evidence, Slowdown)
 
 LONGEST_SECRET_BYTES = 8192
 """A private key of 4096 bits has 3,300."""
@@ -30,17 +31,19 @@ def for_viewer(record: JobRecord) -> JobRecord:
     )
     part, values = record.part, secret_values(spec)
     warnings = (_clean(warning, values) for warning in part.warnings)
+    slowdowns = (_clean(slowdown, values) for slowdown in part.slowdowns)
     part = msgspec.structs.replace(
         part,
         problem=_clean(part.problem, values),
         evidence=_clean(part.evidence, values),
         warnings=tuple(warning for warning in warnings if warning is not None),
+        slowdowns=tuple(slowdown for slowdown in slowdowns if slowdown is not None),
         ranks=tuple(
             msgspec.structs.replace(rank, problem=_clean(rank.problem, values))
             for rank in part.ranks
         ),
     )
-    return msgspec.structs.replace(record, spec=hidden, part=part)
+    return msgspec.structs.replace(record, spec=hidden, part=part, pressure=None)
 
 
 def secret_values(spec: JobSpec) -> list[str]:

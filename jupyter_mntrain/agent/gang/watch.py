@@ -12,12 +12,13 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.peer_client import Peers
+from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
@@ -25,7 +26,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
-from jupyter_mntrain.model.lifecycle.events import LinksTried
+from jupyter_mntrain.model.lifecycle.events import LinksTried, SlownessJudged
 from jupyter_mntrain.model.lifecycle.rollup import (
     START_PATIENCE_S,
     has_lost_record,
@@ -61,6 +62,7 @@ class GangWatch:
     _parts: tuple[PartStatus, ...] = ()
     _stalled_since_s: float | None = None
     _trying: asyncio.Task[None] | None = None
+    _slowness: SlownessWatch = field(default_factory=SlownessWatch)
 
     async def run(self) -> tuple[PartStatus, ...]:
         """Watch until every part known has ended; returns the parts."""
@@ -109,11 +111,13 @@ class GangWatch:
                     self._end_ours(f"attempt {number} is over")
                 elif not self.waits_for_a_cause([head.part]):
                     self._end_ours(reason_to_end([head.part]))
+                self._leave_slowness()
                 return not self.job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
         peers = [*lost, *(record.part for record in answers if record is not None)]
         parts = [self.job.record.part, *peers]
         self._parts = tuple(parts)
+        self._judge_slowness([self.job.record, *(one for one in answers if one is not None)])
         silent = [p for p, record in zip(after, answers, strict=True) if record is None]
         known = {part.node_id for part in parts}
         silent += [placement for placement in before if placement.node_id not in known]
@@ -125,6 +129,23 @@ class GangWatch:
             active = {part.node_id for part in peers if part.state not in TERMINAL}
             await asyncio.gather(*(self._stop(p, reason) for p in after if p.node_id in active))
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
+
+    def _judge_slowness(self, records: Sequence[JobRecord]) -> None:
+        """Warn if the job is slower than before, or take the warning back."""
+        if self.job.record.part.state != "running" or diagnose([one.part for one in records]):
+            return
+        pressures = {one.part.node: one.pressure for one in records if one.pressure is not None}
+        known = self.job.record.part.slowdowns
+        found = self._slowness.look(known, pressures, self.job.now_s())
+        if found != known:
+            self.job.change(SlownessJudged(slowdowns=found))
+
+    def _leave_slowness(self) -> None:
+        """End what this node said while it led: another node leads again."""
+        known = self.job.record.part.slowdowns
+        if known and known[-1].end_s is None:
+            found = self._slowness.look(known, {}, self.job.now_s())
+            self.job.change(SlownessJudged(slowdowns=found))
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
         """Whether only symptoms are known and the cause may still be reported."""

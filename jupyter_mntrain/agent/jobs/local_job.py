@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,14 @@ from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
+from jupyter_mntrain.agent.doubts.slowness.observer import SlownessObserver
+from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
 from jupyter_mntrain.agent.failure.gathering import Gathering
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
+from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
 from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
@@ -60,8 +61,6 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
-log = logging.getLogger("mntrain.agent")
-
 SCAN_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
 
 
@@ -91,9 +90,10 @@ class LocalJob:
         self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
         if journal is not None:
             self.journal = journal
+        self._gpus = gpus
         self._end = AttemptEnd(self.attempt, gpus)
         self.gathering = Gathering(self.attempt, record, gpus, errors or OwnErrors())
-        self._trouble = ""
+        self._disk = DiskTrouble(record.job_id)
         self._next_scan_s = 0.0
         self._is_broken = False
         self._stopping = Stopping(self.attempt, self._end)
@@ -113,6 +113,11 @@ class LocalJob:
     def _doubts(self) -> Doubts:
         record = self.record
         return Doubts(record.spec, record.attempt, self.placement, self.attempt.path / "log")
+
+    @cached_property
+    def _slowness(self) -> SlownessObserver:
+        reader = CountersReader(self.record.attempt, self.placement, self._gpus)
+        return SlownessObserver(reader, self.ask_ranks, self.now_s)
 
     @property
     def record(self) -> JobRecord:
@@ -145,7 +150,7 @@ class LocalJob:
         self.file.update(is_progress=is_progress, part=new)
         if is_progress:
             return
-        with self._on_full_disk():
+        with self._disk.tolerated():
             self.file.write_changes()
             self._journal(PartChange(time_s=self.now_s(), part=new))
 
@@ -218,9 +223,10 @@ class LocalJob:
         """Record that no further attempt will follow."""
         self._update(restart=None, is_over=True)
 
-    def add_link_sample(self, sample: LinkSample) -> None:
-        with self._on_full_disk():
-            self._journal(sample)
+    def add_samples(self, *samples: LinkSample | RankProgress) -> None:
+        with self._disk.tolerated():
+            for sample in samples:
+                self._journal(sample)
 
     def poll(self, now_s: float) -> None:
         """Read what the attempt has written, and detect its end.
@@ -229,12 +235,12 @@ class LocalJob:
             now_s: monotonic seconds.
         """
         if not self.is_active or self.record.is_queued:
-            with self._on_full_disk():
+            with self._disk.tolerated():
                 self.file.write_changes()
             return
         # Checked before the tail is read: so this poll reads all that a rank wrote before the end.
         is_over = self._end.has_begun
-        with self._on_full_disk():
+        with self._disk.tolerated():
             self.file.write_changes()
             self._read_metrics(now_s)
             while is_over and not self._is_broken and self._tail.has_more():
@@ -250,6 +256,9 @@ class LocalJob:
             if isinstance(stall, Stalled) and self.record.part.stall is None:
                 self._change_evidence()
             self.change(stall)
+        if (seen := self._slowness.look(self.record.part)) is not None:
+            self.file.note(pressure=seen.pressure)
+            self.add_samples(*seen.loading)
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
@@ -260,10 +269,9 @@ class LocalJob:
             self.change(event)
 
     def _stop(self, grace_s: float) -> None:
-        if self.record.is_queued:
-            self.change(Exited(time_s=self.now_s(), exit_code=None))
-        else:
-            self._stopping.ask(grace_s)
+        if not self.record.is_queued:
+            return self._stopping.ask(grace_s)
+        return self.change(Exited(time_s=self.now_s(), exit_code=None))
 
     def ask_ranks(self) -> list[StackRequest]:
         """Ask every live rank for its stacks."""
@@ -294,18 +302,8 @@ class LocalJob:
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)
-        with self._on_full_disk():
+        with self._disk.tolerated():
             self.file.write_changes()
-
-    @contextmanager
-    def _on_full_disk(self) -> Iterator[None]:
-        """Carry on, and log each cause once: the write is retried ten times a second."""
-        try:
-            yield
-        except OSError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                log.error("job %s cannot be stored on disk: %s", self.record.job_id, error)
 
     def _read_metrics(self, now_s: float) -> None:
         taken: list[RankSample] = []
@@ -324,6 +322,7 @@ class LocalJob:
                 self.abort(problem)
 
     def _take(self, sample: RankSample, now_s: float) -> None:
+        self._slowness.reports(sample.rank)
         match sample:
             case RankStart(rank=rank, pid=pid, saves=saves):
                 self.change(RankUp(rank=rank, pid=pid, saves=saves))
@@ -331,6 +330,7 @@ class LocalJob:
             case RankStep(rank=rank, step=step, step_s=step_s):
                 self.change(RankStepped(rank=rank, step=step))
                 self._watchdog.stepped(rank, step, step_s, now_s)
+                self._slowness.take(sample)
             case RankSaved(step=step):
                 self.change(SavedEvent(step=step))
                 self._watchdog.got_on(now_s)

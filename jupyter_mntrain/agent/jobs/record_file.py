@@ -34,6 +34,10 @@ class RecordFile:
         if not is_progress:
             self.is_written, self._next_news_s = False, 0.0
 
+    def note(self, **changes: Any) -> None:
+        """Change fields that only those who ask for the record need to know."""
+        self.record = msgspec.structs.replace(self.record, **changes)
+
     def write(self) -> None:
         """Write the record to disk.
 

@@ -11,7 +11,9 @@ from itertools import permutations
 
 import msgspec
 
-from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call, missing_call
+from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call, missing_call
+from jupyter_mntrain.model.failure.causes.links import broken_link
+from jupyter_mntrain.model.failure.causes.quiet import first_quiet
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypotheses import (
     broken_connection,
@@ -20,9 +22,7 @@ from jupyter_mntrain.model.failure.hypotheses import (
 )
 from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.links import broken_link
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.quiet import first_quiet
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import PartStatus

@@ -94,6 +94,14 @@ FIXES: dict[Kind, str] = {
     "DistributedDataParallel",
     Kind.TRACEBACK: "see its log; a script that catches an exception and cannot go on must raise "
     "it again, or exit with another code",
+    Kind.SLOW_RANK: "see what it does with 'stacks', and compare the machine's clocks and "
+    "temperatures",
+    Kind.LINK_SLOW: "check the speed its ports agreed on (ethtool), its switch, and limits set "
+    "with tc; measure the links again",
+    Kind.SLOW_DISK: "check that disk or file server: iostat -x 1, nfsiostat, dmesg",
+    Kind.SLOW_LOADER: "see what its loader waits for: a disk, a download or a lock; or use more "
+    "workers",
+    Kind.SLOW_JOB: "see where the ranks are with 'stacks', and what else the machines do",
     Kind.BEGAN_AGAIN: "save checkpoints to $MNTRAIN_CHECKPOINT_DIR, load the newest one at the "
     "start, and report its step: recorder.step(step=…); see docs/own_scripts.md",
 }
@@ -106,6 +114,25 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.KILLED, "wished"): _AGAIN,
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",
+    (Kind.SLOW_RANK, "line"): "look at that line: it takes longer than it did, or does more",
+    (Kind.SLOW_RANK, "throttled"): "raise the CPU limit of its container or service (cpu.max, "
+    "CPUQuota)",
+    (Kind.SLOW_RANK, "stopped"): "find what stops and continues it: a job scheduler, a debugger or "
+    "cpulimit",
+    (Kind.SLOW_RANK, "swapped"): "free memory on that node: end other programs, or use smaller "
+    "microbatches",
+    (Kind.SLOW_RANK, "starved"): "look for a CPU limit on it (cpu.max, CPUQuota, cpulimit), for "
+    "ranks on the same core (taskset -p), and for other containers or virtual machines on that "
+    "host",
+    (Kind.SLOW_RANK, "competitor"): "end that process, move it, or lower its priority with renice",
+    (Kind.SLOW_RANK, "clock"): "check the cooling, the power supply and the power profile of that "
+    "machine",
+    (Kind.SLOW_RANK, "gpu"): "check the cooling and the power supply of that machine: "
+    "nvidia-smi -q -d PERFORMANCE",
+    (Kind.LINK_SLOW, "resent"): "check its cables, its switch ports, and for a policer or an "
+    "overloaded switch",
+    (Kind.LINK_SLOW, "traffic"): "see what it is (on {node}: iftop -i {interface}); move it to "
+    "another network or time",
     (Kind.BEGAN_AGAIN, "trainer"): "set checkpoint.interval_steps to fewer steps",
     (Kind.BEGAN_AGAIN, "saved"): "load the checkpoint of step {step} from "
     "$MNTRAIN_CHECKPOINT_DIR, and report its step: recorder.step(step=…); see docs/own_scripts.md",

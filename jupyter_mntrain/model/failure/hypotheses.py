@@ -10,12 +10,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call
+from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
+from jupyter_mntrain.model.failure.causes.links import broken_link
+from jupyter_mntrain.model.failure.causes.neighbors import another_machine, silent_neighbors
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.links import broken_link
-from jupyter_mntrain.model.failure.neighbors import another_machine, silent_neighbors
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus

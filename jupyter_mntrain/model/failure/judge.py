@@ -13,8 +13,8 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
+from jupyter_mntrain.model.failure.causes.gpus import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.fixes import fix_of
-from jupyter_mntrain.model.failure.gpu_causes import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus

@@ -221,6 +221,19 @@ class Kind(StrEnum):
     BEGAN_AGAIN = "began-again"
     """After a restart the ranks began at step 1 again."""
 
+    # Warnings about speed: the job runs, slower than it did before.
+
+    SLOW_RANK = "slow-rank"
+    """A rank computes longer, and the others wait for it."""
+    LINK_SLOW = "link-slow"
+    """A link between two nodes carries less, and the ranks wait for it."""
+    SLOW_DISK = "slow-disk"
+    """A rank waits for a disk, and the others wait for the rank."""
+    SLOW_LOADER = "slow-loader"
+    """A rank waits for its next batch, and the others wait for the rank."""
+    SLOW_JOB = "slow"
+    """All steps take longer, and no rank, link or disk explains it."""
+
     # Causes of a stall.
 
     STOPPED = "stopped"
@@ -282,6 +295,11 @@ MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.S
 
 USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN})
 """The next attempt would do the same: it computes the same steps from the same checkpoint."""
+
+SLOWNESS: frozenset[Kind] = frozenset(
+    {Kind.SLOW_RANK, Kind.LINK_SLOW, Kind.SLOW_DISK, Kind.SLOW_LOADER, Kind.SLOW_JOB}
+)
+"""The job runs, slower than before."""
 
 SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})
 """Reported by a rank that lost its peer: the cause is elsewhere."""

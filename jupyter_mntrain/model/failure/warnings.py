@@ -10,6 +10,7 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.pressure import Slowdown
 
 _EXPLAINED_BY: dict[Kind, Kind] = {
     Kind.LOSS_CONSTANT: Kind.ZERO_GRADIENTS,
@@ -34,6 +35,7 @@ def job_warnings(
         for part in parts
         for one in part.warnings
     ]
+    told += [one.problem for one in job_slowdowns(parts) if one.end_s is None]
     apart = never_met(parts, world_size)
     first: dict[Kind, Problem] = {} if apart is None else {apart.kind: apart}
     for one in sorted(told, key=lambda one: (one.step or 0, one.rank or 0, one.time_s or 0.0)):
@@ -44,6 +46,12 @@ def job_warnings(
         for kind, one in sorted(first.items(), key=lambda pair: pair[1].time_s or 0.0)
         if _EXPLAINED_BY.get(kind) not in known and not (problem and problem.kind is kind)
     )
+
+
+def job_slowdowns(parts: Sequence[PartStatus]) -> tuple[Slowdown, ...]:
+    """Merge the slow-downs of all parts: one leads at a time, and another took over if it ended."""
+    found = [one for part in parts for one in part.slowdowns]
+    return tuple(sorted(found, key=lambda one: one.problem.time_s or 0.0))
 
 
 def never_met(parts: Sequence[PartStatus], world_size: int) -> Problem | None:

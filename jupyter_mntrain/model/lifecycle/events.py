@@ -8,6 +8,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
 from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 
 
@@ -62,6 +63,12 @@ class WarningOver(Record, frozen=True, tag=True):
 
     kind: Kind
     rank: Rank | None = None
+
+
+class SlownessJudged(Record, frozen=True, tag=True):
+    """A slow-down of the job has begun or ended; these are all of them."""
+
+    slowdowns: tuple[Slowdown, ...]
 
 
 class SavedEvent(Record, frozen=True, tag=True):
@@ -160,6 +167,7 @@ PartEvent = (
     | RankJoined
     | Warned
     | WarningOver
+    | SlownessJudged
     | RankGone
     | RankKilled
     | StopAsked

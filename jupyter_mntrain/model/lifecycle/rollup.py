@@ -13,7 +13,7 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.warnings import job_warnings
+from jupyter_mntrain.model.failure.warnings import job_slowdowns, job_warnings
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
@@ -67,6 +67,7 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
         warnings=job_warnings(parts, newest.attempt.world_size, problem),
+        slowdowns=job_slowdowns(parts),
     )
 
 

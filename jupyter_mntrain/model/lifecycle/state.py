@@ -30,6 +30,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankUp,
     Resumed,
     SavedEvent,
+    SlownessJudged,
     Stalled,
     StateLost,
     StopAsked,
@@ -37,6 +38,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     WarningOver,
 )
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
+from jupyter_mntrain.model.records.pressure import Slowdown
 
 UNDER_WAY: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
 """The states that are not terminal, in their order."""
@@ -81,7 +83,7 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             return _changed(part, saved_step=max(step, part.saved_step or 0))
         case StopAsked():
             return _stop(part, event)
-        case EndWished() | EndAwaited() | StateLost():
+        case EndWished() | EndAwaited() | StateLost() | SlownessJudged():
             return _note(part, event)
         case Stalled(stall=stall):
             return part if part.state == "stopping" else _changed(part, stall=stall)
@@ -119,7 +121,9 @@ def _apply_to_rank(
             return _set_rank(part, rank, state=ended, exit_code=code, problem=known, **done)
 
 
-def _note(part: PartStatus, event: EndWished | EndAwaited | StateLost) -> PartStatus:
+def _note(
+    part: PartStatus, event: EndWished | EndAwaited | StateLost | SlownessJudged
+) -> PartStatus:
     """Store what does not change the state."""
     match event:
         case EndWished(reason=reason):
@@ -128,6 +132,8 @@ def _note(part: PartStatus, event: EndWished | EndAwaited | StateLost) -> PartSt
             return _changed(part, waits_for=processes) if part.state == "stopping" else part
         case StateLost(problem=problem):
             return _changed(part, state_problem=problem)
+        case SlownessJudged(slowdowns=slowdowns):
+            return _changed(part, slowdowns=slowdowns)
 
 
 def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Problem, ...]:
@@ -238,4 +244,9 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         leftovers=event.leftovers,
         waits_for=(),
         state_problem=None,
+        slowdowns=tuple(_ended(one, event.time_s) for one in part.slowdowns),
     )
+
+
+def _ended(slowdown: Slowdown, time_s: float) -> Slowdown:
+    return slowdown if slowdown.end_s else msgspec.structs.replace(slowdown, end_s=time_s)

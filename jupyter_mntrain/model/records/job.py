@@ -10,6 +10,7 @@ from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
 
@@ -243,6 +244,8 @@ class PartStatus(Record, frozen=True):
     """Step of this attempt's newest complete checkpoint."""
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""
+    slowdowns: tuple[Slowdown, ...] = ()
+    """On the node that leads: when the job was slower than before, and why, oldest first."""
 
     @property
     def awaited(self) -> str:
@@ -278,6 +281,7 @@ class JobRecord(Record, frozen=True):
         was_queued: the job was queued, so its head starts it instead of a driver.
         restart: on the head, while another attempt is planned.
         is_over: on the head of a job with restarts: there will be no further attempt.
+        pressure: what this node measured of its part a moment ago, for the node that leads.
     """
 
     job_id: JobId
@@ -289,6 +293,7 @@ class JobRecord(Record, frozen=True):
     was_queued: bool = False
     restart: Restart | None = None
     is_over: bool = False
+    pressure: Pressure | None = None
 
     @property
     def is_queued(self) -> bool:
@@ -313,7 +318,9 @@ class JobView(Record, frozen=True):
     """Why it makes no progress, since its ``time_s``."""
     restart: Restart | None = None
     warnings: tuple[Problem, ...] = ()
-    """What makes its numbers doubtful, although it has not failed: one per kind."""
+    """What makes its numbers doubtful, or it slow, although it has not failed: one per kind."""
+    slowdowns: tuple[Slowdown, ...] = ()
+    """When it was slower than before, and why, oldest first."""
 
     @property
     def saved_step(self) -> int | None:

@@ -119,7 +119,8 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
     """A rank's progress with something other than a step: loading, reading, measuring.
 
     ``what`` is for people: "loading the model". ``done`` and ``total`` are in ``unit``, "B" for
-    bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown.
+    bytes; ``done`` equal to ``total`` ends it. ``total`` is ``None`` if unknown. ``per_s`` is how
+    much was done per second until then; readers of a journal derive it.
     """
 
     time_s: float
@@ -128,6 +129,14 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
     done: float
     total: float | None = None
     unit: str = ""
+    per_s: float | None = None
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Time that the rest takes at this rate."""
+        if self.total is None or not self.per_s or self.per_s <= 0:
+            return None
+        return max(0.0, self.total - self.done) / self.per_s
 
     @property
     def is_over(self) -> bool:

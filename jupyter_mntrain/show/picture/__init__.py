@@ -11,7 +11,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show.picture.chart import Chart
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.picture.link_chart import link_chart
-from jupyter_mntrain.show.picture.painter import Painter
+from jupyter_mntrain.show.picture.painter import Marks, Painter
 from jupyter_mntrain.show.picture.rank_charts import (
     compute_chart,
     loss_chart,
@@ -57,7 +57,8 @@ class Picture:
         if mark is not None and mark > end and mark - end < LEAST_SPAN_S:
             end = mark
         span = (begin, max(end, begin + LEAST_SPAN_S))
-        return self.painter.paint(header, charts, span, mark, note, samples=series.texts)
+        marks = Marks(failed_s=mark, events=series.summary.marks)
+        return self.painter.paint(header, charts, span, marks, note, samples=series.texts)
 
     def _charts(self, series: JobSeries, end_s: float, now_s: float) -> list[Chart]:
         links = link_chart(series, self._theme, program=self._program, end_s=end_s, now_s=now_s)

@@ -11,8 +11,9 @@ from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from jupyter_mntrain.metrics.summary import WrittenText
+from jupyter_mntrain.metrics.summary import EventMark, WrittenText
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.show.picture.chart import Chart, Curve
 from jupyter_mntrain.show.picture.header import Header
@@ -52,6 +53,17 @@ DASH_PX = 16
 FULL_PX = WIDTH_PX - 2 * EDGE_PX
 
 
+class Marks(Record, frozen=True):
+    """What is marked on the time axis of every chart.
+
+    Args:
+        failed_s: Unix time at which the job failed.
+    """
+
+    failed_s: float | None = None
+    events: tuple[EventMark, ...] = ()
+
+
 class Painter:
     """Paints one frame after the other; axes are kept between frames."""
 
@@ -68,7 +80,7 @@ class Painter:
         header: Header,
         charts: list[Chart],
         span: tuple[float, float],
-        mark_s: float | None,
+        marks: Marks,
         note: str = "",
         samples: Sequence[WrittenText] = (),
     ) -> bytes:
@@ -76,7 +88,6 @@ class Painter:
 
         Args:
             span: Unix times at both ends of the time axis.
-            mark_s: Unix time at which the job failed.
             note: small text below everything.
             samples: texts that the model wrote, shown below the charts.
         """
@@ -90,7 +101,9 @@ class Painter:
             self._axes.pop(key).remove()
         for chart, chart_height in zip(charts, heights, strict=True):
             top += TITLE_PX
-            self._paint_chart(chart, top, chart_height, span, mark_s, is_last=chart is charts[-1])
+            self._paint_chart(chart, top, chart_height, span, is_last=chart is charts[-1])
+            if chart.note is None:
+                self._paint_marks(chart, top, span, marks, has_labels=chart is charts[0])
             top += chart_height + GAP_PX
         paint_samples(self._canvas, self._theme, self._samples, below)
         self._canvas.write(EDGE_PX, height - NOTE_PX / 2, note, SMALL, self._theme.secondary)
@@ -172,7 +185,6 @@ class Painter:
         top: float,
         height: float,
         span: tuple[float, float],
-        mark_s: float | None,
         *,
         is_last: bool,
     ) -> None:
@@ -196,12 +208,39 @@ class Painter:
             axes.axhline(0.0, color=theme.axis, linewidth=0.8)
         for level in chart.levels:
             axes.axhline(level.y, color=theme.axis, linewidth=1.2)
-        if mark_s is not None and span[0] <= mark_s <= span[1]:
-            axes.axvline(mark_s / SECONDS_PER_DAY, color=theme.bad, linewidth=1.2)
         for time_s in chart.bad_s:
             day, heights = time_s / SECONDS_PER_DAY, axes.get_xaxis_transform()
             axes.plot([day], [0.92], "x", color=theme.bad, transform=heights)
         self._paint_labels(chart, top, height)
+
+    def _paint_marks(
+        self,
+        chart: Chart,
+        top: float,
+        span: tuple[float, float],
+        marks: Marks,
+        *,
+        has_labels: bool,
+    ) -> None:
+        """Draw vertical lines where something began, and shade the time until it was over."""
+        theme, axes = self._theme, self._axes[chart.key]
+        failed_s, (begin_s, end_s) = marks.failed_s, span
+        if failed_s is not None and begin_s <= failed_s <= end_s:
+            axes.axvline(failed_s / SECONDS_PER_DAY, color=theme.bad, linewidth=1.2)
+        free = float(LEFT_PX)
+        for event in marks.events:
+            if not begin_s <= event.time_s <= end_s:
+                continue
+            first, last = event.time_s, min(event.end_s or event.time_s, end_s)
+            axes.axvline(first / SECONDS_PER_DAY, color=theme.bad, linewidth=1.0, linestyle=":")
+            if last > first:
+                days = first / SECONDS_PER_DAY, last / SECONDS_PER_DAY
+                axes.axvspan(*days, color=theme.bad, alpha=0.08, linewidth=0)
+            share = (first - begin_s) / (end_s - begin_s)
+            x = LEFT_PX + share * (WIDTH_PX - LEFT_PX - RIGHT_PX) + 3
+            width = self._canvas.width(event.label, SMALL, bold=False)
+            if has_labels and x >= free and x + width < WIDTH_PX - RIGHT_PX:
+                free = self._canvas.write(x, top + 7, event.label, SMALL, theme.bad)
 
     def _axes_of(self, chart: Chart, top: float, height: float) -> Axes:
         """The chart's axes, empty and in place."""
@@ -210,7 +249,7 @@ class Painter:
             axes = self._axes[chart.key] = self.figure.add_axes((0, 0, 1, 1))
             axes.patch.set_visible(False)
             axes.spines[:].set_visible(False)
-        for artist in [*axes.lines, *axes.collections, *axes.texts]:
+        for artist in [*axes.lines, *axes.collections, *axes.patches, *axes.texts]:
             artist.remove()
         whole, width = self._canvas.height, WIDTH_PX - LEFT_PX - RIGHT_PX
         bottom = 1 - (top + height) / whole

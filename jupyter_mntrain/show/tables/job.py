@@ -23,10 +23,19 @@ from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.rank_progress import ranks_progress
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary, WrittenText
+    from jupyter_mntrain.metrics.summary import (
+        EventMark,
+        JobSummary,
+        LinkSummary,
+        RankSummary,
+        WrittenText,
+    )
 
 DETAIL_LINES = 12
 """Last lines of a traceback."""
+
+MOST_OVER = 3
+"""Newest slow-downs that are over and still listed."""
 
 NARROW_WIDTH = 78
 FULL_WIDTH = 120
@@ -65,6 +74,7 @@ def status_view(
     """
     parts = list(_problem_lines(summary, program, with_detail=with_detail))
     parts += [problem_text(one, mark="⚠", style="yellow") for one in summary.warnings]
+    parts += [over_line(mark) for mark in summary.marks if mark.end_s is not None][-MOST_OVER:]
     now_s = time.time() if now_s is None else now_s
     parts.append(state_line(summary))
     if summary.elapsed_s is not None:
@@ -101,6 +111,14 @@ def _problem_lines(
         yield Text("\n".join(problem.detail.splitlines()[-DETAIL_LINES:]), style="dim")
     rank = "" if problem.rank is None else f" --rank {problem.rank}"
     yield Text(f"  log: {program} logs {summary.job_id}{rank}", "dim")
+
+
+def over_line(mark: EventMark) -> Text:
+    """What a warning that is over said, and when."""
+    end_s = mark.end_s or mark.time_s
+    times = f"from {formats.clock(mark.time_s)} to {formats.clock(end_s)}"
+    lasted = formats.duration(end_s - mark.time_s)
+    return Text(f"  over: {shown_line(mark.label)}, {times} ({lasted})", "dim")
 
 
 def silent_nodes(summary: JobSummary) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.model.records.job import TERMINAL
@@ -12,6 +12,9 @@ from jupyter_mntrain.show import formats
 if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import RankSummary
 
+LEAST_LEFT_S = 5.0
+"""What is over sooner need not be waited for."""
+
 WHAT_WIDTH = 60
 """Characters that fit beside a rank's name in the picture."""
 
@@ -20,11 +23,11 @@ def progress_words(progress: RankProgress) -> str:
     """Activity and its share done, or the amount done if the total is unknown."""
     what, share = _what(progress), _share(progress)
     if share is not None:
-        return f"{what}, {formats.percent(share, 0)}"
+        return ", ".join([what, formats.percent(share, 0), *_rate(progress)])
     if not progress.done:
         return what
     if progress.unit == "B":
-        return f"{what}, {formats.memory(progress.done)}"
+        return ", ".join([what, formats.memory(progress.done), *_rate(progress)])
     return f"{what}, {formats.count(progress.done)} {progress.unit}".rstrip()
 
 
@@ -62,6 +65,15 @@ def _what(progress: RankProgress) -> str:
     """The activity, shortened to one line."""
     what = " ".join(progress.what.split())
     return what if len(what) <= WHAT_WIDTH else f"{what[: WHAT_WIDTH - 1].rstrip()}…"
+
+
+def _rate(progress: RankProgress) -> Iterator[str]:
+    """Bytes per second, and how long the rest takes, where they are known."""
+    if progress.per_s and progress.unit == "B":
+        yield formats.byte_rate(progress.per_s)
+    left_s = progress.remaining_s
+    if left_s is not None and left_s >= LEAST_LEFT_S:
+        yield f"{formats.duration(left_s)} left"
 
 
 def _share(progress: RankProgress) -> float | None:

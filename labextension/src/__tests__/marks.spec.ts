@@ -1,5 +1,5 @@
 import type { IChart } from '../liveview/charts/chart';
-import { drawBreaks, drawOutside } from '../liveview/charts/marks';
+import { drawBreaks, drawEvents, drawOutside } from '../liveview/charts/marks';
 import { THEME } from './samples';
 
 /** A plot of 100 × 100 pixels whose canvas only remembers. */
@@ -17,6 +17,8 @@ function plot(values: (number | null)[]) {
     lineTo: () => undefined,
     stroke: () => undefined,
     fill: note('filled'),
+    setLineDash: () => undefined,
+    fillRect: note('shaded'),
     fillText: note('text'),
     measureText: () => ({ width: 20 })
   };
@@ -69,5 +71,28 @@ describe('a value that is not finite', () => {
       'text NaN 12 0',
       'text ∞ 52 0'
     ]);
+  });
+});
+
+describe('an event', () => {
+  const marks = [
+    { time_s: 2, end_s: 6, label: 'slower' },
+    { time_s: 11, label: 'not shown yet' }
+  ];
+
+  it('is a line where it began, shaded until its end, and named once', () => {
+    const { made, drawn } = plot([]);
+    drawEvents(made, { ...CHART, marks, namesMarks: true }, THEME);
+    expect(drawn).toEqual([
+      'at 20 0',
+      'shaded 20 0 40 100',
+      'text slower 23 0'
+    ]);
+  });
+
+  it('has no name on the other charts', () => {
+    const { made, drawn } = plot([]);
+    drawEvents(made, { ...CHART, marks }, THEME);
+    expect(drawn).toEqual(['at 20 0', 'shaded 20 0 40 100']);
   });
 });

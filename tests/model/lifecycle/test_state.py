@@ -27,6 +27,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankUp,
     Resumed,
     SavedEvent,
+    SlownessJudged,
     Stalled,
     StateLost,
     StopAsked,
@@ -36,6 +37,7 @@ from jupyter_mntrain.model.lifecycle.events import (
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, Leftover, PartStatus, RankStatus
+from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 
 STATES: tuple[JobState, ...] = (
@@ -322,6 +324,17 @@ def test_the_first_warning_of_each_kind_is_kept_and_no_failure() -> None:
     assert part.warnings == (other,)
     part = apply(part, Exited(time_s=9.0, exit_code=0))
     assert (part.state, part.problem, part.warnings) == ("succeeded", None, (other,))
+
+
+def test_a_slow_down_ends_with_its_job_at_the_latest() -> None:
+    slow = Problem(kind=Kind.SLOW_RANK, cause="slows the job down", time_s=3.0)
+    part = new_part(NodeId("a" * 32), "node1", range(1))
+    part = apply(apply(part, Launched(time_s=1.0)), RankUp(rank=Rank(0), pid=7))
+    slowdowns = (Slowdown(problem=slow, label="slower"),)
+    part = apply(part, SlownessJudged(slowdowns=slowdowns))
+    assert (part.slowdowns, part.state) == (slowdowns, "running")
+    ended = apply(part, Exited(time_s=9.0, exit_code=0))
+    assert [one.end_s for one in ended.slowdowns] == [9.0]
 
 
 def test_the_group_of_a_rank_is_kept() -> None:

@@ -25,8 +25,9 @@ def at(
     rank: int = 0,
     what: str = "loading the model",
     unit: str = "",
+    per_s: float | None = None,
 ) -> RankProgress:
-    return RankProgress(BEGIN_S, Rank(rank), what, done, total, unit)
+    return RankProgress(BEGIN_S, Rank(rank), what, done, total, unit, per_s)
 
 
 def job(*said: RankProgress, state: JobState = "starting") -> tuple[JobHistory, JobSummary]:
@@ -54,6 +55,13 @@ def text(renderable: RenderableType) -> str:
         (at(0, None), "loading the model"),
         (at(1234, None, unit="shards"), "loading the model, 1,234 shards"),
         (at(3 * 2**30, None, unit="B"), "loading the model, 3.0 GiB"),
+        (
+            at(2e9, 7e9, unit="B", per_s=4e7),
+            "loading the model, 29 %, 40 MB/s, 2 min 05 s left",
+        ),
+        (at(3 * 2**30, None, unit="B", per_s=2e6), "loading the model, 3.0 GiB, 2.0 MB/s"),
+        (at(4, unit="shards", per_s=0.1), "loading the model, 80 %, 10 s left"),
+        (at(4, unit="shards", per_s=1.0), "loading the model, 80 %"),
         (at(2, what="two\nlines"), "two lines, 40 %"),
         (at(2, what="word " * 50), f"{'word ' * 11}word…, 40 %"),
         (at(2, what="x" * 99), f"{'x' * 59}…, 40 %"),

@@ -1,7 +1,7 @@
 /** A chart as data: lines, scale and formats. */
 
 import { ABSENT, type Maybe, type NonFinite } from '../../formats';
-import type { JobEntry } from '../../schema';
+import type { EventMark, JobEntry } from '../../schema';
 import type { SeriesStore } from '../../series/store';
 import type { Table } from '../../series/table';
 import type { ITheme } from './theme';
@@ -43,6 +43,10 @@ export interface IChart {
   levels?: { at: number; label: string }[];
   /** Values that are NaN or infinite, oldest first. */
   breaks?: { time: number; line: string; label: string }[];
+  /** Events, oldest first: vertical lines, shaded until their end. */
+  marks?: EventMark[];
+  /** Whether the events are named: on the first chart only. */
+  namesMarks?: boolean;
   /** Red text beside the title: the number of NaN or infinite values. */
   alarm?: string;
   /** Text shown if there are no lines. */

@@ -8,11 +8,13 @@ import { throughputChart } from './throughput';
 
 export function charts(input: IChartInput): IChart[] {
   const links = linkChart(input);
-  return [
+  const marks = input.store.summary?.marks;
+  const all = [
     throughputChart(input),
     mfuChart(input),
     ...(links ? [links] : []),
     computeChart(input),
     lossChart(input)
   ];
+  return all.map((chart, i) => ({ ...chart, marks, namesMarks: i === 0 }));
 }

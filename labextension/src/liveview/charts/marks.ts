@@ -1,4 +1,4 @@
-/** Chart marks: levels, values outside the scale, and values that are NaN or infinite. */
+/** Chart marks: levels, values outside the scale, values that are not finite, and events. */
 
 import type uPlot from 'uplot';
 
@@ -88,6 +88,42 @@ export function drawBreaks(plot: uPlot, chart: IChart, theme: ITheme): void {
     const width = ctx.measureText(label).width + MARK * devicePixelRatio;
     if (x > free && x + width < bbox.left + bbox.width) {
       ctx.fillText(label, x + 2 * devicePixelRatio, bbox.top);
+      free = x + width;
+    }
+  }
+  ctx.restore();
+}
+
+/** A dotted line where a warning began, its time shaded, and its name where there is room. */
+export function drawEvents(plot: uPlot, chart: IChart, theme: ITheme): void {
+  const { ctx, bbox } = plot;
+  const { min, max } = plot.scales.x;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = theme.bad;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.font = `${11 * devicePixelRatio}px ${theme.font}`;
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'top';
+  let free = -Infinity;
+  for (const { time_s, end_s, label } of chart.marks ?? []) {
+    if (time_s < (min ?? -Infinity) || time_s > (max ?? Infinity)) {
+      continue;
+    }
+    const x = plot.valToPos(time_s, 'x', true);
+    ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    if (end_s) {
+      const end = plot.valToPos(Math.min(end_s, max ?? end_s), 'x', true);
+      ctx.globalAlpha = 0.08;
+      ctx.fillRect(x, bbox.top, end - x, bbox.height);
+      ctx.globalAlpha = 1;
+    }
+    const width = ctx.measureText(label).width + MARK * devicePixelRatio;
+    if (chart.namesMarks && x > free && x + width < bbox.left + bbox.width) {
+      ctx.fillText(label, x + 3 * devicePixelRatio, bbox.top);
       free = x + width;
     }
   }

@@ -5,7 +5,7 @@ import uPlot from 'uplot';
 import { clock } from '../../formats';
 import { SHORT_RUN_S } from '../../schema';
 import type { IChart, ILine } from './chart';
-import { drawBreaks, drawLevels, drawOutside } from './marks';
+import { drawBreaks, drawEvents, drawLevels, drawOutside } from './marks';
 import { logTicks, type Scale, valueRange } from './scale';
 import { hatch, type ITheme } from './theme';
 
@@ -77,6 +77,7 @@ export function options(
           events.scaled([y.min, y.max, top, height].join(' '));
           drawOutside(plot, props().chart);
           drawBreaks(plot, props().chart, theme);
+          drawEvents(plot, props().chart, theme);
         }
       ],
       drawClear: [plot => drawLevels(plot, props().chart, theme)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.failure.collectives import Caller, mismatched_call, missing_call
+from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call, missing_call
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.kinds import Kind

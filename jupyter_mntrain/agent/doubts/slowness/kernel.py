@@ -1,0 +1,129 @@
+"""Kernel: reads what Linux counts for a process and for this machine. What is not there is 0."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import psutil
+
+PROC = Path("/proc")
+CPUS = Path("/sys/devices/system/cpu")
+CGROUPS = Path("/sys/fs/cgroup")
+TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+NANOSECONDS = 1e-9
+MICROSECONDS = 1e-6
+
+_STATE, _MAJOR_FAULTS, _USER, _SYSTEM = 0, 9, 11, 12
+"""Fields of ``/proc/PID/stat`` after the name; see proc(5)."""
+
+
+def stat_of(pid: int) -> list[str]:
+    """Fields of a process after its name; empty if it is gone."""
+    text = _read(PROC / str(pid) / "stat")
+    return text[text.rindex(")") + 2 :].split() if ")" in text else []
+
+
+def state_of(pid: int) -> str:
+    """The state letter of a process's main thread; empty if it is gone."""
+    fields = stat_of(pid)
+    return fields[_STATE] if fields else ""
+
+
+def cpu_of(fields: list[str]) -> float:
+    """CPU seconds of a process, from :func:`stat_of`."""
+    return (int(fields[_USER]) + int(fields[_SYSTEM])) * TICK_S if fields else 0.0
+
+
+def faults_of(fields: list[str]) -> int:
+    """Pages that it read back from disk, from :func:`stat_of`."""
+    return int(fields[_MAJOR_FAULTS]) if fields else 0
+
+
+def scheduled(pid: int) -> tuple[float, float]:
+    """Seconds that a process's main thread ran, and that it was ready and had no core."""
+    words = _read(PROC / str(pid) / "schedstat").split()
+    if len(words) < 2:
+        return 0.0, 0.0
+    return int(words[0]) * NANOSECONDS, int(words[1]) * NANOSECONDS
+
+
+def read_bytes(pid: int) -> int:
+    """Bytes that a process has read from disks: not from the page cache, nor from sockets."""
+    found = re.search(r"^read_bytes: (\d+)", _read(PROC / str(pid) / "io"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def throttled(pid: int) -> float:
+    """Seconds for which CPU limits of a process's control group, or of one above, held it."""
+    for line in _read(PROC / str(pid) / "cgroup").splitlines():
+        number, controllers, name = line.split(":", 2)
+        if number == "0" and not controllers:
+            root, what, unit_s = CGROUPS, "throttled_usec", MICROSECONDS
+        elif "cpu" in controllers.split(","):
+            root, what, unit_s = CGROUPS / "cpu", "throttled_time", NANOSECONDS
+        else:
+            continue
+        own = Path(name.lstrip("/"))
+        texts = [_read(root / group / "cpu.stat") for group in (own, *own.parents)]
+        found = [re.search(rf"^{what} (\d+)", text, re.MULTILINE) for text in texts]
+        if any(found):
+            return sum(int(one[1]) for one in found if one) * unit_s
+    return 0.0
+
+
+def pressure_of(what: str) -> float:
+    """Seconds in which some process of this machine waited for ``io``, ``memory`` or ``cpu``."""
+    found = re.search(r"^some .*total=(\d+)", _read(PROC / "pressure" / what), re.MULTILINE)
+    return int(found[1]) * MICROSECONDS if found else 0.0
+
+
+def clock_hz() -> float:
+    """Mean clock of the processors; 0 if the kernel does not tell."""
+    texts = [_read(one) for one in CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
+    known = [int(text) * 1e3 for text in texts if text.strip().isdecimal()]
+    return sum(known) / len(known) if known else 0.0
+
+
+class Competitors:
+    """Finds the process that uses most CPU besides those of a job."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, float] = {}
+        self._before_s: float | None = None
+
+    def look(self, now_s: float, besides: Collection[int]) -> tuple[str, float]:
+        """Its name and pid, and how many cores it used since the last look; empty at the first."""
+        used = {pid: cpu_of(stat_of(pid)) for pid in psutil.pids()}
+        before, before_s = self._before, self._before_s
+        self._before, self._before_s = used, now_s
+        if before_s is None or now_s <= before_s:
+            return "", 0.0
+        grown = {
+            pid: (seconds - before[pid]) / (now_s - before_s)
+            for pid, seconds in used.items()
+            if pid in before and pid not in besides
+        }
+        pid = max(grown, key=lambda one: grown[one], default=0)
+        name = _read(PROC / str(pid) / "comm").strip()
+        return (f"{name}, pid {pid}", grown[pid]) if name else ("", 0.0)
+
+    def forget(self) -> None:
+        self._before, self._before_s = {}, None
+
+
+def family(pid: int) -> set[int]:
+    """A process and its descendants."""
+    try:
+        return {pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))}
+    except psutil.Error:
+        return {pid}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except (OSError, ValueError):
+        return ""

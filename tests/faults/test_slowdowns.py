@@ -1,0 +1,77 @@
+"""Fault table, continued: a job that is slower than before, and whose speed comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.faults.bench import Bench
+from tests.faults.limits import PATIENCE_S
+from tests.faults.table import Outcome, report
+from tests.netlab import DATA
+from tests.netlab.lab import SHAPES
+from tests.waiting import until
+
+pytestmark = [pytest.mark.netlab, pytest.mark.slow]
+
+KNOWN_WITHIN_S = 20.0
+NORMAL_STEPS = 250
+"""Steps before the fault: what is normal has to be known, of 16 s."""
+
+SLOW_SEND = """
+def slow(*words, kept=dist.send):
+    time.sleep(0.3)
+    kept(*words)
+dist.send = slow
+"""
+
+
+def warnings(seen: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in seen.get("others", ()) if one["field"] == "warnings"]
+
+
+@contextmanager
+def narrow_link(bench: Bench) -> Iterator[None]:
+    bench.lab.shape_sending(bench.second, DATA, "rate 60mbit burst 32kb latency 50ms")
+    try:
+        yield
+    finally:
+        bench.lab.shape_sending(bench.second, DATA, SHAPES[DATA])
+
+
+@contextmanager
+def slow_code(bench: Bench) -> Iterator[None]:
+    bench.inject(bench.second, SLOW_SEND)
+    yield
+
+
+@pytest.mark.parametrize(
+    ("fault", "slow_down", "kind", "rank"),
+    [
+        ("the link between two nodes gets narrow", narrow_link, "link-slow", None),
+        ("a rank's own code gets slow", slow_code, "slow-rank", 1),
+    ],
+)
+def test_a_slower_job_names_who_slows_it_down(
+    bench: Bench, fault: str, slow_down: Any, kind: str, rank: int | None
+) -> None:
+    with bench.cleaned_up():
+        bench.launch_and_step()
+        until(lambda: bench.steps(bench.first) > NORMAL_STEPS, "normal steps", PATIENCE_S)
+        assert not warnings(bench.latest)
+        since_s = time.time()
+        with slow_down(bench):
+            took_s, seen = bench.first_time(
+                since_s, lambda o: o.get("job") == bench.job and warnings(o), PATIENCE_S
+            )
+        (warning,) = warnings(seen)
+        assert (warning["kind"], warning["node"], warning["rank"]) == (kind, "node2", rank)
+        told = "node2: " + ("" if rank is None else f"rank {rank}: ") + warning["cause"]
+        row = Outcome(f"{fault}; the job keeps running", took_s, told, warning["fix"], "a slow job")
+        report(row, KNOWN_WITHIN_S)
+        if slow_down is not slow_code:  # that is slow until its end
+            until(lambda: not warnings(bench.latest), "speed to be back", PATIENCE_S)

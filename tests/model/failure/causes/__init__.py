@@ -1,0 +1,1 @@
+"""Tests of what one kind of evidence says."""
