@@ -39,6 +39,16 @@ def start_time(pid: int) -> int | None:
     return None if stat is None else stat[1]
 
 
+def unreaped_exit_code(pid: int) -> int | None:
+    """Exit code of a zombie, negative for a signal; ``None`` if its parent has reaped it.
+
+    A parent that is stopped reaps nothing.
+    """
+    fields = _fields(pid)
+    is_zombie = fields is not None and fields[0] == b"Z"
+    return os.waitstatus_to_exitcode(int(fields[49])) if fields and is_zombie else None
+
+
 def processes_of(directory: Path) -> dict[int, dict[str, str]]:
     """Every live process that carries the attempt's directory: pid → environment."""
     return {pid: environment_of(pid) for pid in marked(directory)}
@@ -124,11 +134,18 @@ def _environment(pid: int) -> list[bytes]:
 
 def _stat(pid: int) -> tuple[int, int] | None:
     """(parent, start time); ``None`` if it is gone or a zombie."""
+    fields = _fields(pid)
+    if fields is None or fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[1]), int(fields[19])
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """Fields of ``/proc/PID/stat``, from the state on; see proc(5)."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
             stat = file.read()
     except OSError:
         return None
     # The name, before the last ")", may itself contain spaces and parentheses.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    return None if fields[0] in (b"Z", b"X") else (int(fields[1]), int(fields[19]))
+    return stat[stat.rindex(b")") + 2 :].split()

@@ -5,6 +5,7 @@ Peers of a failed rank also fail, with a lost connection. Those are symptoms.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def rank_ends(
     ranks: Sequence[Rank],
     now_s: float,
     *,
-    gone_s: Mapping[Rank, float] = {},
+    gone: Mapping[Rank, tuple[float, int | None]] = {},
     has_run_out: bool | None = None,
 ) -> list[RankDown]:
     """Return how the ranks ended that failed or ended normally; not those that were ended.
@@ -47,7 +48,7 @@ def rank_ends(
         directory: the attempt's.
         ranks: this node's, in local-rank order.
         now_s: time of an end that nothing else tells.
-        gone_s: when the agent first missed a rank's process.
+        gone: when the agent first missed a rank's process, and the exit code that it saw.
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
     """
     log, metrics = tail(directory / "log"), metrics_of(directory)
@@ -56,10 +57,13 @@ def rank_ends(
     failures = _failures(log, records, exits)
     downs = []
     for local, (rank, record) in enumerate(zip(ranks, records, strict=True)):
-        failure, lines = failures.get(local), output_of(rank, log)
+        gone_s, seen_code = gone.get(rank, (None, None))
+        failure, lines = failures.get(local) or _unreaped(local, seen_code), output_of(rank, log)
         end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
         if failure is None:
             ended_s = _ended_well_s(record, exits) or end.ended_normally_s
+            if seen_code == 0:
+                ended_s = ended_s or gone_s
             if ended_s is not None:
                 downs.append(RankDown(rank=rank, exit_code=0, time_s=ended_s))
             continue
@@ -70,10 +74,17 @@ def rank_ends(
         problem = msgspec.structs.replace(
             problem,
             rank=rank if problem.node is None else problem.rank,
-            time_s=problem.time_s or gone_s.get(rank) or failure.time_before(now_s),
+            time_s=problem.time_s or gone_s or failure.time_before(now_s),
         )
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
     return downs
+
+
+def _unreaped(local: int, exit_code: int | None) -> Failure | None:
+    """A failure that torchrun never noticed: it was stopped, and then killed."""
+    if not exit_code:
+        return None
+    return Failure(local_rank=local, exit_code=exit_code, was_ended=exit_code == -signal.SIGTERM)
 
 
 def _ended_well_s(record: ExitRecord | None, exits: Mapping[int, ProcessExit]) -> float | None:

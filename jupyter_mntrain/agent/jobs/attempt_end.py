@@ -87,12 +87,16 @@ class AttemptEnd:
     def _rank_ends(self, part: PartStatus, ended_s: float) -> list[RankDown]:
         """How each rank ended, by the attempt's clock, whatever state its part is in."""
         ahead_s = self._ahead_s()
-        gone_s = {rank.rank: rank.ended_s - ahead_s for rank in part.ranks if rank.ended_s}
+        gone = {
+            rank.rank: (rank.ended_s - ahead_s, rank.exit_code)
+            for rank in part.ranks
+            if rank.ended_s
+        }
         downs = rank_ends(
             self._attempt.path,
             [rank.rank for rank in part.ranks],
             ended_s - ahead_s,
-            gone_s=gone_s,
+            gone=gone,
             has_run_out=self._has_run_out(),
         )
         return [_later(down, ahead_s) for down in downs]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
-from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
+from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time, unreaped_exit_code
 from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
 from jupyter_mntrain.agent.doubts.slowness.observer import SlownessObserver
 from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
@@ -298,7 +298,8 @@ class LocalJob:
         """Note when a rank's process is missed for the first time."""
         for rank in self.record.part.ranks:
             if rank.pid and rank.ended_s is None and start_time(rank.pid) is None:
-                self.change(RankGone(rank=rank.rank, time_s=self.now_s()))
+                code = unreaped_exit_code(rank.pid)
+                self.change(RankGone(rank=rank.rank, time_s=self.now_s(), exit_code=code))
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)

@@ -90,10 +90,11 @@ class RankDown(Record, frozen=True, tag=True):
 
 
 class RankGone(Record, frozen=True, tag=True):
-    """A rank's process was missed for the first time."""
+    """A rank's process was missed for the first time; its exit code if that can be seen."""
 
     rank: Rank
     time_s: float
+    exit_code: int | None = None
 
 
 class StopAsked(Record, frozen=True, tag=True):

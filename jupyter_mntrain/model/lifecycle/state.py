@@ -102,8 +102,8 @@ def _apply_to_rank(
         case RankJoined(rank=rank, size=size):
             # Whom a rank has met is known for sure only once it has ended.
             return _met(part, rank, size)
-        case RankGone(rank=rank, time_s=time_s):
-            return _set_rank(part, rank, ended_s=time_s)
+        case RankGone(rank=rank, time_s=time_s, exit_code=code):
+            return _set_rank(part, rank, ended_s=time_s, exit_code=code)
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
         case RankKilled(rank=rank, reason=reason):

@@ -192,3 +192,13 @@ def test_a_lost_connection_that_was_printed_is_not_why_a_rank_crashed() -> None:
     assert handled.kind is Kind.CRASHED
     watchdog = ["terminate called after an exception", "  what():  NCCL timeout", "then stacks"]
     assert of_signal(-signal.SIGABRT, watchdog).kind is Kind.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    ("code", "downs"), [(-9, [(2, -9, Kind.KILLED)]), (0, [(2, 0, None)]), (-15, []), (None, [])]
+)
+def test_a_rank_that_a_stopped_torchrun_did_not_see_end(attempt, code, downs):
+    found = rank_ends(attempt(""), RANKS, now_s=9.0, gone={Rank(2): (5.0, code)})
+    told = [(one.rank, one.exit_code, one.problem and one.problem.kind) for one in found]
+    assert told == downs
+    assert all((one.time_s or one.problem.time_s) == 5.0 for one in found)

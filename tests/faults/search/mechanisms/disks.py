@@ -18,7 +18,7 @@ from tests.faults.search.mechanisms.mechanism import (
     coded,
 )
 from tests.faults.search.mechanisms.tampering import mounted
-from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, rank_of
+from tests.faults.search.mechanisms.truths import FAILED, RUNNING, STALL_S, any_rank_there, rank_of
 from tests.faults.search.vocabulary import (
     BUSY,
     CRASHED,
@@ -47,12 +47,12 @@ KEPT = Path("/var/tmp/mntrain-kept")
 
 def _full(setting: Setting) -> Drawn:
     how = setting.chance.choice(("size=16k", "size=1m,nr_inodes=1", "size=48k"))
-    truth = Truth(rank_of(setting, DISK_FULL), states=FAILED)
+    truth = Truth(any_rank_there(setting, DISK_FULL), states=FAILED)
     return Drawn(truth, {"options": how, "words": _keeps(setting)})
 
 
 def _read_only(setting: Setting) -> Drawn:
-    truth = Truth(rank_of(setting, READ_ONLY, EXCEPTION), states=FAILED)
+    truth = Truth(any_rank_there(setting, READ_ONLY, EXCEPTION), states=FAILED)
     return Drawn(truth, {"options": "ro", "words": _keeps(setting)})
 
 

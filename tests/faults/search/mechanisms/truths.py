@@ -37,6 +37,12 @@ def rank_of(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> tuple[Accept
     return (Accept(kinds, vague, nodes, ranks),)
 
 
+def any_rank_there(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> tuple[Accept, ...]:
+    """A fault of the node that hits all of its ranks: the first of them to meet it is named."""
+    ranks = frozenset(setting.layout.ranks(setting.guilty))
+    return (Accept(kinds, vague, frozenset({setting.guilty}), ranks),)
+
+
 def node_of(setting: Setting, kinds: Kinds, vague: Kinds = NONE) -> tuple[Accept, ...]:
     """The guilty node is to be named."""
     return (Accept(kinds, vague, frozenset({setting.guilty})),)
