@@ -6,6 +6,7 @@ Each function reads one kind of evidence from all parts, and returns what it wou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -151,11 +152,12 @@ def broken_connection(
         return None
     problem = Problem(
         kind=Kind.CONNECTION_BROKE,
-        cause=f"the network broke a connection between ranks: {signs[0]}",
+        cause=f"the network broke a connection between ranks: {signs[0].text}",
         fix=fix_of(Kind.CONNECTION_BROKE),
+        node=signs[0].node,
         time_s=time_s,
     )
-    return Hypothesis(problem, tuple(signs), ("new connections work",))
+    return Hypothesis(problem, tuple(sign.text for sign in signs), ("new connections work",))
 
 
 def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
@@ -191,21 +193,30 @@ def _changed(part: PartStatus, evidence: Evidence) -> Hypothesis | None:
     return None
 
 
-def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[str]:
+class _Sign(NamedTuple):
+    """A sign of loss, and the node whose packets, cable or card it is about, if that is known."""
+
+    text: str
+    node: str | None = None
+
+
+def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[_Sign]:
     now, before = evidence.network, evidence.at_launch
     for one in evidence.stuck[:1]:
-        yield (
+        yield _Sign(
             f"packets of an open connection from {part.node} to {one.peer} are not answered, sent "
-            f"{one.resends} times again"
+            f"{one.resends} times again",
+            part.node,
         )
-    yield from silent_neighbors(part, evidence)
+    yield from map(_Sign, silent_neighbors(part, evidence))
     if before is None:
         return
     if now.carrier_changes > before.carrier_changes:
         count = now.carrier_changes - before.carrier_changes
-        yield f"the cable of {now.interface} on {part.node} lost its signal {count} times"
+        text = f"the cable of {now.interface} on {part.node} lost its signal {count} times"
+        yield _Sign(text, part.node)
     if (share := _resent_share(before, now)) >= RESENT_SHARE:
-        yield f"{part.node} had to send {share:.0%} of its packets again"
+        yield _Sign(f"{part.node} had to send {share:.0%} of its packets again", part.node)
 
 
 def _resent_share(before: NetworkState, now: NetworkState) -> float:
