@@ -100,7 +100,7 @@ def test_no_network_is_asked(offers, cluster, monkeypatch):
 
 
 def test_actions_of_a_verb_and_their_options(offers):
-    assert offers("%mntrain driver re") == ["revoke"]
+    assert offers("%mntrain driver re") == ["restore", "revoke"]
     assert {"join", "run", "install-service"} <= set(offers("%mntrain agent "))
     assert offers("%mntrain agent join --li") == ["--link-capacity", "--listen"]
     assert offers("%mntrain --cluster mine agent le") == ["leave"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
-from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time, unreaped_exit_code
+from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.doubts.doubts import Doubt, Doubts
 from jupyter_mntrain.agent.doubts.slowness.observer import SlownessObserver
 from jupyter_mntrain.agent.doubts.slowness.reader import CountersReader
@@ -21,10 +21,10 @@ from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
 from jupyter_mntrain.agent.jobs.journal import Journal
+from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.stopping import Stopping
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import STOP_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -35,7 +35,6 @@ from jupyter_mntrain.model.lifecycle.events import (
     Exited,
     PartEvent,
     RankDone,
-    RankGone,
     RankKilled,
     RankStepped,
     RankUp,
@@ -60,8 +59,6 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.telemetry.gpus import GpuReader
-
-SCAN_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
 
 
 class LocalJob:
@@ -94,7 +91,7 @@ class LocalJob:
         self._end = AttemptEnd(self.attempt, gpus)
         self.gathering = Gathering(self.attempt, record, gpus, errors or OwnErrors())
         self._disk = DiskTrouble(record.job_id)
-        self._next_scan_s = 0.0
+        self._processes = RankProcesses(self.attempt)
         self._is_broken = False
         self._stopping = Stopping(self.attempt, self._end)
         self._watchdog = Watchdog(self.ask_ranks, self.now_s)
@@ -247,18 +244,15 @@ class LocalJob:
                 self._read_metrics(now_s)
         if is_over or self.record.part.state == "stopping":
             self._look_at_end(now_s, is_over=is_over)
-        elif now_s >= self._next_scan_s and self._has_unseen_ranks():
-            self._next_scan_s = now_s + SCAN_INTERVAL_S
-            for rank, pid in self.attempt.living_ranks():
-                self.change(RankUp(rank=rank, pid=pid))
-        self._miss_ranks()
+        for seen in self._processes.look(self.record.part, now_s, may_begin=not is_over):
+            self.change(seen)
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
             if isinstance(stall, Stalled) and self.record.part.stall is None:
                 self._change_evidence()
             self.change(stall)
-        if (seen := self._slowness.look(self.record.part)) is not None:
-            self.file.note(pressure=seen.pressure)
-            self.add_samples(*seen.loading)
+        if (pace := self._slowness.look(self.record.part)) is not None:
+            self.file.note(pressure=pace.pressure)
+            self.add_samples(*pace.loading)
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
@@ -293,13 +287,6 @@ class LocalJob:
 
     def _change_evidence(self) -> None:
         self.change(EvidenceGathered(evidence=self.gathering.evidence()))
-
-    def _miss_ranks(self) -> None:
-        """Note when a rank's process is missed for the first time."""
-        for rank in self.record.part.ranks:
-            if rank.pid and rank.ended_s is None and start_time(rank.pid) is None:
-                code = unreaped_exit_code(rank.pid)
-                self.change(RankGone(rank=rank.rank, time_s=self.now_s(), exit_code=code))
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)
@@ -339,9 +326,6 @@ class LocalJob:
                 self.change(RankDone(rank=rank, time_s=time_s))
             case RankProgress() | RankEvaluation() | RankText() | RankGroup():
                 self._watchdog.got_on(now_s)
-
-    def _has_unseen_ranks(self) -> bool:
-        return any(rank.pid is None for rank in self.record.part.ranks)
 
     def _journal(
         self, sample: Sample, *, source: str | None = None, offset: int | None = None
