@@ -29,7 +29,7 @@ FIXES: dict[Kind, str] = {
     Kind.WORKER_DIED: "see dmesg on that node: it probably ran out of memory or of /dev/shm; use "
     "fewer workers",
     Kind.COLLECTIVE_MISMATCH: "have every rank make the same calls in the same order, with tensors "
-    "of the same shape and dtype: look for an 'if rank == …', fewer or smaller batches, or an "
+    "of the same shape and dtype: look for an `if rank == …`, fewer or smaller batches, or an "
     "error that one rank caught",
     Kind.NCCL: "launch again with --env NCCL_DEBUG=INFO and read the NCCL WARN lines in 'logs'",
     Kind.GPU_ERROR: "check nvidia-smi and dmesg on that node; --env CUDA_LAUNCH_BLOCKING=1 shows "

@@ -337,7 +337,7 @@ ENDS = (
     edit(Run(script=MEETS + FEWER, ranks=2), "fewer batches", "3 if", "5 if", Kind.ENDED_EARLY),
     edit(
         Run(script=MEETS + OTHER_SIZES, ranks=2),
-        "of the same size",
+        "of the same shape",
         "4 + dist.get_rank()",
         "4",
         Kind.COLLECTIVE_MISMATCH,

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.verdict import Verdict
+from tests.wording import wording
 
 TOKEN = "hf_" + "aBcDeFgHiJ" * 3
 PASSWORD = "hunter2hunter2"
@@ -62,10 +63,10 @@ def test_a_report_holds_what_is_known_and_no_secret(do, failed, tmp_path):
 
 def test_an_existing_file_stays_unless_it_may_be_replaced(do, failed, tmp_path):
     (tmp_path / "r.zip").write_text("mine")
-    with pytest.raises(SpecError, match="--force"):
+    with pytest.raises(SpecError, match=wording("--force")):
         do("report", failed.id, "--output", "r.zip", directory=tmp_path)
     assert (tmp_path / "r.zip").read_text() == "mine"
     do("report", failed.id, "--output", "r.zip", "--force", directory=tmp_path)
     assert zipfile.is_zipfile(tmp_path / "r.zip")
-    with pytest.raises(SpecError, match="cannot be written"):
+    with pytest.raises(SpecError, match=wording("cannot be written")):
         do("report", failed.id, "--output", "no/such/place.zip", directory=tmp_path)
