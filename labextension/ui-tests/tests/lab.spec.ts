@@ -162,7 +162,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
   await shot(page, 'live-stalled-dark');
   await shot(stacks, 'stacks-dark');
   await expectAccessible(page, '.mnt-stacks');
-  const rank = sidebar.getByRole('button', { name: /Log of rank 0/ });
+  const rank = sidebar.getByRole('button', { name: 'Log of rank 0, running' });
   await rank.click({ button: 'right' });
   await page.getByRole('menuitem', { name: 'Show stacks' }).click();
   await expect(
