@@ -39,6 +39,7 @@ NAMES = frozenset(
         "FIXES",
         "NAME_FIX",
         "SPECIAL",
+        "terminal_only",
     }
 )
 """Variables and arguments that hold sentences."""
@@ -55,16 +56,25 @@ MAKERS = frozenset(
         "unwritable",
         "use_nearest",
         "leave_behind",
+        "unexpected",
+        "_refusing",
+        "fail",
     }
 )
 """Functions that take sentences by position, besides errors."""
 
-NAMERS = frozenset({"SharedFile", "Goodbye"})
+NAMERS = frozenset({"SharedFile", "Goodbye", "of_signal"})
 """Functions that take words of sentences by keyword."""
 
 PROBLEM = f"{PACKAGE}.model.failure.problem"
 EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
 """Where problems are put into words."""
+
+SPOKEN = tuple(
+    f"{PACKAGE}.model.failure.{one}"
+    for one in ("causes.slowdowns", "causes.quiet", "causes.neighbors", "hypotheses", "judge")
+)
+"""Modules in which all that has several words is said."""
 
 _VERSION = str((HERE / "scrambled_words.py").stat().st_mtime_ns)
 _COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _VERSION
@@ -213,6 +223,17 @@ def _takers(tree: ast.AST) -> set[str]:
     }
 
 
+class _Spoken(ast.NodeTransformer):
+    """Scrambles whatever has several words and is no docstring."""
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        return node if isinstance(node.value, ast.Constant) else self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        is_done = isinstance(node, Scrambled)
+        return node if is_done else _Literals(is_certain=False).visit_Constant(node)
+
+
 class _Sentences(ast.NodeTransformer):
     """Finds the sentences of a module."""
 
@@ -292,6 +313,7 @@ def transformed(name: str, data: bytes | str) -> ast.AST:
     if name == FOREIGN:
         return tree
     tree = _Sentences(tree, is_edge=name in EDGES).visit(tree)
+    tree = _Spoken().visit(tree) if name.startswith(SPOKEN) else tree
     return _with_notes(tree) if name == PROBLEM else tree
 
 
