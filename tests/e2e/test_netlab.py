@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
+from jupyter_mntrain.metrics.recent import RECENT_S
 from tests.e2e.conftest import start
 from tests.netlab import DATA, MANAGEMENT, Host, Lab
 from tests.waiting import until
@@ -106,13 +107,16 @@ def test_reported_link_utilization_agrees_with_the_analytic_bytes(lab, run):
     summary = run("status", job)
     links = {(link["node"], link["direction"]): link for link in summary["links"]}
     steps = _steps(lab.host("node1"), rank=0)[2:]
+    steps = [one for one in steps if one["time_s"] >= steps[-1]["time_s"] - RECENT_S]
     seconds = steps[-1]["time_s"] - steps[0]["time_s"]
+    # Counters are read once per second: a burst of a step may fall on either side.
+    tolerance = 0.05 + 1 / len(steps)
     for direction, field in (("sent", "sent_bytes"), ("received", "received_bytes")):
         link = links["node1", direction]
         assert link["basis"] == "interface"
         assert link["interface"] == DATA
         analytic = sum(sum(step[field].values()) for step in steps[1:]) / seconds / 125e6
-        assert link["utilization"] == pytest.approx(analytic, rel=0.10)
+        assert link["utilization"] == pytest.approx(analytic, rel=tolerance)
 
 
 def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):

@@ -7,13 +7,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.scrambling.scrambled_words import FOREIGN, SEVERAL_WORDS, Scrambled, transformed
+from tests.scrambling.scrambled_words import (
+    FOREIGN,
+    SEVERAL_WORDS,
+    VOCABULARY,
+    Scrambled,
+    transformed,
+)
 
-NO_SENTENCES: tuple[str, ...] = ("mntrain ", "agent join", "driver join")
-NO_SENTENCES += ("not known", "bold default", "recipe or script", "in the kernel", "no GPU")
-NO_SENTENCES += ("this node", "node name", "the GPUs", "the file", "an argument or variable")
-NO_SENTENCES += ("killed by user", "not answer", "does not answer")
-"""Literals that are something else, besides: commands, states, styles and things."""
+NO_SENTENCES = tuple(VOCABULARY["no_sentences"])
 
 
 def _readable(tree: ast.AST) -> Iterator[str]:

@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,56 +28,18 @@ SEEN = "MNTRAIN_SCRAMBLE_SEEN"
 
 HERE = Path(__file__).parent
 
-NAMES = frozenset(
-    {
-        "reasons",
-        "cause",
-        "fix",
-        "refusal",
-        "left",
-        "why",
-        "FIX",
-        "FIXES",
-        "NAME_FIX",
-        "SPECIAL",
-        "terminal_only",
-    }
-)
-"""Variables and arguments that hold sentences."""
-
-MAKERS = frozenset(
-    {
-        "Meaning",
-        "problem",
-        "refusal",
-        "_refuse",
-        "bad_command",
-        "_no_interface",
-        "StoredJob",
-        "unwritable",
-        "use_nearest",
-        "leave_behind",
-        "unexpected",
-        "_refusing",
-        "fail",
-    }
-)
-"""Functions that take sentences by position, besides errors."""
-
-NAMERS = frozenset({"SharedFile", "Goodbye", "of_signal"})
-"""Functions that take words of sentences by keyword."""
+VOCABULARY = tomllib.loads((HERE / "vocabulary.toml").read_text())
+NAMES = frozenset(VOCABULARY["names"])
+MAKERS = frozenset(VOCABULARY["makers"])
+NAMERS = frozenset(VOCABULARY["namers"])
 
 PROBLEM = f"{PACKAGE}.model.failure.problem"
 EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
 """Where problems are put into words."""
 
-SPOKEN = tuple(
-    f"{PACKAGE}.model.failure.{one}"
-    for one in ("causes.slowdowns", "causes.quiet", "causes.neighbors", "hypotheses", "judge")
-)
-"""Modules in which all that has several words is said."""
+SPOKEN = tuple(f"{PACKAGE}.model.failure.{one}" for one in VOCABULARY["spoken"])
 
-_VERSION = str((HERE / "scrambled_words.py").stat().st_mtime_ns)
+_VERSION = str(max(one.stat().st_mtime_ns for one in HERE.iterdir() if one.is_file()))
 _COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _VERSION
 
 FOREIGN = f"{PACKAGE}.agent.failure.foreign_messages"
