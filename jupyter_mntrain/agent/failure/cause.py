@@ -41,6 +41,7 @@ def rank_ends(
     *,
     gone: Mapping[Rank, tuple[float, int | None]] = {},
     has_run_out: bool | None = None,
+    swept_s: float | None = None,
 ) -> list[RankDown]:
     """Return how the ranks ended that failed or ended normally; not those that were ended.
 
@@ -50,6 +51,7 @@ def rank_ends(
         now_s: time of an end that nothing else tells.
         gone: when the agent first missed a rank's process, and the exit code that it saw.
         has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
+        swept_s: when the agent began to kill all of them; ``None`` = it did not.
     """
     log, metrics = tail(directory / "log"), metrics_of(directory)
     records = [read_exit_record(metrics, rank) for rank in ranks]
@@ -59,6 +61,8 @@ def rank_ends(
     for local, (rank, record) in enumerate(zip(ranks, records, strict=True)):
         gone_s, seen_code = gone.get(rank, (None, None))
         failure, lines = failures.get(local) or _unreaped(local, seen_code), output_of(rank, log)
+        if swept_s is not None and _was_swept(failure, gone_s, swept_s):
+            continue
         end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
         if failure is None:
             ended_s = _ended_well_s(record, exits) or end.ended_normally_s
@@ -78,6 +82,14 @@ def rank_ends(
         )
         downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
     return downs
+
+
+def _was_swept(failure: Failure | None, gone_s: float | None, swept_s: float) -> bool:
+    """Whether a rank was killed by the agent, rather than before by something else."""
+    if failure is None or failure.exit_code != -signal.SIGKILL:
+        return False
+    ended_s = failure.time_s or gone_s
+    return ended_s is not None and ended_s >= swept_s
 
 
 def _unreaped(local: int, exit_code: int | None) -> Failure | None:

@@ -12,7 +12,7 @@ from jupyter_mntrain.agent.attempt.directory import (
     KeeperStatus,
     oom_kills_since,
 )
-from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe
+from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, Alive, describe
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
 from jupyter_mntrain.model import tunables
@@ -36,6 +36,8 @@ class AttemptEnd:
     def __init__(self, attempt: AttemptDirectory, gpus: GpuReader) -> None:
         self._attempt = attempt
         self._gpus = gpus
+        self._swept_s: float | None = None
+        """When its processes were first killed, by the attempt's clock."""
         self._sweep_until_s: float | None = None
         self._release_until_s: float | None = None
         self.is_forced = False
@@ -49,7 +51,7 @@ class AttemptEnd:
     def force(self) -> None:
         """End the attempt without its keeper, which does not end it."""
         self.is_forced = True
-        self._attempt.kill()
+        self._kill()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
         """The events that end the part; empty while processes remain or GPU memory is still held.
@@ -76,9 +78,13 @@ class AttemptEnd:
 
     def _sweep(self, now_s: float) -> bool:
         """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
-        alive = self._attempt.kill()
+        alive = self._kill()
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s
+
+    def _kill(self) -> Alive:
+        self._swept_s = self._swept_s or self._attempt.clock()
+        return self._attempt.kill()
 
     def _leftovers(self) -> tuple[Leftover, ...]:
         alive = [describe(pid) for pid in sorted(self._attempt.alive())]
@@ -98,6 +104,7 @@ class AttemptEnd:
             ended_s - ahead_s,
             gone=gone,
             has_run_out=self._has_run_out(),
+            swept_s=None if self._swept_s is None else self._swept_s - ahead_s,
         )
         return [_later(down, ahead_s) for down in downs]
 

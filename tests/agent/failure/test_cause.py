@@ -202,3 +202,9 @@ def test_a_rank_that_a_stopped_torchrun_did_not_see_end(attempt, code, downs):
     told = [(one.rank, one.exit_code, one.problem and one.problem.kind) for one in found]
     assert told == downs
     assert all((one.time_s or one.problem.time_s) == 5.0 for one in found)
+
+
+@pytest.mark.parametrize(("swept_s", "is_told"), [(6.0, True), (4.0, False)])
+def test_a_rank_that_the_agent_killed_is_no_cause(attempt, swept_s, is_told):
+    gone = {Rank(2): (5.0, -9)}
+    assert bool(rank_ends(attempt(""), RANKS, now_s=9.0, gone=gone, swept_s=swept_s)) == is_told

@@ -202,12 +202,18 @@ class Stage:
         elif done.returncode:
             self.said.append(Statement("command", "error", text=done.stderr[-300:]))
 
+    def copy_state(self, state: Path, target: Path) -> None:
+        """Also the pipes of running ranks; files that go meanwhile are left out."""
+        subprocess.run(["cp", "-a", state, target], check=False, capture_output=True)
+        if not target.is_dir():
+            raise LabError(f"{state} cannot be copied to {target}")
+
     @contextmanager
     def other_state(self, host: str) -> Iterator[Path]:
         """An agent that is stopped, with a state directory that may be changed; then as before."""
         state, kept = self.state(host), self.host(host).home / "kept-state"
         self.kill_agent(host)
-        shutil.copytree(state, kept, symlinks=True)
+        self.copy_state(state, kept)
         try:
             yield state
         finally:

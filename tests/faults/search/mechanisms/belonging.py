@@ -103,7 +103,7 @@ def _copied(setting: Setting) -> Drawn:
 def _copy(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
     with stage.other_state(case.guilty) as state:
         shutil.rmtree(state)
-        shutil.copytree(stage.state(case.other), state, symlinks=True)
+        stage.copy_state(stage.state(case.other), state)
         shutil.rmtree(state / "jobs", ignore_errors=True)
         stage.start_agent(case.guilty)
         yield
