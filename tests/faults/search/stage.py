@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
-from tests.e2e.conftest import CLUSTER, joined_lab
+from tests.e2e.conftest import CLUSTER, joined_lab, token_file
 from tests.faults.bench import OVER, Bench
 from tests.faults.search.case import Case, Layout, Statement
 from tests.netlab import Host, LabError
@@ -189,7 +189,8 @@ class Stage:
         self._joins += 1
         name = f"new{self._joins}"
         state = self.host(host).home / name
-        words = [self.mntrain, "--json", "agent", "join", token, "--no-run"]
+        given = token_file(self.host(host), token)
+        words = [self.mntrain, "--json", "agent", "join", "--token-file", given, "--no-run"]
         words += ["--name", name, "--state-dir", str(state), "--port", "8999"]
         try:
             done = self.host(host).run(words, environment=environment, timeout_s=20)

@@ -151,7 +151,7 @@ def _join_ahead(stage: Stage, case: Case, parameters: Parameters) -> Iterator[No
 def _bad_token(setting: Setting) -> Drawn:
     how = setting.chance.choice(("cut", "another character", "used up"))
     channels: Channels = frozenset({"command"})
-    kinds = NOT_TRUSTED | frozenset({"bad-command", "bad-spec", "not-allowed"})
+    kinds = NOT_TRUSTED | frozenset({"not-allowed"})
     accept = Accept(kinds, frozenset({"no-answer", "error"}), channels=channels)
     return Drawn(Truth((accept,), may=any_silence(), within_s=LOST_S), {"how": how})
 
