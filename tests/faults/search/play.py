@@ -111,6 +111,8 @@ def _watched(stage: Stage, case: Case, stack: ExitStack) -> Seen:
         stage.end_job()
     else:
         stage.ensure_job(case.layout, style)
+        if any(MECHANISMS[name].slows for name in case.mechanisms):
+            stage.await_normal()
     begin_s = time.monotonic()
     for number, (name, parameters) in enumerate(zip(case.mechanisms, case.parameters, strict=True)):
         if number:

@@ -28,6 +28,9 @@ VICTIM = Path(__file__).with_name("victim.py")
 MENDED_S = 30.0
 """For nodes to be up again after a case; a lab that needs longer is rebuilt."""
 
+NORMAL_S = 20.0
+"""After this a job's normal speed is known."""
+
 STARTED_S = 60.0
 """For a job to make its first steps, or nodes to be seen."""
 
@@ -55,6 +58,7 @@ class Stage:
         self._played: tuple[Layout, str] | None = None
         self._is_broken = False
         self._joins = 0
+        self._stepping_s = 0.0
         self._stack = ExitStack()
         self._build()
 
@@ -115,6 +119,11 @@ class Stage:
             self._started_s,
         )
         assert not self.is_over, f"the job ended before its first step: {self.job}"
+        self._stepping_s = time.monotonic()
+
+    def await_normal(self) -> None:
+        """Let the job run for a while at its own speed."""
+        time.sleep(max(0.0, self._stepping_s + NORMAL_S * self.patience - time.monotonic()))
 
     def await_running(self) -> None:
         until(

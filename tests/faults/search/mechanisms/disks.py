@@ -212,7 +212,7 @@ DISKS: tuple[Mechanism, ...] = (
     coded("an error of the disk", "disk", _errno, moments=("save", "steps"), weight=3, pairs=True),
     coded("a write that never returns", "disk", _hangs, moments=SAVES),
     Mechanism("a frozen disk", "disk", _frozen_disk, _freeze_disk, weight=3),
-    coded("a slow disk", "disk", _slow_disk, weight=2),
+    coded("a slow disk", "disk", _slow_disk, slows=True, weight=2),
     coded("an endless save", "disk", _slow_save, moments=SAVES),
     Mechanism(
         "little shared memory",

@@ -201,10 +201,10 @@ FIREWALLS: tuple[Mechanism, ...] = (
     _filtered("a one-way firewall at launch", _one_way_at_launch, ("launch",), ("--port", PORT)),
     _filtered("a forgotten connection", _flow, weight=2),
     _filtered("a tunnel on the way", _large, ("steps", "launch"), weight=2),
-    _filtered("a lossy link", _lossy, spoils=True, weight=3),
-    _filtered("a policer", _limited, spoils=True, weight=2),
+    _filtered("a lossy link", _lossy, spoils=True, slows=True, weight=3),
+    _filtered("a policer", _limited, spoils=True, slows=True, weight=2),
     _filtered("a closed agent port", _agent_cut, weight=1),
     _filtered("no multicast", _no_mdns, weight=1),
-    Mechanism("a narrow link", "network", _narrow, _shape, weight=3),
+    Mechanism("a narrow link", "network", _narrow, _shape, slows=True, weight=3),
     Mechanism("too large an MTU", "network", _mtu, _large_mtu, ("launch",), weight=1),
 )

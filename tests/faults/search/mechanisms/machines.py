@@ -160,7 +160,7 @@ MACHINES: tuple[Mechanism, ...] = (
     Mechanism("a reboot", "node", _reboots, _reboot, spoils=True, weight=2),
     Mechanism("a paused machine", "node", _pauses, _pause, spoils=True, weight=2),
     Mechanism("a memory limit", "node", _oom, _run_out, spoils=True, weight=3, pairs=True),
-    Mechanism("a throttled CPU", "node", _throttled, _throttle, weight=2),
+    Mechanism("a throttled CPU", "node", _throttled, _throttle, slows=True, weight=2),
     Mechanism("a frozen group", "node", _group_frozen, _freeze_group, weight=2),
     Mechanism("a stopped rank", "node", _rank_stopped, _stop_rank, weight=2, pairs=True),
 )

@@ -56,6 +56,7 @@ class Mechanism(msgspec.Struct, frozen=True):
         pairs: may follow a distraction.
         distracts: does no harm, and may come before another fault.
         spoils: the job is useless afterward, even if it seems to run.
+        slows: makes a job slower than it was: it has to have run for a while.
         weight: how often it is drawn, among those of its stratum.
     """
 
@@ -67,6 +68,7 @@ class Mechanism(msgspec.Struct, frozen=True):
     pairs: bool = False
     distracts: bool = False
     spoils: bool = False
+    slows: bool = False
     weight: int = 2
 
 
@@ -99,6 +101,7 @@ def coded(
     pairs: bool = False,
     spoils: bool = True,
     distracts: bool = False,
+    slows: bool = False,
     weight: int = 2,
 ) -> Mechanism:
     """A mechanism that is a piece of Python in a rank."""
@@ -117,6 +120,7 @@ def coded(
         pairs=pairs,
         distracts=distracts,
         spoils=spoils,
+        slows=slows,
         weight=weight,
     )
 

@@ -164,7 +164,7 @@ RANK_WAITS: tuple[Mechanism, ...] = (
     coded("a handled error", "rank", _logged, spoils=False, distracts=True, weight=1),
     coded("a busy rank", "rank", _busy, moments=("steps", "save"), pairs=True, weight=3),
     coded("a deadlock of threads", "rank", _deadlock, moments=("steps", "save"), pairs=True),
-    coded("a straggler", "rank", _straggler, weight=3),
+    coded("a straggler", "rank", _straggler, slows=True, weight=3),
     coded("another call than the others'", "rank", _mismatch, weight=3),
     coded("a skipped call", "rank", _skips),
     coded("another shape", "rank", _shapes),
