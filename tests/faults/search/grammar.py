@@ -22,6 +22,8 @@ from tests.faults.search.mechanisms.rank_ends import RANK_ENDS
 from tests.faults.search.mechanisms.rank_limits import RANK_LIMITS
 from tests.faults.search.mechanisms.rank_waits import RANK_WAITS
 from tests.faults.search.mechanisms.script import SCRIPT
+from tests.faults.search.mechanisms.truths import node_of
+from tests.faults.search.vocabulary import NODE_LOST
 
 _ROWS = (
     *(CABLES, FIREWALLS, NAMES),
@@ -84,6 +86,10 @@ def _distracted(case: Case, setting: Setting) -> Case:
     (first,) = _weighted(setting.chance, able)
     drawn: Drawn = first.draw(setting)
     truth = case.truth
+    if first.cuts and MECHANISMS[case.mechanisms[0]].cuts:
+        # As where all cables are pulled: to the others, the node is gone.
+        gone = node_of(setting, NODE_LOST)
+        truth = msgspec.structs.replace(truth, accepts=(*truth.accepts, *gone))
     # The distraction's own truth may be told as well, but the job's state is the other one's.
     extended: Truth = msgspec.structs.replace(
         truth, may=(*truth.may, *drawn.truth.accepts, *drawn.truth.may)

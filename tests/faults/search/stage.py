@@ -202,7 +202,7 @@ class Stage:
         words = [self.mntrain, "--json", "agent", "join", "--token-file", given, "--no-run"]
         words += ["--name", name, "--state-dir", str(state), "--port", "8999"]
         try:
-            done = self.host(host).run(words, environment=environment, timeout_s=20)
+            done = self.host(host).run(words, environment=environment, timeout_s=20 * self.patience)
         except subprocess.TimeoutExpired:
             return
         # Lines of a log may come before the error.

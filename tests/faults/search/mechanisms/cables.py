@@ -225,8 +225,8 @@ def _cut_both(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None
 
 
 CABLES: tuple[Mechanism, ...] = (
-    Mechanism("a pulled cable", "network", _port_down, _pull, pairs=True, weight=3),
-    Mechanism("an interface set down", "network", _port_down, _set_down, pairs=True),
+    Mechanism("a pulled cable", "network", _port_down, _pull, pairs=True, cuts=True, weight=3),
+    Mechanism("an interface set down", "network", _port_down, _set_down, pairs=True, cuts=True),
     Mechanism("a renamed interface", "network", _renamed, _rename),
     Mechanism("a flapping link", "network", _flaps, _flap, spoils=True, weight=2),
     Mechanism("a changed address", "network", _address_gone, _change_address, weight=3),
@@ -235,6 +235,13 @@ CABLES: tuple[Mechanism, ...] = (
     ),
     Mechanism("a duplicate address", "network", _duplicate, _take_address, spoils=True),
     Mechanism("a lost route", "network", _route_gone, _lose_route, spoils=True),
-    Mechanism("a cut management network", "network", _management, _cut_management, distracts=True),
+    Mechanism(
+        "a cut management network",
+        "network",
+        _management,
+        _cut_management,
+        distracts=True,
+        cuts=True,
+    ),
     Mechanism("all cables pulled", "network", _both_cut, _cut_both, spoils=True, weight=1),
 )

@@ -57,6 +57,7 @@ class Mechanism(msgspec.Struct, frozen=True):
         distracts: does no harm, and may come before another fault.
         spoils: the job is useless afterward, even if it seems to run.
         slows: makes a job slower than it was: it has to have run for a while.
+        cuts: nobody reaches the guilty node over one of its two networks.
         weight: how often it is drawn, among those of its stratum.
     """
 
@@ -69,6 +70,7 @@ class Mechanism(msgspec.Struct, frozen=True):
     distracts: bool = False
     spoils: bool = False
     slows: bool = False
+    cuts: bool = False
     weight: int = 2
 
 
