@@ -12,8 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
@@ -34,6 +35,7 @@ from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
+from jupyter_mntrain.agent.membership.joining import join
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.membership.owner.actions import change_lending
 from jupyter_mntrain.agent.membership.owner.keeping import Keeping
@@ -53,13 +55,9 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
-from jupyter_mntrain.trust.certificates import Subject, fingerprint
+from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
-from jupyter_mntrain.trust.joining.candidate import Candidate
-from jupyter_mntrain.trust.joining.clocks import clock_problem
-from jupyter_mntrain.trust.joining.join_server import seek_admission
-from jupyter_mntrain.trust.joining.token import Token
 
 log = logging.getLogger("mntrain.agent")
 
@@ -72,7 +70,7 @@ class Done(NamedTuple):
     """Result of an action, for people and for ``--json``."""
 
     text: str
-    data: dict[str, str]
+    data: dict[str, Any]
 
 
 def run(argv: Sequence[str]) -> int:
@@ -125,75 +123,26 @@ def perform(options: Options) -> Done:
                 "if they hold secrets, replace those",
                 state,
             )
-        asyncio.run(_serve(options))
+        warning = asyncio.run(_serve(options))
         found = membership.find(state)
         data = {"node": options.settings.name, "cluster": found.cluster if found else ""}
         done = "ran as a node" if options.stays else "joined as a node"
-        return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data)
+        warnings = {"warnings": msgspec.to_builtins([warning])} if warning else {}
+        return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data | warnings)
 
 
-async def _serve(options: Options) -> None:
+async def _serve(options: Options) -> Problem | None:
+    """Join, if there is a token, and run. Returns what to warn of about the joining."""
     sockets = _bind(options.settings)
     announcer = Announcer()
+    warning = None
     if options.token is not None:
-        await _join(options, options.token, sockets, announcer)
+        warning = await join(options.token, options.settings, options.state, sockets, announcer)
     if options.stays:
         await _run(options, sockets, announcer)
     else:
         await announcer.close()
-
-
-async def _join(
-    options: Options, token: Token, sockets: Sequence[socket.socket], announcer: Announcer
-) -> None:
-    """Wait until a driver admits this node, and store the certificates."""
-    _refuse_other_cluster(options, token)
-    node_id = load_node_id(options.state)
-    name = options.settings.name
-    interfaces = read_interfaces()
-    addresses = options.settings.addresses(interfaces)
-    log.info("waiting for admission on %s", ", ".join(addresses))
-    candidate = Candidate(token, Subject(role="node", name=node_id), name, room=options.state)
-    audit = partial(Audit(options.state / AUDIT_FILE).note, "join", who=OWNER, invitation=token.id)
-    try:
-        admission = await seek_admission(
-            candidate,
-            announcer,
-            sockets=sockets,
-            addresses=addresses,
-            sources=options.settings.announced_from(interfaces),
-            directory=options.state,
-            hint=lambda: _hint(addresses),
-        )
-    except TrustError as error:
-        audit(outcome=f"refused: {error.cause}")
-        raise
-    if (problem := clock_problem(admission, time.time())) is not None:
-        log.warning("%s", problem)
-    candidate.keep(options.state, admission)
-    audit(cluster=admission.cluster)
-    membership.keep(options.state, admission.cluster, options.settings)
-    log.info("node %s has joined cluster %s", name, admission.cluster)
-
-
-def _refuse_other_cluster(options: Options, token: Token) -> None:
-    found = membership.find(options.state)
-    if found is None:
-        return
-    authority = Credentials(options.state).authority
-    if not token.is_of(fingerprint(authority)):
-        raise TrustError(
-            f"this node belongs to cluster {found.cluster!r} already, and the token is for another",
-            fix="to change clusters, run mntrain agent leave first",
-        )
-
-
-def _hint(addresses: Sequence[str]) -> None:
-    log.info(
-        "still waiting: is the notebook or its server running? Where multicast does not reach, "
-        "run on that machine: mntrain add %s",
-        addresses[0],
-    )
+    return warning
 
 
 async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:

@@ -83,8 +83,10 @@ def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
     """An agent that joins with a token, and stays."""
     command = [mntrain, "agent", "join", "--token-file", token_file(host, token), *words]
     log = host.home / "agent.log"
+    joins = lambda: log.read_text().count("has joined") if log.exists() else 0  # noqa: E731
+    before = joins()
     process = start(host, command, log)
-    until(lambda: "has joined" in log.read_text(), f"{log} to have joined")
+    until(lambda: joins() > before, f"{log} to have joined")
     return process
 
 

@@ -9,6 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
@@ -71,8 +72,10 @@ class JoinAsDriver(Verb):
             admission = thread.run(_seek(candidate, args.port, context))
         finally:
             thread.close()
+        warnings = {}
         if (problem := clock_problem(admission, time.time())) is not None:
             context.screen.say(problem_text(problem, mark="⚠", style="yellow"))
+            warnings = {"warnings": msgspec.to_builtins([problem])}
         cluster = args.cluster or admission.cluster
         candidate.keep(room_for(cluster), admission)
         kind = "driver" if token.role == "driver" else "read-only driver"
@@ -82,7 +85,8 @@ class JoinAsDriver(Verb):
         option = "" if cluster == "default" else f" --cluster {cluster}"
         text.append(f"{context.program} nodes{option}")
         text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
-        return Outcome(text, {"driver": name, "cluster": cluster, "role": token.role})
+        data = {"driver": name, "cluster": cluster, "role": token.role}
+        return Outcome(text, data | warnings)
 
 
 async def _seek(candidate: Candidate, port: int, context: Context) -> Admission:

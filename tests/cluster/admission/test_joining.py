@@ -245,8 +245,9 @@ def test_greetings_of_strangers_do_not_push_out_those_of_a_driver(tmp_path) -> N
 def test_a_clock_that_is_ahead_makes_no_invitation_expire(agent) -> None:
     with Cluster("home") as cluster:
         token = cluster.membership.invite(expires_in_s=600)
-        ahead = agent("join", token, "--no-run", ahead_s=2 * 3600)
+        ahead = agent("join", token, "--no-run", "--json", ahead_s=2 * 3600)
         assert ahead.process.wait(PATIENCE_S) == 0, ahead.log()
+        assert '"kind": "clock-off"' in ahead.log()
         assert says("this machine's clock is 2\xa0h 00\xa0min ahead of the driver's", ahead.log())
         years = agent("join", cluster.membership.invite(), "--no-run", ahead_s=3 * 365 * 86400)
         assert years.process.wait(PATIENCE_S) == TrustError.exit_code

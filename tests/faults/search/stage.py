@@ -194,7 +194,7 @@ class Stage:
         self.bench.restart_agent(self.host(host), **environment)
 
     def try_join(self, host: str, token: str, environment: dict[str, str]) -> None:
-        """Another agent beside the host's own joins; what the command says that fails."""
+        """Another agent beside the host's own joins; what the command says of it is noted."""
         self._joins += 1
         name = f"new{self._joins}"
         state = self.host(host).home / name
@@ -205,11 +205,15 @@ class Stage:
             done = self.host(host).run(words, environment=environment, timeout_s=20 * self.patience)
         except subprocess.TimeoutExpired:
             return
+        if done.returncode == 0:
+            warnings = json.loads(done.stdout).get("warnings", ())
+            self.said += [statement("command", one) for one in warnings]
+            return
         # Lines of a log may come before the error.
         _, brace, error = done.stderr.rpartition("\n{\n" if "\n{\n" in done.stderr else "{\n")
-        if done.returncode and brace:
+        if brace:
             self.said.append(statement("command", json.loads("{" + error)))
-        elif done.returncode:
+        else:
             self.said.append(Statement("command", "error", text=done.stderr[-300:]))
 
     def copy_state(self, state: Path, target: Path) -> None:
