@@ -9,16 +9,21 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
-    CHECKPOINTS,
     FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
     ON_NAN_VARIABLE,
+    RESUME_FROM_VARIABLE,
+    RESUME_STEP_VARIABLE,
+    RUN_ATTEMPT_VARIABLE,
+    RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
 )
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placement
+from jupyter_mntrain.model.runs import checkpoints_of_run
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
@@ -58,6 +63,7 @@ def torchrun_command(
         cpu_count: cores the node may use, shared among its ranks.
     """
     root = PurePosixPath(directory)
+    jobs, run = root.parents[1], spec.run_of(job_id)
     argv = (
         python,
         "-m",
@@ -86,11 +92,14 @@ def torchrun_command(
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
         **spec.environment,
         **_history(spec, attempt),
+        **_origin(spec, attempt, jobs),
         JOB_VARIABLE: job_id,
         ATTEMPT_VARIABLE: str(attempt.number),
+        RUN_VARIABLE: run,
+        RUN_ATTEMPT_VARIABLE: str(spec.run_attempt(attempt.number)),
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
-        CHECKPOINT_VARIABLE: str(root.parent / CHECKPOINTS),
+        CHECKPOINT_VARIABLE: str(checkpoints_of_run(jobs, run)),
     }
     return NodeCommand(placement.node, argv, environment, directory=str(root / "work"))
 
@@ -123,13 +132,26 @@ def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
     """Return what a script needs to go on like the attempts before: its learning rate and its part
     of the data are its own.
     """
-    earlier = attempt.earlier or Earlier(world_size=attempt.world_size)
+    earlier = before_attempt(spec, attempt) or Earlier(world_size=attempt.world_size)
     told = {
         FIRST_WORLD_SIZE_VARIABLE: earlier.world_size,
         SAVED_STEP_VARIABLE: earlier.saved_step,
         ON_NAN_VARIABLE: spec.on_nan,
     }
     return {name: str(value) for name, value in told.items() if value is not None}
+
+
+def _origin(spec: JobSpec, attempt: Attempt, jobs: PurePosixPath) -> dict[str, str]:
+    """Return what a resumed job goes on from: a branch until it has a checkpoint of its own, else
+    the first attempt only, as later ones go on from the newest.
+    """
+    origin = spec.origin
+    if origin is None or (attempt.earlier is not None and not origin.is_branch):
+        return {}
+    told = {} if origin.step is None else {RESUME_STEP_VARIABLE: str(origin.step)}
+    if origin.is_branch:
+        told[RESUME_FROM_VARIABLE] = origin.path or str(checkpoints_of_run(jobs, origin.run))
+    return told
 
 
 def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, str]:

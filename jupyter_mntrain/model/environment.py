@@ -5,6 +5,12 @@ JOB_VARIABLE = "MNTRAIN_JOB"
 
 ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
 
+RUN_VARIABLE = "MNTRAIN_RUN"
+"""The run: the id of its first job. A resumed job continues it."""
+
+RUN_ATTEMPT_VARIABLE = "MNTRAIN_RUN_ATTEMPT"
+"""Number of the attempt in its run: higher than that of any attempt of an earlier job."""
+
 NODE_VARIABLE = "MNTRAIN_NODE"
 """Display name of the node, for logs: host names repeat in containers."""
 
@@ -15,11 +21,8 @@ It is in the attempt's own directory, so the keeper identifies the attempt's pro
 whatever their name and parent."""
 
 CHECKPOINT_VARIABLE = "MNTRAIN_CHECKPOINT_DIR"
-"""Default checkpoint directory of a job on its node. All attempts of the job share it, so that the
-next one resumes from there."""
-
-CHECKPOINTS = "checkpoints"
-"""That directory's name, in the job's own."""
+"""Default checkpoint directory of a run on its node. All attempts of all of its jobs share it, so
+that the next one resumes from there."""
 
 ON_NAN_VARIABLE = "MNTRAIN_ON_NAN"
 """``stop`` or ``report``, if the launch says what a loss that is NaN means: see ``--on-nan``."""
@@ -28,7 +31,14 @@ FIRST_WORLD_SIZE_VARIABLE = "MNTRAIN_FIRST_WORLD_SIZE"
 """Ranks of the job's first attempt: more than ``WORLD_SIZE`` once it goes on without a node."""
 
 SAVED_STEP_VARIABLE = "MNTRAIN_SAVED_STEP"
-"""Step of the newest checkpoint that an earlier attempt reported; unset if there is none."""
+"""Step of the newest checkpoint that an earlier attempt of the run reported; unset if there is
+none."""
+
+RESUME_FROM_VARIABLE = "MNTRAIN_RESUME_FROM"
+"""Directory of the checkpoint that a new run begins with, while it has none of its own."""
+
+RESUME_STEP_VARIABLE = "MNTRAIN_RESUME_STEP"
+"""Step of the checkpoint that a resumed job was promised to go on from."""
 
 GPU_MEMORY_VARIABLE = "MNTRAIN_GPU_MEMORY_BYTES"
 """Memory of each GPU that the node's owner lends; unset if it is all of it. The built-in trainer

@@ -16,6 +16,10 @@ from jupyter_mntrain.model.environment import (
     METRICS_VARIABLE,
     NODE_VARIABLE,
     ON_NAN_VARIABLE,
+    RESUME_FROM_VARIABLE,
+    RESUME_STEP_VARIABLE,
+    RUN_ATTEMPT_VARIABLE,
+    RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
 )
 from jupyter_mntrain.model.errors import SpecError
@@ -51,6 +55,7 @@ _OWN_VARIABLES = frozenset(
         *("ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
         *(JOB_VARIABLE, ATTEMPT_VARIABLE, NODE_VARIABLE, METRICS_VARIABLE, CHECKPOINT_VARIABLE),
         *(ON_NAN_VARIABLE, FIRST_WORLD_SIZE_VARIABLE, SAVED_STEP_VARIABLE),
+        *(RUN_VARIABLE, RUN_ATTEMPT_VARIABLE, RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE),
     }
 )
 """Variables that torchrun and mntrain set for each rank, whatever the job says."""

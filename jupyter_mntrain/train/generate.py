@@ -19,14 +19,14 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from transformers import AutoConfig, AutoTokenizer
 
-from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, JOB_VARIABLE
+from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.telemetry.problem_file import hand_over
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> None:
     arguments = _parser().parse_args(argv)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
-        directory = checkpoints_of(arguments.job, recipe, os.environ)
-        step, model = load_newest(world, directory, arguments.job, recorder.progress)
+        directory = checkpoints_of(arguments.run, recipe, os.environ)
+        step, model = load_newest(world, directory, arguments.run, recorder.progress)
         if model is None:
             return
         written = write(model, directory / DESCRIPTION, arguments)
@@ -52,8 +52,8 @@ def main(argv: list[str] | None = None) -> None:
         print(written, flush=True)  # noqa: T201 - the job's log is this process's output
 
 
-def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> Path:
-    """Return the directory of another job's checkpoints on this node.
+def checkpoints_of(run: str, recipe: Recipe, environment: Mapping[str, str]) -> Path:
+    """Return the directory of another run's checkpoints on this node.
 
     Raises:
         RecipeError: the recipe names none, and this process is not part of a job.
@@ -61,16 +61,16 @@ def checkpoints_of(job: str, recipe: Recipe, environment: Mapping[str, str]) -> 
     own = environment.get(CHECKPOINT_VARIABLE)
     theirs: dict[str, str] = {}
     if own is not None:
-        jobs, name = Path(own).parents[1], Path(own).name
-        theirs[CHECKPOINT_VARIABLE] = str(jobs / job / name)
-    found = directory_of(recipe, {**environment, **theirs, JOB_VARIABLE: job})
+        runs, name = Path(own).parents[1], Path(own).name
+        theirs[CHECKPOINT_VARIABLE] = str(runs / run / name)
+    found = directory_of(recipe, {**environment, **theirs, RUN_VARIABLE: run})
     if found is None:
         raise RecipeError("no checkpoint directory was given", fix="launch it with mntrain")
     return found
 
 
 def load_newest(
-    world: World, directory: Path, job: str, progress: ProgressWriter
+    world: World, directory: Path, run: str, progress: ProgressWriter
 ) -> tuple[int, Any]:
     """Load the newest checkpoint: return its step, and on rank 0 the model. Collective.
 
@@ -79,7 +79,7 @@ def load_newest(
     """
     found = find_newest(world, CheckpointDirectory(directory), finishes=False)
     if found is None:
-        raise RecipeError(f"job {job} has no checkpoint yet", fix=f"save one: mntrain save {job}")
+        raise RecipeError(f"run {run} has no checkpoint yet", fix=f"save one: mntrain save {run}")
     here = (directory / DESCRIPTION / "config.json").is_file()
     error = None
     if world.is_head and not here:
@@ -134,8 +134,8 @@ def _whole_model(description: Path) -> StageModule:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.generate")
-    parser.add_argument("job", help="job whose newest checkpoint is used")
-    parser.add_argument("recipe", help="that job's recipe")
+    parser.add_argument("run", help="run whose newest checkpoint is used")
+    parser.add_argument("recipe", help="the recipe of its job")
     parser.add_argument("prompt")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
     parser.add_argument("--tokens", type=int, default=100)

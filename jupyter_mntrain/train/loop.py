@@ -305,6 +305,7 @@ class Trainer:
             schedule=self.recipe.pipeline.schedule,
             microbatches=self.recipe.pipeline.microbatches,
             saves=self.checkpoints.directory is not None,
+            resumed_step=self.first_step or None,
             neighbors=self.pipeline.neighbors(),
         )
 

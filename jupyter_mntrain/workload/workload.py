@@ -21,8 +21,8 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET, overrides_of
 
-RECIPE_FILE = "recipe.toml"
 CELL_SCRIPT = "cell.py"
 
 
@@ -129,14 +129,12 @@ def from_spec(
         SpecError: it does not compile, or is not a recipe and overrides were given.
         RecipeError: a field of the recipe is wrong.
     """
-    recipe = spec.files.get(RECIPE_FILE)
-    if spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE) and recipe is not None:
-        before = spec.entry[3:]
-        if before[::2] == ("--set",) * (len(before) // 2):
-            _refuse_arguments(arguments)
-            every = [*before[1::2], *overrides]
-            made = _recipe(recipe, every, name=RECIPE_FILE, directory=directory, job=spec.name)
-            return msgspec.structs.replace(made, files=spec.files, name=spec.name, took=took)
+    before = overrides_of(spec)
+    if before is not None:
+        _refuse_arguments(arguments)
+        every, recipe = [*before, *overrides], spec.files[RECIPE_FILE]
+        made = _recipe(recipe, every, name=RECIPE_FILE, directory=directory, job=spec.name)
+        return msgspec.structs.replace(made, files=spec.files, name=spec.name, took=took)
     if overrides:
         raise SpecError(
             f"--set {overrides[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
@@ -211,7 +209,7 @@ def _recipe(
     recipe = parse_recipe(text, every, name=name)
     model = Path(recipe.model.path).name if recipe.model.path else recipe.model.preset
     return Workload(
-        entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in ("--set", one))),
+        entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in (SET, one))),
         files={RECIPE_FILE: text},
         name=job or model or "recipe",
         took="the recipe in the cell" if name == "cell" else f"recipe {name}",

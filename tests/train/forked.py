@@ -16,10 +16,10 @@ from typing import Any
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.environment import (
-    ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
+    RUN_ATTEMPT_VARIABLE,
 )
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -72,7 +72,7 @@ def two_ranks(words: Sequence[str], directory: Path, attempt: int) -> Iterator[l
     held = PortHolder.hold("127.0.0.1", 0, "here")
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port), "WORLD_SIZE": "2"}
     shared |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "LOCAL_RANK": "0"}
-    shared |= {METRICS_VARIABLE: str(metrics), ATTEMPT_VARIABLE: str(attempt)}
+    shared |= {METRICS_VARIABLE: str(metrics), RUN_ATTEMPT_VARIABLE: str(attempt)}
     ranks = []
     for rank, node in enumerate("ab"):
         own = {"RANK": str(rank), NODE_VARIABLE: node}

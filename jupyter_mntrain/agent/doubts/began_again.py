@@ -11,6 +11,10 @@ from jupyter_mntrain.model.records.metrics import RankStep
 FIRST_STEP = 1
 
 
+def _before(earlier: Earlier) -> str:
+    return "an earlier job of this run" if earlier.attempt is None else f"attempt {earlier.attempt}"
+
+
 def began_again(
     step: RankStep, earlier: Earlier | None, spec: JobSpec, *, has_checkpoints: bool = False
 ) -> Problem | None:
@@ -35,7 +39,7 @@ def began_again(
         fix = fix_of(Kind.BEGAN_AGAIN, "saved", step=earlier.saved_step)
     return Problem(
         kind=Kind.BEGAN_AGAIN,
-        cause=f"began at step 1 again: attempt {earlier.attempt} had reached step {reached}",
+        cause=f"began at step 1 again: {_before(earlier)} had reached step {reached}",
         fix=fix,
         rank=step.rank,
         step=FIRST_STEP,

@@ -9,10 +9,10 @@ from jupyter_mntrain.agent.doubts.began_again import began_again
 from jupyter_mntrain.agent.doubts.meeting import Meeting
 from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
 from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
-from jupyter_mntrain.model.environment import CHECKPOINTS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import RankJoined, Warned, WarningOver
+from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, PartStatus, Placement
 from jupyter_mntrain.model.records.metrics import RankEnd, RankGroup, RankSample, RankStep
 
@@ -25,15 +25,18 @@ class Doubts:
     Args:
         own: this node's placement.
         log: the attempt's, with the output of all its ranks.
+        checkpoints: the run's directory of checkpoints on this node.
     """
 
-    def __init__(self, spec: JobSpec, attempt: Attempt, own: Placement, log: Path) -> None:
+    def __init__(
+        self, spec: JobSpec, attempt: Attempt, own: Placement, log: Path, checkpoints: Path
+    ) -> None:
         self._spec = spec
-        self._earlier = attempt.earlier
+        self._earlier = before_attempt(spec, attempt)
         self._numbers = NumberWatch()
         self._meeting = Meeting(attempt, own)
         self._quiet_end = QuietEnd(log)
-        self._checkpoints = log.parent.parent / CHECKPOINTS
+        self._checkpoints = checkpoints
 
     def see(self, samples: Iterable[RankSample], part: PartStatus) -> Iterator[Doubt]:
         """Take what the ranks have reported since the last call; call also if that is nothing."""

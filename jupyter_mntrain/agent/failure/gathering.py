@@ -25,7 +25,6 @@ from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.agent.machine.open_files import open_files
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.environment import CHECKPOINTS
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import (
@@ -36,6 +35,7 @@ from jupyter_mntrain.model.records.evidence import (
     NetworkState,
 )
 from jupyter_mntrain.model.records.job import JobRecord, Placement
+from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 
@@ -67,12 +67,25 @@ class Gathering:
         self._attempt = attempt
         self._node_id = record.part.node_id
         self._placements = record.attempt.placements
+        jobs, run = attempt.path.parents[1], record.spec.run_of(record.job_id)
+        self._checkpoints = checkpoints_of_run(jobs, run)
         self._gpus = gpus
         self._errors = errors
 
     @property
     def _own(self) -> Placement:
         return next(one for one in self._placements if one.node_id == self._node_id)
+
+    def _disks(self) -> Iterable[Disk]:
+        uses: tuple[tuple[DiskUse, Path], ...] = (
+            ("job", self._attempt.path),
+            ("checkpoints", self._checkpoints),
+            ("temporary files", Path(tempfile.gettempdir())),
+            ("shared memory", Path(SHARED_MEMORY)),
+        )
+        for use, path in uses:
+            if use != "checkpoints" or path.exists():
+                yield _disk(use, path)
 
     def _cards(self, ours: Collection[int] = ()) -> tuple[GpuHealth, ...]:
         return gpu_health(self._gpus.nvml, self._own.gpus, ours)
@@ -119,7 +132,7 @@ class Gathering:
             time_s=attempt.clock(),
             network=network,
             at_launch=before.network if before else None,
-            disks=self._try("the disks", lambda: tuple(_disks(attempt.path)), ()),
+            disks=self._try("the disks", lambda: tuple(self._disks()), ()),
             oom_kills=self._try("the OOM killer", lambda: oom_kills_since(attempt.identity), None),
             kernel=self._try("the kernel's log", lambda: fault_lines(attempt.began_s), ()),
             stuck=self._try("the connections", lambda: stuck_connections(addresses), ()),
@@ -149,18 +162,6 @@ def _at_launch(directory: Path) -> AtLaunch | None:
         return msgspec.json.decode((directory / AT_LAUNCH_FILE).read_bytes(), type=AtLaunch)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _disks(directory: Path) -> Iterable[Disk]:
-    uses: tuple[tuple[DiskUse, Path], ...] = (
-        ("job", directory),
-        ("checkpoints", directory.parent / CHECKPOINTS),
-        ("temporary files", Path(tempfile.gettempdir())),
-        ("shared memory", Path(SHARED_MEMORY)),
-    )
-    for use, path in uses:
-        if use != "checkpoints" or path.exists():
-            yield _disk(use, path)
 
 
 def _disk(use: DiskUse, path: Path) -> Disk:

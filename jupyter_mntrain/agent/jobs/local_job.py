@@ -58,6 +58,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     Sample,
 )
+from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 
@@ -109,7 +110,9 @@ class LocalJob:
     @cached_property
     def _doubts(self) -> Doubts:
         record = self.record
-        return Doubts(record.spec, record.attempt, self.placement, self.attempt.path / "log")
+        checkpoints = checkpoints_of_run(self.directory.parent, record.spec.run_of(record.job_id))
+        log = self.attempt.path / "log"
+        return Doubts(record.spec, record.attempt, self.placement, log, checkpoints)
 
     @cached_property
     def _slowness(self) -> SlownessObserver:
@@ -312,8 +315,8 @@ class LocalJob:
     def _take(self, sample: RankSample, now_s: float) -> None:
         self._slowness.reports(sample.rank)
         match sample:
-            case RankStart(rank=rank, pid=pid, saves=saves):
-                self.change(RankUp(rank=rank, pid=pid, saves=saves))
+            case RankStart(rank=rank, pid=pid, saves=saves, resumed_step=resumed):
+                self.change(RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed))
                 self._watchdog.got_on(now_s)
             case RankStep(rank=rank, step=step, step_s=step_s):
                 self.change(RankStepped(rank=rank, step=step))

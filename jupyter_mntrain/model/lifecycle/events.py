@@ -24,6 +24,7 @@ class RankUp(Record, frozen=True, tag=True):
     rank: Rank
     pid: int
     saves: bool = False
+    resumed_step: int | None = None
 
 
 class RankStepped(Record, frozen=True, tag=True):

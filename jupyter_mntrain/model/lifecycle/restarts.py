@@ -14,6 +14,7 @@ from jupyter_mntrain.model.records.job import (
     Attempt,
     Earlier,
     JobRecord,
+    JobSpec,
     PartStatus,
     Placement,
     Restart,
@@ -56,13 +57,25 @@ def earlier_attempts(record: JobRecord) -> Earlier | None:
     if record.is_queued:
         return None
     attempt, part = record.attempt, record.part
-    before = attempt.earlier or Earlier(world_size=attempt.world_size)
+    before = before_attempt(record.spec, attempt) or Earlier(world_size=attempt.world_size)
     step = max((rank.step or 0 for rank in part.ranks), default=0)
     saved = max(part.saved_step or 0, before.saved_step or 0) or None
     before = msgspec.structs.replace(before, saved_step=saved)
     if step <= (before.step or 0):
         return before
     return msgspec.structs.replace(before, step=step, attempt=attempt.number)
+
+
+def before_attempt(spec: JobSpec, attempt: Attempt) -> Earlier | None:
+    """How far the run had come when an attempt started; ``None`` for the first of a run."""
+    origin = spec.origin
+    if attempt.earlier is not None or origin is None:
+        return attempt.earlier
+    return Earlier(
+        world_size=origin.world_size or attempt.world_size,
+        step=origin.reached,
+        saved_step=origin.step,
+    )
 
 
 def first_start(now_s: float) -> Restart:

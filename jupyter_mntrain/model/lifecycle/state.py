@@ -108,8 +108,9 @@ def _apply_to_rank(
             return _set_rank(part, rank, done_s=time_s)
         case RankKilled(rank=rank, reason=reason):
             return _set_rank(part, rank, kill_reason=reason)
-        case RankUp(rank=rank, pid=pid, saves=saves):
-            part = _changed(part, saves=part.saves or saves)
+        case RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed):
+            resumed = part.resumed_step if resumed is None else resumed
+            part = _changed(part, saves=part.saves or saves, resumed_step=resumed)
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))

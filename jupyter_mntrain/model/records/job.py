@@ -43,6 +43,32 @@ class Participant(UserRecord, frozen=True):
     interface: str | None = None
 
 
+class Origin(UserRecord, frozen=True):
+    """What a resumed job goes on from, as the driver found it.
+
+    Args:
+        job: the job that was resumed.
+        run: the run that has the checkpoint, named by its first job.
+        is_branch: the job begins a run of its own with that checkpoint; otherwise it continues
+            ``run``.
+        step: finished steps of the checkpoint; ``None`` for a script whose checkpoints are its own.
+        path: of a branch: directory that has the checkpoint on every node; ``None`` = that of
+            ``run``.
+        attempts: numbers that attempts of the run had, at most: its own follow them.
+        world_size: ranks of the run's first attempt.
+        reached: the last step that any attempt before finished.
+    """
+
+    job: JobId
+    run: JobId
+    is_branch: bool = False
+    step: int | None = None
+    path: str | None = None
+    attempts: Annotated[int, Meta(ge=0)] = 0
+    world_size: int | None = None
+    reached: int | None = None
+
+
 class JobSpec(UserRecord, frozen=True):
     """Job spec: everything needed to start a job, on any cluster. Immutable and versioned.
 
@@ -69,6 +95,7 @@ class JobSpec(UserRecord, frozen=True):
             ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
             both halves of a partitioned network could continue.
         mixed_versions: start even if versions of torch and the like differ between nodes.
+        origin: what a resumed job goes on from; ``None`` = it starts over, in a run of its own.
     """
 
     entry: tuple[str, ...]
@@ -86,6 +113,7 @@ class JobSpec(UserRecord, frozen=True):
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
     mixed_versions: bool = False
+    origin: Origin | None = None
     version: int = SPEC_VERSION
 
     @property
@@ -96,6 +124,15 @@ class JobSpec(UserRecord, frozen=True):
     def runs_trainer(self) -> bool:
         """Whether it is a recipe for the built-in trainer, not a script."""
         return self.entry[:2] == ("-m", TRAINER)
+
+    def run_of(self, job_id: JobId) -> JobId:
+        """The run of a job with this spec."""
+        goes_on = self.origin is not None and not self.origin.is_branch
+        return self.origin.run if self.origin is not None and goes_on else job_id
+
+    def run_attempt(self, number: int) -> int:
+        """The number in its run of an attempt of a job with this spec."""
+        return number + (self.origin.attempts if self.origin is not None else 0)
 
 
 class Placement(Record, frozen=True):
@@ -120,12 +157,13 @@ class Placement(Record, frozen=True):
 
 
 class Earlier(Record, frozen=True):
-    """How far the earlier attempts of a job came, as the head knew when it restarted the job.
+    """How far the earlier attempts of a run came, as the head knew when it restarted the job, or
+    the driver when it resumed one.
 
     Args:
         world_size: ranks of the first attempt.
         step: the last step that any of them finished.
-        attempt: the attempt that finished it.
+        attempt: the attempt that finished it; ``None`` = one of an earlier job.
         saved_step: step of the newest complete checkpoint.
     """
 
@@ -242,6 +280,8 @@ class PartStatus(Record, frozen=True):
     """Whether its ranks save a checkpoint on request."""
     saved_step: int | None = None
     """Step of this attempt's newest complete checkpoint."""
+    resumed_step: int | None = None
+    """Step of the checkpoint that this attempt has loaded, as its ranks report it."""
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""
     slowdowns: tuple[Slowdown, ...] = ()
@@ -326,3 +366,13 @@ class JobView(Record, frozen=True):
     def saved_step(self) -> int | None:
         """Step of the newest complete checkpoint."""
         return max((part.saved_step or 0 for part in self.parts), default=0) or None
+
+    @property
+    def resumed_step(self) -> int | None:
+        """Step of the checkpoint that the attempt has loaded; ``None`` = none, or not yet."""
+        return max((part.resumed_step or 0 for part in self.parts), default=0) or None
+
+    @property
+    def run(self) -> JobId:
+        """The run that it belongs to."""
+        return self.spec.run_of(self.job_id)

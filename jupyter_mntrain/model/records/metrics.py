@@ -46,6 +46,8 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     """Ranks that this one exchanges activations and gradients with."""
     saves: bool = False
     """Whether it saves a checkpoint on request."""
+    resumed_step: int | None = None
+    """Finished steps of the checkpoint that it has loaded; ``None`` = it begins at step 1."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):

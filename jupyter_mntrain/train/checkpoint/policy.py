@@ -11,19 +11,19 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model.environment import (
-    ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
-    JOB_VARIABLE,
+    RUN_ATTEMPT_VARIABLE,
+    RUN_VARIABLE,
 )
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import named_directory
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
+from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
 from jupyter_mntrain.train.checkpoint.resuming import (
-    FoundCheckpoint,
-    find_newest,
     load,
     name_of_rows,
 )
@@ -59,7 +59,7 @@ class Checkpointing:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        attempt = int(os.environ.get(ATTEMPT_VARIABLE, "1"))
+        attempt = int(os.environ.get(RUN_ATTEMPT_VARIABLE, "1"))
         path = directory_of(self.recipe, os.environ)
         self._section = self.recipe.checkpoint
         self._last_step = self.recipe.train.steps
@@ -92,21 +92,22 @@ class Checkpointing:
         """Load the newest checkpoint; return the number of finished steps.
 
         Raises:
-            RecipeError: it was made with another model or other data, or is damaged.
+            RecipeError: it was made with another model or other data, or is damaged; or the job
+                was to go on from one that is not there.
         """
         if self._directory is None:
             return 0
         # Before the first step, rather than after hours of training.
         path = self._directory.path
         agree(self.world, unwritable(path, "save checkpoints", "checkpoint.directory"))
-        found = find_newest(self.world, self._directory)
-        step = 0 if found is None else found.manifest.step
-        if found is not None:
+        begin = find_beginning(self.world, self._directory, os.environ)
+        step = 0 if begin is None else begin.found.manifest.step
+        if begin is not None:
             self.saved_step = step
-            self._refuse_other(found)
-            self._restore(found, optimizer)
+            self._refuse_other(begin)
+            self._restore(begin, optimizer)
             if self.world.is_head:
-                self.say(f"checkpoint: resuming after step {step}")
+                self.say(f"checkpoint: resuming after step {step} of {begin.directory.path}")
         if self.world.local_rank == 0:
             self._directory.clean(last=step)
         dist.barrier()  # no rank saves into a directory that is still being cleaned
@@ -177,23 +178,23 @@ class Checkpointing:
             self.saved_step = saved
             self.recorder.saved(saved)
 
-    def _refuse_other(self, found: FoundCheckpoint) -> None:
+    def _refuse_other(self, begin: Beginning) -> None:
+        manifest = begin.found.manifest
         for name, digest in self._digests.items():
-            if found.manifest.digests.get(name) != digest:
+            if manifest.digests.get(name) != digest:
                 what = {"model": "another model", "batches": "different data or batches"}[name]
-                directory = self._directory.path if self._directory else ""
                 raise RecipeError(
-                    f"checkpoint {found.manifest.step} in {directory} was made with {what}",
+                    f"checkpoint {manifest.step} in {begin.directory.path} was made with {what}",
                     fix="set another checkpoint.directory, or use the recipe it was made with",
                 )
 
-    def _restore(self, found: FoundCheckpoint, optimizer: Optimizer) -> None:
-        assert self._directory is not None  # noqa: S101
+    def _restore(self, begin: Beginning, optimizer: Optimizer) -> None:
+        found = begin.found
         state = self._state(optimizer)
         random = _random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
             self.world,
-            self._directory,
+            begin.directory,
             found,
             [*state, *random],
             progress=self.recorder.progress,
@@ -235,12 +236,12 @@ def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:
 def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
     """Return the directory of this run's checkpoints; ``None`` for none.
 
-    Each job has a folder of its own in the recipe's ``checkpoint.directory``; outside of a job it
+    Each run has a folder of its own in the recipe's ``checkpoint.directory``; outside of a job it
     is that directory itself.
     """
-    given = recipe.checkpoint.directory
-    if given is not None:
-        return Path(given).expanduser() / environment.get(JOB_VARIABLE, "")
+    named = named_directory(recipe, environment.get(RUN_VARIABLE, ""))
+    if named is not None:
+        return named
     path = environment.get(CHECKPOINT_VARIABLE)
     return Path(path) if path else None
 

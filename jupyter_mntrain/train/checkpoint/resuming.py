@@ -16,8 +16,9 @@ from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory, Manifest, shard_name
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.world import World, gathered
 
@@ -53,11 +54,16 @@ class _Piece(Record, frozen=True):
 
 
 def find_newest(
-    world: World, directory: CheckpointDirectory, *, finishes: bool = True
+    world: World,
+    directory: CheckpointDirectory,
+    *,
+    step: int | None = None,
+    finishes: bool = True,
 ) -> FoundCheckpoint | None:
     """Return the checkpoint that all ranks resume from; ``None`` to start at the beginning.
 
     Args:
+        step: only of this step.
         finishes: publish saves that were interrupted; wrong while a job may still be writing.
 
     Raises:
@@ -68,11 +74,12 @@ def find_newest(
         for manifest in (one for some in published for one in some):
             directory.adopt(manifest)
     dist.barrier()
-    mine = [Held(one, directory.shards(one)) for one in directory.manifests().values()]
+    known = directory.manifests().values()
+    mine = [Held(one, directory.shards(one)) for one in known if step in (None, one.step)]
     everybody = gathered(world, mine)
     found = choose(everybody)
     if found is None and any(everybody):
-        raise _what_is_missing(everybody, directory)
+        raise _what_is_missing(everybody)
     return found
 
 
@@ -96,12 +103,10 @@ def _newest_first(everybody: Sequence[Sequence[Held]]) -> list[Manifest]:
     for held in (one for holds in everybody for one in holds):
         if held.manifest not in manifests:
             manifests.append(held.manifest)
-    return sorted(manifests, key=lambda one: (one.step, one.attempt), reverse=True)
+    return sorted(manifests, key=lambda one: one.age, reverse=True)
 
 
-def _what_is_missing(
-    everybody: Sequence[Sequence[Held]], directory: CheckpointDirectory
-) -> RecipeError:
+def _what_is_missing(everybody: Sequence[Sequence[Held]]) -> RecipeError:
     newest = _newest_first(everybody)[0]
     lost = sorted(set(range(newest.world_size)) - set(_readers(newest, everybody)))
     hosts = sorted({newest.hosts[rank] for rank in lost if rank < len(newest.hosts)})
@@ -110,9 +115,8 @@ def _what_is_missing(
     return RecipeError(
         f"checkpoint {newest.step} is incomplete: no node has the shards of rank {ranks}{where}, "
         "and there is no older complete checkpoint",
-        fix=f"launch it with all nodes that saved it, or delete {directory.path} on every node to "
-        "start over. With checkpoint.copies = 2 or a shared directory, a run survives the loss of "
-        "a node",
+        fix="resume it with all nodes that saved it, or launch it to start over. With "
+        "checkpoint.copies = 2 or a shared directory, a run survives the loss of a node",
     )
 
 

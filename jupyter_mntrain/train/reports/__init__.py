@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from jupyter_mntrain.model.environment import JOB_VARIABLE
+from jupyter_mntrain.model.environment import RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe, ReportKind
 from jupyter_mntrain.train.reports.background import (
@@ -133,7 +133,7 @@ def open_reports(
     """
     if not world.is_head:
         return Reports()
-    run = Run(recipe, environment.get(JOB_VARIABLE), directory, first_step)
+    run = Run(recipe, environment.get(RUN_VARIABLE), directory, first_step)
     kinds = _kinds(recipe, directory, say, has)
     reports = [Background(kind, partial(_REPORTERS[kind], run), say) for kind in kinds]
     until = time.monotonic() + BEGIN_S

@@ -15,12 +15,12 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
+from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.workload.workload import RECIPE_FILE
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -95,7 +95,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
     wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
     changes = spec.entry[3:]
     return JobSpec(
-        entry=("-m", GENERATOR, *changes, *wishes, "--", job_id, RECIPE_FILE, args.prompt),
+        entry=("-m", GENERATOR, *changes, *wishes, "--", view.run, RECIPE_FILE, args.prompt),
         participants=tuple(
             Participant(node=place.node_id, nproc=1, interface=place.interface)
             for place in view.attempt.placements

@@ -145,6 +145,6 @@ def test_the_trainer_fails_with_one_verdict_on_all_ranks(
     }
     assert ends == {(7, (Kind.LOSS_NAN, view.problem.step, view.problem.node))}
     for agent in agents:
-        kept = sorted((agent.state / "jobs" / job_id / "checkpoints").glob("step-*"))
+        kept = sorted((agent.state / "runs" / job_id / "checkpoints").glob("step-*"))
         assert kept
         assert int(kept[-1].name.removeprefix("step-")) < (view.problem.step or 0)

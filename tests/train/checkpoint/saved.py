@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
-from jupyter_mntrain.train.checkpoint.directory import CheckpointDirectory
 from tests.train.ranks import Ended, run_ranks
 from tests.train.test_command import losses, read
 

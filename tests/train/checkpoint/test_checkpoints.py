@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.telemetry.checkpoints import (
+    MANIFEST,
+    CheckpointDirectory,
+    shard_name,
+)
 from jupyter_mntrain.telemetry.controls import ControlReader, Controls, write_controls
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.checkpoint import copying
-from jupyter_mntrain.train.checkpoint.directory import (
-    MANIFEST,
-    CheckpointDirectory,
-    Manifest,
-    shard_name,
-)
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
 from tests.wording import reads, says, wording
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.train.checkpoint.directory import (
+from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.telemetry.checkpoints import (
     MANIFEST,
     CheckpointDirectory,
-    Manifest,
     shard_name,
 )
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose

@@ -1,4 +1,4 @@
-"""Checkpoint directory: ``step-00000100/`` with one shard per rank, the manifest written last.
+"""Checkpoint directory of a run: ``step-00000100/`` with a shard per rank, the manifest last.
 
 The directory may be shared by all nodes or local to each: a checkpoint is complete when the ranks
 together hold every shard that its manifest lists, so the code does not need to know which it is.
@@ -15,36 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import SHARED, fsync_directory, write_atomically
+from jupyter_mntrain.model.records.checkpoint import (
+    FORMAT,
+    HeldCheckpoint,
+    Manifest,
+    UnfinishedSave,
+)
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+PINNED = "pinned"
+"""Empty file in a checkpoint that is never pruned."""
 
 _NAME = re.compile(r"step-(\d{8,})")
-
-
-class Manifest(Record, frozen=True):
-    """Contents of a checkpoint; a directory without a manifest is not one.
-
-    Args:
-        step: finished steps.
-        attempt: number of the attempt that saved it; a resumed attempt may save a step again.
-        shard_bytes: size of each rank's shard, by rank.
-        digests: hashes of what must be unchanged to resume: model, batches.
-        hosts: node of each rank, for messages.
-    """
-
-    step: int
-    attempt: int
-    shard_bytes: tuple[int, ...]
-    digests: dict[str, str] = {}
-    hosts: tuple[str, ...] = ()
-    format: int = FORMAT
-
-    @property
-    def world_size(self) -> int:
-        return len(self.shard_bytes)
+_UNFINISHED = re.compile(r"\.step-(?P<step>\d{8,})\.attempt-(?P<attempt>\d+)")
+_SHARD = re.compile(r"rank-(?P<rank>\d+)\.safetensors")
 
 
 class CheckpointDirectory:
@@ -52,7 +37,7 @@ class CheckpointDirectory:
 
     Args:
         path: created by the first save.
-        attempt: this attempt's number; marks its unfinished saves.
+        attempt: this attempt's number in the run; marks its unfinished saves.
     """
 
     def __init__(self, path: Path, attempt: int = 1) -> None:
@@ -113,9 +98,32 @@ class CheckpointDirectory:
             self.publish(manifest)
 
     def prune(self, keep: int) -> None:
-        """Delete all but the newest ``keep``."""
-        for step in sorted(self.manifests())[:-keep]:
-            _remove(self.of(step))
+        """Delete all but the newest ``keep``; pinned ones stay, and do not count."""
+        free = [step for step in sorted(self.manifests()) if not self.is_pinned(step)]
+        for step in free[:-keep]:
+            self.remove(step)
+
+    def remove(self, step: int) -> None:
+        """Delete a checkpoint, the manifest first: cut off, it leaves none behind."""
+        folder = self.of(step)
+        with suppress(OSError):
+            (folder / MANIFEST).unlink()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def is_pinned(self, step: int) -> bool:
+        return (self.of(step) / PINNED).exists()
+
+    def pin(self, step: int, *, is_pinned: bool) -> None:
+        """Keep a checkpoint from being pruned, or no longer.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        mark = self.of(step) / PINNED
+        if is_pinned:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
 
     def discard(self, step: int) -> None:
         """Delete an unfinished save of this attempt."""
@@ -126,8 +134,41 @@ class CheckpointDirectory:
         for left in self.path.glob(".step-*.attempt-*"):
             shutil.rmtree(left, ignore_errors=True)
         for step in self.manifests():
-            if step > last:
-                _remove(self.of(step))
+            if step > last and not self.is_pinned(step):
+                self.remove(step)
+
+    def held(self) -> tuple[HeldCheckpoint, ...]:
+        """What is published here, oldest first."""
+        found = []
+        for manifest in sorted(self.manifests().values(), key=lambda one: one.age):
+            with suppress(OSError):  # it is being deleted
+                saved_s = (self.of(manifest.step) / MANIFEST).stat().st_mtime
+                is_pinned = self.is_pinned(manifest.step)
+                shards = self.shards(manifest)
+                found.append(HeldCheckpoint(manifest, shards, saved_s, is_pinned))
+        return tuple(found)
+
+    def unfinished(self) -> tuple[UnfinishedSave, ...]:
+        """Saves that were interrupted here, or are being written."""
+        found = []
+        for folder in self.path.glob(".step-*"):
+            if not (name := _UNFINISHED.fullmatch(folder.name)):
+                continue
+            sizes = {}
+            for shard in folder.glob("rank-*"):
+                if rank := _SHARD.fullmatch(shard.name):
+                    sizes[int(rank["rank"])] = _size(shard)
+            found.append(UnfinishedSave(int(name["step"]), int(name["attempt"]), sizes))
+        return tuple(found)
+
+    def other_bytes(self) -> int:
+        """Size of everything here that is not a checkpoint."""
+        total = 0
+        for folder, names, files in os.walk(self.path):
+            if Path(folder) == self.path:
+                names[:] = [one for one in names if not one.lstrip(".").startswith("step-")]
+            total += sum(max(0, _size(Path(folder, name))) for name in files)
+        return total
 
     def _folders(self) -> list[Path]:
         try:
@@ -149,13 +190,6 @@ class CheckpointDirectory:
 
 def shard_name(rank: int) -> str:
     return f"rank-{rank}.safetensors"
-
-
-def _remove(folder: Path) -> None:
-    """Delete the manifest first: an interrupted deletion leaves no checkpoint behind."""
-    with suppress(OSError):
-        (folder / MANIFEST).unlink()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _size(path: Path) -> int:

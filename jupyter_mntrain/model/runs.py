@@ -1,0 +1,23 @@
+"""Runs: chains of jobs that continue one another. Checkpoints belong to the run."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TypeVar
+
+from jupyter_mntrain.model.ids import JobId
+
+P = TypeVar("P", bound=PurePath)
+
+RUNS = "runs"
+"""Directory beside that of the jobs."""
+CHECKPOINTS = "checkpoints"
+
+
+def checkpoints_of_run(jobs: P, run: JobId) -> P:
+    """The default checkpoint directory of a run on a node.
+
+    Args:
+        jobs: the directory of the node's jobs.
+    """
+    return jobs.parent / RUNS / run / CHECKPOINTS

@@ -1,0 +1,55 @@
+"""Stored recipe: that of a job, and the directory of its run's checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec
+from jupyter_mntrain.model.runs import checkpoints_of_run
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.sections import Recipe
+
+RECIPE_FILE = "recipe.toml"
+SET = "--set"
+
+
+def overrides_of(spec: JobSpec) -> tuple[str, ...] | None:
+    """The changes that a job makes to the recipe it carries; ``None`` if it runs no recipe."""
+    words = spec.entry[3:]
+    is_recipe = spec.entry[:3] == ("-m", TRAINER, RECIPE_FILE) and RECIPE_FILE in spec.files
+    if not is_recipe or words[::2] != (SET,) * (len(words) // 2) or len(words) % 2:
+        return None
+    return words[1::2]
+
+
+def recipe_of(spec: JobSpec) -> Recipe | None:
+    """The recipe that a job trains by; ``None`` for a script.
+
+    Raises:
+        RecipeError: it is not valid.
+    """
+    overrides = overrides_of(spec)
+    if overrides is None:
+        return None
+    return parse_recipe(spec.files[RECIPE_FILE], overrides, name=RECIPE_FILE)
+
+
+def named_directory(recipe: Recipe, run: str) -> Path | None:
+    """The run's folder in the recipe's ``checkpoint.directory``; ``None`` if it names none."""
+    given = recipe.checkpoint.directory
+    return None if given is None else Path(given).expanduser() / run
+
+
+def checkpoints_on_node(spec: JobSpec, job_id: JobId, jobs: Path) -> Path:
+    """The directory of a job's checkpoints on the node that this runs on.
+
+    Args:
+        jobs: the directory of the node's jobs.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    run, recipe = spec.run_of(job_id), recipe_of(spec)
+    named = None if recipe is None else named_directory(recipe, run)
+    return named or checkpoints_of_run(jobs, run)

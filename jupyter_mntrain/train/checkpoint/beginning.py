@@ -1,0 +1,66 @@
+"""Beginning: the checkpoint that an attempt goes on from, the newest of its run or another's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
+from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
+from jupyter_mntrain.train.world import World
+
+
+class Beginning(Record, frozen=True):
+    """A complete checkpoint and the directory that has it."""
+
+    directory: CheckpointDirectory
+    found: FoundCheckpoint
+
+
+def find_beginning(
+    world: World, own: CheckpointDirectory, environment: Mapping[str, str]
+) -> Beginning | None:
+    """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
+
+    It is the newest of the run. A run that began with another's checkpoint goes back to that one
+    only while it has none of its own.
+
+    Args:
+        own: the run's directory.
+        environment: says what was promised to a person who resumed a job.
+
+    Raises:
+        RecipeError: what was promised is not there, or there are checkpoints of which none is
+            complete. Starting over would delete them.
+    """
+    origin, told = environment.get(RESUME_FROM_VARIABLE), environment.get(RESUME_STEP_VARIABLE)
+    promised = int(told) if told else None
+    found = find_newest(world, own)
+    if found is None and origin is not None:
+        other = CheckpointDirectory(Path(origin).expanduser())
+        found = find_newest(world, other, step=promised, finishes=False)
+        if found is None:
+            which = "checkpoint" if promised is None else f"checkpoint {promised}"
+            cause = f"there is no {which} in {other.path} on any node of this job"
+            raise RecipeError(cause, fix="name another with --from, or add the nodes that have it")
+        return Beginning(other, found)
+    if origin is None and promised is not None:
+        _refuse_other_step(found, promised, own)
+    return None if found is None else Beginning(own, found)
+
+
+def _refuse_other_step(
+    found: FoundCheckpoint | None, promised: int, own: CheckpointDirectory
+) -> None:
+    """An older one would cost the steps since, and a newer one is not what the person was told."""
+    step = 0 if found is None else found.manifest.step
+    if step == promised:
+        return
+    newest = f"the newest whole one is {step}" if step else "there is none"
+    raise RecipeError(
+        f"the job was to go on from checkpoint {promised} in {own.path}, but on its nodes {newest}",
+        fix="resume it with the nodes that saved it, or with an older one: resume --from STEP",
+    )
