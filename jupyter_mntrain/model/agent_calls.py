@@ -17,11 +17,14 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.stall import RankStack
 
 DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
+
+CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 
 T = TypeVar("T")
 
@@ -99,6 +102,16 @@ class AgentCalls(ABC):
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
         return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+
+    async def checkpoints(self, job_id: JobId) -> NodeCheckpoints:
+        path = Route.CHECKPOINTS.format(job_id=job_id)
+        return await self._ask("GET", path, NodeCheckpoints, extra_s=CHECKPOINTS_S)
+
+    async def change_checkpoint(
+        self, job_id: JobId, change: api.CheckpointChange
+    ) -> NodeCheckpoints:
+        path = Route.CHECKPOINTS.format(job_id=job_id)
+        return await self._ask("POST", path, NodeCheckpoints, change, extra_s=CHECKPOINTS_S)
 
     async def description(self) -> api.MachineDescription:
         answer = api.MachineDescription

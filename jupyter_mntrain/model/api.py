@@ -19,6 +19,9 @@ GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Lo
                                                      Mntrain-Log-Offset; offset < 0 counts from the
                                                      end
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
+GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
+POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints, as they are
+                                                     then
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
@@ -40,7 +43,7 @@ idempotent by job id and attempt number: a repeated or late one changes nothing.
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -68,6 +71,7 @@ class Route(enum.StrEnum):
     JOURNAL = "/v1/jobs/{job_id}/journal"
     LOG = "/v1/jobs/{job_id}/log"
     SAVE = "/v1/jobs/{job_id}/save"
+    CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     STACKS = "/v1/jobs/{job_id}/stacks"
     KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
     PORT = "/v1/port/{port}"
@@ -165,6 +169,16 @@ class SaveRequest(Record, frozen=True):
     attempt: int
     is_last: bool = False
     reason: str = ""
+
+
+CheckpointAction = Literal["delete", "pin", "unpin"]
+
+
+class CheckpointChange(Record, frozen=True):
+    """Request to change a node's part of a checkpoint."""
+
+    step: int
+    action: CheckpointAction
 
 
 class KillRequest(Record, frozen=True):

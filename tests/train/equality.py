@@ -21,13 +21,14 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weights import seeded_weights
-from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world

@@ -31,6 +31,8 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.LOG, "GET"): _WATCHING,
     (Route.KILL_RANK, "POST"): _DRIVERS,
     (Route.SAVE, "POST"): _DRIVERS,
+    (Route.CHECKPOINTS, "GET"): _WATCHING,
+    (Route.CHECKPOINTS, "POST"): _DRIVERS,
     (Route.STACKS, "POST"): _DRIVERS,
     (Route.PROBE_LISTEN, "POST"): _GANG,
     (Route.PROBE_SEND, "POST"): _DRIVERS,

@@ -11,6 +11,7 @@ from tornado.web import Application
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
+from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
     JobJournalHandler,
@@ -54,6 +55,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.JOURNAL: JobJournalHandler,
     Route.LOG: JobLogHandler,
     Route.SAVE: JobSaveHandler,
+    Route.CHECKPOINTS: CheckpointsHandler,
     Route.STACKS: JobStacksHandler,
     Route.KILL_RANK: RankKillHandler,
     Route.PROBE_LISTEN: ProbeListenHandler,

@@ -19,6 +19,7 @@ from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
+from jupyter_mntrain.agent.jobs.run_checkpoints import keep_of_forgotten
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.launch import torchrun_command
@@ -38,6 +39,7 @@ from jupyter_mntrain.model.lifecycle.events import Launched
 from jupyter_mntrain.model.lifecycle.restarts import first_start
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
+from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -98,6 +100,12 @@ class JobBook:
             return self._jobs[job_id]
         except KeyError:
             raise self.not_found(job_id) from None
+
+    def of_run(self, run: JobId) -> list[LocalJob]:
+        """The jobs of a run that are known here."""
+        return [
+            job for job in self._jobs.values() if job.record.spec.run_of(job.record.job_id) == run
+        ]
 
     def not_found(self, job_id: JobId) -> JobNotFoundError:
         return JobNotFoundError(
@@ -294,7 +302,9 @@ class JobBook:
         if (lent := self.lent_memory()) is not None:
             command.environment[GPU_MEMORY_VARIABLE] = str(lent)
         heading = topology_line(request.job_id, request.attempt)
+        run = checkpoints_of_run(self.directory, request.spec.run_of(request.job_id)).parent
         try:
+            private_directory(run)  # scripts make only the folder in it
             job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
             job.gathering.note_at_launch()
             # Stored before anything runs: the next agent finds it if this one is killed now.
@@ -334,6 +344,9 @@ class JobBook:
             del self._jobs[job.record.job_id]
             job.close()
             shutil.rmtree(job.directory, ignore_errors=True)
+            run = job.record.spec.run_of(job.record.job_id)
+            if not self.of_run(run):
+                keep_of_forgotten(self.directory, run)
 
 
 def _is_same(one: Attempt, other: Attempt) -> bool:

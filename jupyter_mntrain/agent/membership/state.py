@@ -14,11 +14,12 @@ from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.files import private_directory, write_atomically
+from jupyter_mntrain.model.runs import RUNS
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 from jupyter_mntrain.trust.joining.candidate import PENDING_KEY
 
 FILE = "membership.json"
-_FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs", PENDING_KEY)
+_FORGOTTEN = (OWN, TRUSTED, FILE, "trust_news.json", "node_id", "jobs", RUNS, PENDING_KEY)
 """Files moved aside when a node leaves: the next cluster's drivers must not read its jobs."""
 
 

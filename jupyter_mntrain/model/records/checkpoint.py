@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 
@@ -84,3 +86,43 @@ class NodeCheckpoints(Record, frozen=True):
     checkpoints: tuple[HeldCheckpoint, ...] = ()
     unfinished: tuple[UnfinishedSave, ...] = ()
     other_bytes: int = 0
+
+
+class RunCheckpoint(Record, frozen=True):
+    """A checkpoint of a run, as all nodes together have it.
+
+    Args:
+        size_bytes: of all shards, once.
+        saved_s: Unix time.
+        world_size: ranks that saved it.
+        nodes: ranks whose shard a node has, by the node's name.
+        missing: ranks whose shard no node that answers has.
+        missing_on: nodes that saved those.
+    """
+
+    step: int
+    attempt: int
+    size_bytes: int
+    saved_s: float
+    world_size: int
+    nodes: dict[str, tuple[int, ...]]
+    missing: tuple[int, ...] = ()
+    missing_on: tuple[str, ...] = ()
+    is_pinned: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.missing
+
+    def missing_without(self, nodes: Collection[str]) -> dict[str, tuple[int, ...]]:
+        """Shards that none of ``nodes`` has, by a node that has them; ``""`` = none that answers.
+
+        Args:
+            nodes: names of the nodes that take part.
+        """
+        had = {rank for node in nodes for rank in self.nodes.get(node, ())}
+        lacking: dict[str, tuple[int, ...]] = {}
+        for rank in sorted(set(range(self.world_size)) - had):
+            holder = next((name for name, ranks in self.nodes.items() if rank in ranks), "")
+            lacking[holder] = (*lacking.get(holder, ()), rank)
+        return lacking

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -10,22 +9,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
 from jupyter_mntrain.train.optimizer.precision import MasterUpdate, RoundedUpdate, Update
-
-
-def learning_rate_ratio(step: int, *, steps: int, warmup_steps: int, min_ratio: float) -> float:
-    """Ratio to the full learning rate at ``step``, from 0: linear warm-up, then half a cosine.
-
-    It is above 0 at the first step, and ``min_ratio`` at the last.
-    """
-    if step < warmup_steps:
-        return (step + 1) / warmup_steps
-    span = max(1, steps - 1 - warmup_steps)
-    progress = min(1.0, (step - warmup_steps) / span)
-    return min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 class Optimizer:

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe, TrainSection
 from jupyter_mntrain.telemetry.gemm import device_peak, measured_gemm
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer import algorithms as kinds
-from jupyter_mntrain.train.optimizer.optimizer import Optimizer, learning_rate_ratio
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.precision import round_stochastically
 from tests.wording import wording
 

@@ -1,0 +1,31 @@
+"""Checkpoint routes: list what this node has of a run; delete, pin and unpin."""
+
+from __future__ import annotations
+
+import asyncio
+
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.jobs.run_checkpoints import change_checkpoint, checkpoints_here
+from jupyter_mntrain.model.api import CheckpointChange
+
+
+class CheckpointsHandler(AgentHandler):
+    async def get(self, job_id: str) -> None:
+        await self._answer_with_list(job_id)
+
+    async def post(self, job_id: str) -> None:
+        change = self.body_as(CheckpointChange)
+        jobs = self.node.jobs
+        record = jobs.get(self.job_id(job_id)).record
+        same_run = jobs.of_run(record.spec.run_of(record.job_id))
+        is_running = any(job.is_active for job in same_run)
+        with self.audited(f"{change.action} checkpoint", job=job_id, step=str(change.step)):
+            await asyncio.to_thread(
+                change_checkpoint, record, jobs.directory, change, is_running=is_running
+            )
+        await self._answer_with_list(job_id)
+
+    async def _answer_with_list(self, job_id: str) -> None:
+        jobs = self.node.jobs
+        record = jobs.get(self.job_id(job_id)).record
+        self.answer(await asyncio.to_thread(checkpoints_here, record, jobs.directory))

@@ -1,0 +1,86 @@
+"""Run checkpoints: what this node has of a run, and what a driver may do with it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+
+from jupyter_mntrain.model.api import CheckpointChange
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
+from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.model.runs import checkpoints_of_run
+from jupyter_mntrain.recipe.stored import checkpoints_on_node
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
+
+log = logging.getLogger("mntrain.agent")
+
+
+def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
+    """What this node has of a job's run. Reads the disk.
+
+    Args:
+        jobs: the directory of the node's jobs.
+
+    Raises:
+        RecipeError: the job's recipe is not valid, so its directory is not known.
+    """
+    directory = _directory(record, jobs)
+    return NodeCheckpoints(
+        run=record.spec.run_of(record.job_id),
+        directory=str(directory.path),
+        checkpoints=directory.held(),
+        unfinished=directory.unfinished(),
+        other_bytes=directory.other_bytes(),
+    )
+
+
+def change_checkpoint(
+    record: JobRecord, jobs: Path, change: CheckpointChange, *, is_running: bool
+) -> None:
+    """Delete, pin or unpin this node's part of a checkpoint. Idempotent.
+
+    Args:
+        is_running: a job of the run is running here.
+
+    Raises:
+        RefusedError: it is pinned, or the run may need it at any moment; or the disk refuses.
+    """
+    directory, node = _directory(record, jobs), record.part.node
+    if change.step not in directory.manifests():
+        return
+    if change.action == "delete":
+        if directory.is_pinned(change.step):
+            fix = f"unpin it first: mntrain checkpoints {record.job_id} --unpin {change.step}"
+            raise RefusedError(f"checkpoint {change.step} is pinned", fix=fix, node=node)
+        if is_running and change.step == max(directory.manifests()):
+            cause = f"the run is running, and {change.step} is its newest checkpoint"
+            raise RefusedError(cause, fix="stop the job first, or save a newer one", node=node)
+        directory.remove(change.step)
+        return
+    try:
+        directory.pin(change.step, is_pinned=change.action == "pin")
+    except OSError as error:
+        cause = f"checkpoint {change.step} cannot be marked: {error}"
+        raise RefusedError(cause, fix="make its directory writable", node=node) from None
+
+
+def keep_of_forgotten(jobs: Path, run: JobId) -> None:
+    """Keep what a run has saved although its last job is forgotten, and say so."""
+    checkpoints = checkpoints_of_run(jobs, run)
+    for empty in (checkpoints, checkpoints.parent):
+        with suppress(OSError):
+            empty.rmdir()
+    if checkpoints.exists():
+        log.warning(
+            "the last job of run %s is forgotten; its checkpoints stay in %s: delete that "
+            "directory if nobody needs them, or go on from it with launch and resume --from",
+            run,
+            checkpoints,
+        )
+
+
+def _directory(record: JobRecord, jobs: Path) -> CheckpointDirectory:
+    return CheckpointDirectory(checkpoints_on_node(record.spec, record.job_id, jobs))

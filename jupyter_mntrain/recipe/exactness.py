@@ -1,0 +1,124 @@
+"""Exactness: which settings a resumed run may change, and what that does to its losses. Pure.
+
+With none changed a resumed run has the losses of an unbroken one, on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.sections import Recipe
+
+Effect = Literal["refused", "checked", "other", "rounding", "none"]
+"""What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
+``checked``: the ranks refuse it if the batches differ. ``other``: other losses from there on.
+``rounding``: the same losses but for rounding. ``none``: exactly the same.
+"""
+
+EFFECTS: Final[dict[str, Effect]] = {
+    "model": "refused",
+    "model.path": "checked",
+    "model.attention": "rounding",
+    "data": "checked",
+    "data.sequence_length": "refused",
+    "data.seed": "refused",
+    "pipeline": "rounding",
+    "data_parallel": "rounding",
+    "optimizer": "other",
+    "optimizer.kind": "refused",
+    "optimizer.precision": "refused",
+    "memory": "rounding",
+    "memory.offload_activations": "none",
+    "train.steps": "other",
+    "train.batch_size": "refused",
+    "train.accumulation": "rounding",
+    "train.seed": "other",
+    "train.device": "rounding",
+    "train": "none",
+    "evaluation.interval_steps": "refused",
+    "evaluation.share": "refused",
+    "evaluation": "none",
+    "checkpoint": "none",
+    "output": "none",
+    "report": "none",
+}
+"""By section, or by section and field, which wins."""
+
+_SCHEDULE = frozenset({"train.steps", "optimizer.warmup_steps", "optimizer.min_ratio"})
+_COMPARED_STEPS = 1000
+"""Most steps at which two learning rates are compared."""
+
+
+class SettingChange(Record, frozen=True):
+    """A setting that differs from the job that is resumed.
+
+    Args:
+        name: ``section.field``.
+    """
+
+    name: str
+    before: Any
+    after: Any
+    effect: Effect
+
+
+def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
+    """What differs between two recipes, in the order of the sections.
+
+    Args:
+        step: finished steps of the checkpoint.
+    """
+    return tuple(
+        SettingChange(name=name, before=old, after=new, effect=_effect(name, before, after, step))
+        for (name, old), (_, new) in zip(_settings(before), _settings(after), strict=True)
+        if old != new
+    )
+
+
+def effect_of(name: str) -> Effect:
+    """What changing a setting may do at most."""
+    return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
+
+
+def _settings(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    for section in recipe.__struct_fields__:
+        values = getattr(recipe, section)
+        for field in values.__struct_fields__:
+            yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
+
+
+def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
+    both = (before, after)
+    if name in _SCHEDULE and _has_same_rates(before, after, step):
+        return "none"
+    if name == "optimizer.precision" and before.precision == after.precision:
+        return "none"
+    if name == "train.seed" and before.precision != "stochastic-rounding":
+        return "none"  # the weights, and the state of the random numbers, come from the checkpoint
+    evaluates = [one.evaluation.interval_steps > 0 for one in both]
+    if name == "evaluation.interval_steps" and evaluates[0] == evaluates[1]:
+        return "none"
+    if name == "evaluation.share" and not any(evaluates):
+        return "none"  # nothing is held out
+    return effect_of(name)
+
+
+def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:
+    last = min(before.train.steps, after.train.steps)
+    stride = max(1, (last - step) // _COMPARED_STEPS)
+    compared = {*range(step, last, stride), max(step, last - 1)}
+    return all(_ratio(before, one) == _ratio(after, one) for one in compared)
+
+
+def _ratio(recipe: Recipe, step: int) -> float:
+    return learning_rate_ratio(
+        step,
+        steps=recipe.train.steps,
+        warmup_steps=recipe.warmup_steps,
+        min_ratio=recipe.optimizer.min_ratio,
+    )
