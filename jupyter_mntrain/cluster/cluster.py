@@ -15,7 +15,7 @@ from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
-from jupyter_mntrain.cluster.launch.measure import measure_pairs
+from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -29,9 +29,9 @@ from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import choose_participants, parse_member
+from jupyter_mntrain.recipe.stored import with_settings
 
 MOST_NAMESAKES = 3
 """Ids in the refusal of a job's name; the newest."""
@@ -227,6 +227,44 @@ class Cluster:
         view = self._driver.loop.run(start(spec, new_job_id(), progress=progress))
         return Job(self._driver, view.job_id)
 
+    def resume(
+        self,
+        job_id: str,
+        *,
+        spec: JobSpec | None = None,
+        steps: int | None = None,
+        settings: Sequence[str] = (),
+        begin: int | str | None = None,
+        is_queued: bool = False,
+        submitted_by: str = "",
+        progress: Progress = SILENT,
+    ) -> Job:
+        """Go on where a run ended, as a new job of it, from its newest checkpoint.
+
+        Args:
+            job_id: any job of the run, or the beginning of its id.
+            spec: what to run, for other nodes and options; default: that of the job.
+            steps: that the run is to make in all.
+            settings: changes of the recipe, ``section.field=value``.
+            begin: begin a new run instead: with the checkpoint of this step, or with the newest in
+                this directory, or this folder of one. The path is one on the nodes.
+            is_queued, submitted_by: as for :meth:`launch`.
+
+        Raises:
+            RefusedError: a job of the run is still running; or there is no checkpoint, or these
+                nodes do not have all of it.
+            SpecError: no steps are left, or a setting does not fit the checkpoint.
+            NodeError, JobNotFoundError: as for :meth:`launch` and :meth:`job`.
+        """
+        job = self.job(job_id, progress=progress)
+        more = [] if steps is None else [f"train.steps={steps}"]
+        spec = with_settings(spec or job.view().spec, [*settings, *more])
+        self._settle(spec.participants, progress)
+        plan = job.plan_resume(spec, begin=begin)
+        return self.launch(
+            plan.spec, is_queued=is_queued, submitted_by=submitted_by, progress=progress
+        )
+
     def jobs(self) -> tuple[JobView, ...]:
         """All jobs known to reachable nodes, newest first. From the live view: contacts no node."""
         return tuple(self._driver.live.jobs.values())
@@ -275,15 +313,8 @@ class Cluster:
         if chosen is None:
             self.settled_nodes(progress=progress)
             chosen = [Participant(node=info.node_id) for info in self._usable()]
-        return self._driver.loop.run(self._measure(chosen, progress))
-
-    async def _measure(
-        self, participants: Sequence[Participant], progress: Progress
-    ) -> tuple[LinkMeasurement, ...]:
-        infos = await self._driver.launcher().ask_participants(participants, progress)
-        placements = arrange(participants, infos)
-        clients = [self._driver.live.client_of(placement) for placement in placements]
-        return await measure_pairs(placements, clients, progress=progress)
+        launcher = self._driver.launcher()
+        return self._driver.loop.run(measure_participants(launcher, chosen, progress))
 
     def _usable(self) -> list[NodeInfo]:
         return [

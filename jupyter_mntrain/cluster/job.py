@@ -8,16 +8,29 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
+from jupyter_mntrain.cluster.launch.resume import (
+    ResumePlan,
+    chain_of,
+    change_checkpoints,
+    list_checkpoints,
+    plan_resume,
+)
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
-from jupyter_mntrain.model.api import STOP_GRACE_S, MachineDescription
+from jupyter_mntrain.model.api import (
+    STOP_GRACE_S,
+    CheckpointAction,
+    CheckpointChange,
+    MachineDescription,
+)
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Placement
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.stall import RankStack
 
 
@@ -208,6 +221,29 @@ class Job:
         """
         launcher = self._driver.launcher()
         return self._driver.loop.run(launcher.save(self.id, is_last=is_last, reason=reason))
+
+    def checkpoints(self) -> RunCheckpoints:
+        """The checkpoints of its run, as the nodes that answer have them."""
+        live = self._driver.live
+        return self._driver.loop.run(list_checkpoints(live, chain_of(live, self.view())))
+
+    def plan_resume(
+        self, spec: JobSpec | None = None, *, begin: int | str | None = None
+    ) -> ResumePlan:
+        """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
+        live = self._driver.live
+        return self._driver.loop.run(plan_resume(live, self.id, spec, begin))
+
+    def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
+        """Delete a checkpoint of its run on all nodes, or pin it: it is then never pruned.
+
+        Raises:
+            RefusedError: there is none of that step; it is pinned; or the run needs it.
+        """
+        self._driver.refuse_read_only()
+        live = self._driver.live
+        change = CheckpointChange(step=step, action=action)
+        return self._driver.loop.run(change_checkpoints(live, chain_of(live, self.view()), change))
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise like :meth:`stop`."""

@@ -21,7 +21,9 @@ KEY = "mntrain_job"
 """Key that distinguishes a job file from a recipe; its value is the version."""
 
 _EXPORT = "export one: mntrain export JOB FILE"
-_SPEC_KEYS = tuple(name for name in JobSpec.__struct_fields__ if name != "version")
+_OF_ONE_JOB = ("version", "origin")
+"""Fields that a job file does not carry: a job that is launched from it starts over."""
+_SPEC_KEYS = tuple(name for name in JobSpec.__struct_fields__ if name not in _OF_ONE_JOB)
 _PARTICIPANT_KEYS = Participant.__struct_fields__
 _KEY_LINE = re.compile(rf"^{KEY}\s*=\s*\d", re.MULTILINE)
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -122,7 +124,7 @@ def _header(
 
 def _top(spec: JobSpec) -> str:
     """The scalar fields and lists; name and entry are written even if they are the defaults."""
-    apart = ("name", "entry", "participants", "files", "environment", "version")
+    apart = ("name", "entry", "participants", "files", "environment", *_OF_ONE_JOB)
     others = {k: v for k, v in msgspec.to_builtins(spec).items() if k not in apart}
     fields = {KEY: SPEC_VERSION, "name": spec.name, "entry": list(spec.entry), **others}
     return tomli_w.dumps(fields)

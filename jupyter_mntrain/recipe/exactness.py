@@ -66,6 +66,10 @@ class SettingChange(Record, frozen=True):
     after: Any
     effect: Effect
 
+    def __str__(self) -> str:
+        """Like ``train.steps 400 → 800``."""
+        return f"{self.name} {_shown(self.before)} → {_shown(self.after)}"
+
 
 def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
     """What differs between two recipes, in the order of the sections.
@@ -78,6 +82,10 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
         for (name, old), (_, new) in zip(_settings(before), _settings(after), strict=True)
         if old != new
     )
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else str(value)
 
 
 def effect_of(name: str) -> Effect:

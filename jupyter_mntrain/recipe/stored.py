@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.runs import checkpoints_of_run
@@ -33,6 +37,29 @@ def recipe_of(spec: JobSpec) -> Recipe | None:
     if overrides is None:
         return None
     return parse_recipe(spec.files[RECIPE_FILE], overrides, name=RECIPE_FILE)
+
+
+def with_settings(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
+    """The same job with changes of its recipe.
+
+    Args:
+        settings: ``section.field=value``.
+
+    Raises:
+        SpecError: it runs a script, which has no recipe.
+        RecipeError: a field or value is wrong.
+    """
+    if not settings:
+        return spec
+    if overrides_of(spec) is None:
+        raise SpecError(
+            f"{settings[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
+            fix="pass its arguments after --",
+        )
+    words = (word for one in settings for word in (SET, one))
+    changed = msgspec.structs.replace(spec, entry=(*spec.entry, *words))
+    recipe_of(changed)
+    return changed
 
 
 def named_directory(recipe: Recipe, run: str) -> Path | None:

@@ -188,6 +188,12 @@ class CheckpointDirectory:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
+def step_in(name: str) -> int | None:
+    """The step of a checkpoint's folder; ``None`` if it is not the name of one."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
 def shard_name(rank: int) -> str:
     return f"rank-{rank}.safetensors"
 

@@ -222,7 +222,7 @@ def _copy(model: nn.Module) -> nn.Module:
 def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[float, torch.Tensor]:
     loss = pipeline.forward_backward(batch)
     pipeline.share_gradients()
-    loss, norm, _ = optimizer.total(loss, optimizer.gradient_square())
+    loss, norm, _ = optimizer.total(loss, optimizer.gradient_squares())
     return loss.item(), norm
 
 

@@ -6,13 +6,29 @@ import itertools
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeSend
-from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.plan.arrange import arrange
 
 PROBE_S = tunables.seconds("links.measure_s")
+
+
+async def measure_participants(
+    launcher: AgentLauncher, participants: Sequence[Participant], progress: Progress
+) -> tuple[LinkMeasurement, ...]:
+    """Place the participants, and measure every pair of them.
+
+    Raises:
+        SpecError, NodeError, RefusedError: as for a launch.
+    """
+    infos = await launcher.ask_participants(participants, progress)
+    placements = arrange(participants, infos)
+    clients = [launcher.live.client_of(placement) for placement in placements]
+    return await measure_pairs(placements, clients, progress=progress)
 
 
 async def measure_pairs(

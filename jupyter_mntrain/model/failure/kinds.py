@@ -57,6 +57,10 @@ class Kind(StrEnum):
     """The port is leased to another job, or another program listens on it."""
     NO_LEASE = "no-lease"
     """The lease has expired or was never granted."""
+    NO_CHECKPOINT = "no-checkpoint"
+    """There is no checkpoint to go on from, or the nodes of the job do not have all of it."""
+    STILL_RUNNING = "still-running"
+    """A run that is to be resumed is running, or waits for its next attempt."""
     OUT_OF_TURN = "out-of-turn"
     """The job was stopped meanwhile, or has another attempt."""
     NO_STATE = "no-state"
@@ -119,6 +123,10 @@ class Kind(StrEnum):
     """Replicas of a stage are on different nodes, so gradients cross the network."""
     TIGHT_MEMORY = "tight-memory"
     """A rank will need more memory than its GPU has."""
+    STARTS_OVER = "starts-over"
+    """A job is launched again from step 1 although a checkpoint of it exists."""
+    OTHER_LOSSES = "other-losses"
+    """A resumed run will not have the losses of an unbroken one: a setting was changed."""
 
     # Causes of a failed attempt.
 

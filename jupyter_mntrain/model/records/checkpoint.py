@@ -111,6 +111,11 @@ class RunCheckpoint(Record, frozen=True):
     is_pinned: bool = False
 
     @property
+    def age(self) -> tuple[int, int]:
+        """As that of its manifest."""
+        return self.attempt, self.step
+
+    @property
     def is_whole(self) -> bool:
         return not self.missing
 
@@ -126,3 +131,20 @@ class RunCheckpoint(Record, frozen=True):
             holder = next((name for name, ranks in self.nodes.items() if rank in ranks), "")
             lacking[holder] = (*lacking.get(holder, ()), rank)
         return lacking
+
+
+class RunCheckpoints(Record, frozen=True):
+    """The checkpoints of a run on all of its nodes.
+
+    Args:
+        checkpoints: the newest first.
+        directories: of each node that answered, by its name.
+        other_bytes: size of what else is in them.
+        silent: nodes of the run that do not answer.
+    """
+
+    run: JobId
+    checkpoints: tuple[RunCheckpoint, ...] = ()
+    directories: dict[str, str] = {}
+    other_bytes: dict[str, int] = {}
+    silent: tuple[str, ...] = ()

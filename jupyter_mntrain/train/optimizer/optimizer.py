@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 
 from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
@@ -18,6 +18,8 @@ from jupyter_mntrain.train.optimizer.precision import MasterUpdate, RoundedUpdat
 
 class Optimizer:
     """Optimizer of one rank; the learning rate is the same on all.
+
+    Collective: every rank must construct one at the same time.
 
     Args:
         parameters: this rank's, by name.
@@ -33,6 +35,9 @@ class Optimizer:
         self._recipe = recipe
         self._parameters = list(parameters.values())
         self._counted = list(counted_once.values())
+        everybody = _of_all_ranks(list(counted_once))
+        self._count = len(everybody)
+        self._places = torch.tensor([everybody.index(name) for name in counted_once])
         self._updates = _updates(recipe, parameters, is_tied=HEAD not in counted_once)
         self._step = 0
         self._fused: FusedBackward | None = None
@@ -60,33 +65,45 @@ class Optimizer:
         """Continue after ``step`` steps; the tensors of :meth:`state` must be restored, too."""
         self._step = step
 
-    def gradient_square(self) -> torch.Tensor:
-        """Squared norm of this rank's gradients that count: a float64 scalar."""
-        square = None if self._fused is None else self._fused.take_square()
-        if square is not None:
-            return square
-        gradients = [p.grad for p in self._counted if p.grad is not None]
-        return get_total_norm(gradients).double().square()
+    def gradient_squares(self) -> torch.Tensor:
+        """Squared norms of this rank's gradients that count: float64, with a place for each
+        parameter of the whole model.
+
+        Added up by name, and not rank by rank, their sum is the same to the last bit on any number
+        of ranks.
+        """
+        if self._fused is not None:
+            own = [one for one in (self._fused.take_square(),) if one is not None]
+            return _placed(own, self._places[: len(own)], self._count)
+        found = [
+            (parameter.grad, place)
+            for parameter, place in zip(self._counted, self._places, strict=True)
+            if parameter.grad is not None
+        ]
+        # As get_total_norm does: a few kernels for all of them.
+        norms = torch._foreach_norm([one for one, _ in found]) if found else []  # noqa: SLF001
+        places = torch.stack([place for _, place in found]) if found else self._places[:0]
+        return _placed([norm.double().square() for norm in norms], places, self._count)
 
     def total(
-        self, loss: torch.Tensor, square: torch.Tensor, votes: Sequence[int] = ()
+        self, loss: torch.Tensor, squares: torch.Tensor, votes: Sequence[int] = ()
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Sum loss, gradient norm and votes over all ranks, in one small all-reduce.
 
         Args:
             loss: scalar, zero on all ranks but the last stage's.
-            square: this rank's :meth:`gradient_square`.
+            squares: this rank's :meth:`gradient_squares`.
             votes: this rank's, see :meth:`Checkpointing.votes`.
 
         Returns:
             Loss and gradient norm of the whole model, and the sum of each vote.
         """
-        cast = torch.tensor(votes, dtype=torch.float64, device=square.device)
-        sums = torch.cat([torch.stack([loss.double(), square]), cast])
+        cast = torch.tensor(votes, dtype=torch.float64, device=squares.device)
+        sums = torch.cat([loss.double().reshape(1), squares, cast])
         dist.all_reduce(sums)
         # Each replica has counted the same gradient.
-        square = sums[1] / self._recipe.data_parallel.replicas
-        return sums[0], square.sqrt(), sums[2:]
+        square = sums[1 : 1 + self._count].sum() / self._recipe.data_parallel.replicas
+        return sums[0], square.sqrt(), sums[1 + self._count :]
 
     def update(self, norm: torch.Tensor) -> None:
         """Clip by the global ``norm``, update the parameters, and clear the gradients.
@@ -103,6 +120,24 @@ class Optimizer:
 
     def _update_one(self, name: str) -> None:
         self._updates[name].step(self.learning_rate, self._step)
+
+
+def _of_all_ranks(mine: Sequence[str]) -> list[str]:
+    """Names of all ranks' parameters, in an order that does not depend on the ranks."""
+    if not dist.is_initialized():
+        return sorted(mine)
+    names: list[Sequence[str]] = [()] * dist.get_world_size()
+    dist.all_gather_object(names, mine)
+    return sorted({name for some in names for name in some})
+
+
+def _placed(values: Sequence[torch.Tensor], places: torch.Tensor, count: int) -> torch.Tensor:
+    """Scalars in their places of a vector of zeros."""
+    if not values:
+        return torch.zeros(count, dtype=torch.float64)
+    together = torch.stack([*values])
+    vector = torch.zeros(count, dtype=torch.float64, device=together.device)
+    return vector.index_copy(0, places.to(together.device), together)
 
 
 def _updates(

@@ -1,0 +1,176 @@
+"""Resume: what a run goes on from, or why it cannot. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, Origin
+
+SHOWN_STEPS = 8
+"""Most steps that a refusal lists."""
+
+
+def refuse_running(chain: Sequence[JobView]) -> None:
+    """Refuse to resume a run while a job of it may still write checkpoints.
+
+    A part whose node does not answer is no reason: its peers have ended, so it cannot go on.
+
+    Args:
+        chain: the jobs of the run that are known.
+
+    Raises:
+        RefusedError: one is running, queued, or will restart.
+    """
+    for view in chain:
+        known = [part.state for part in view.parts if part.state != "unknown"]
+        if known and all(state in TERMINAL for state in known) and view.restart is None:
+            continue
+        what = "waits for its next attempt" if view.restart is not None else f"is {view.state}"
+        raise RefusedError(
+            f"job {view.job_id} of run {view.run} {what}",
+            kind=Kind.STILL_RUNNING,
+            fix=f"watch it: mntrain attach {view.job_id}; or end it first: mntrain stop "
+            f"{view.job_id} --save",
+        )
+
+
+def choose_checkpoint(
+    listed: RunCheckpoints, step: int | None, nodes: Collection[str], *, is_maybe_shared: bool
+) -> RunCheckpoint:
+    """The checkpoint of that step, or the newest.
+
+    Never an older one because parts of the newest are missing: the steps since would be lost.
+
+    Args:
+        nodes: names of those that take part.
+        is_maybe_shared: the directory was named, so a node that is new to the run may see it, too.
+
+    Raises:
+        RefusedError: there is none, or these nodes do not have all of it.
+    """
+    job = listed.run
+    if not listed.checkpoints:
+        fix = f"start over: mntrain launch {job}"
+        if listed.silent:
+            fix = f"start {' and '.join(listed.silent)} again, which may have one; or {fix}"
+        raise RefusedError(f"run {job} has no checkpoint", kind=Kind.NO_CHECKPOINT, fix=fix)
+    found = next((one for one in listed.checkpoints if step in (None, one.step)), None)
+    if found is None:
+        known = ", ".join(str(one.step) for one in listed.checkpoints[:SHOWN_STEPS])
+        raise RefusedError(
+            f"run {job} has no checkpoint of step {step}",
+            kind=Kind.NO_CHECKPOINT,
+            fix=f"use one of {known}",
+        )
+    lacking = found.missing_without(nodes)
+    if lacking and not (is_maybe_shared and not set(nodes) <= listed.directories.keys()):
+        raise _not_whole(found, lacking, listed, nodes)
+    return found
+
+
+def _not_whole(
+    found: RunCheckpoint,
+    lacking: dict[str, tuple[int, ...]],
+    listed: RunCheckpoints,
+    nodes: Collection[str],
+) -> RefusedError:
+    said, fixes = [], []
+    for holder, ranks in lacking.items():
+        shards = f"the shard{'s' * (len(ranks) > 1)} of rank {' and '.join(map(str, ranks))}"
+        if holder:
+            said.append(f"{holder} has {shards} and does not take part")
+            fixes.append(f"add it: --member {holder}:1")
+            continue
+        saved_on = " and ".join(found.missing_on) or "a node of that time"
+        said.append(f"no node that answers has {shards}, saved on {saved_on}")
+        if away := [node for node in found.missing_on if node in listed.silent]:
+            fixes.append(f"start {' and '.join(away)} again")
+    older = [one for one in listed.checkpoints if one.age < found.age]
+    whole = next((one for one in older if not one.missing_without(nodes)), None)
+    if whole is not None:
+        fixes.append(f"or begin a new run with an older one: --from {whole.step}")
+    return RefusedError(
+        f"checkpoint {found.step} of run {listed.run} is not whole on these nodes: "
+        + "; ".join(said),
+        kind=Kind.NO_CHECKPOINT,
+        fix=", ".join(fixes) or f"start over: mntrain launch {listed.run}",
+    )
+
+
+def refuse_finished(view: JobView, steps: int, step: int) -> None:
+    """Refuse a run that has no steps left.
+
+    Args:
+        steps: that it is to make.
+        step: of the checkpoint.
+
+    Raises:
+        SpecError: as told.
+    """
+    if step >= steps:
+        raise SpecError(
+            f"run {view.run} has made all of its {steps} steps: its checkpoint is of step {step}",
+            fix=f"say how many it is to make in all: --steps {2 * step}",
+        )
+
+
+def origin_of(
+    view: JobView, chain: Sequence[JobView], step: int | None, *, branch: bool, path: str | None
+) -> Origin:
+    """What a job that resumes ``view`` goes on from.
+
+    Args:
+        chain: the jobs of its run that are known.
+        step: of the checkpoint, if known.
+        branch: it begins a run of its own.
+        path: of a branch: directory of the checkpoint.
+    """
+    first = min(chain, key=lambda one: one.attempt.submitted_s)
+    reached = max((_reached(one) for one in chain), default=0) or None
+    return Origin(
+        job=view.job_id,
+        run=view.run,
+        is_branch=branch,
+        step=step,
+        path=path,
+        attempts=0 if branch else max(map(_last_number, chain)),
+        world_size=_first_world_size(first),
+        reached=step if branch else reached,
+    )
+
+
+def reported_step(chain: Sequence[JobView]) -> int | None:
+    """Step of the newest checkpoint that the newest job which had one reported."""
+    for view in sorted(chain, key=lambda one: -one.attempt.submitted_s):
+        earlier, origin = view.attempt.earlier, view.spec.origin
+        for step in (
+            view.saved_step,
+            earlier.saved_step if earlier else None,
+            origin.step if origin else None,
+        ):
+            if step is not None:
+                return step
+    return None
+
+
+def _last_number(view: JobView) -> int:
+    """The highest number in the run that an attempt of the job may have had, also on a node that
+    does not answer: each restart takes one, and the place of the node that leads it.
+    """
+    most = (1 + view.spec.max_restarts) * len(view.spec.participants)
+    return view.spec.run_attempt(max(view.attempt.number, most))
+
+
+def _first_world_size(view: JobView) -> int:
+    if view.spec.origin is not None and view.spec.origin.world_size is not None:
+        return view.spec.origin.world_size
+    return view.attempt.earlier.world_size if view.attempt.earlier else view.attempt.world_size
+
+
+def _reached(view: JobView) -> int:
+    steps = [rank.step or 0 for part in view.parts for rank in part.ranks]
+    earlier = view.attempt.earlier
+    return max(*steps, (earlier.step or 0) if earlier else 0, 0)
