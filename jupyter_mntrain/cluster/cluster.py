@@ -6,7 +6,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Self
 
@@ -19,12 +18,12 @@ from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
-from jupyter_mntrain.cluster.view.peer_book import PeerBook, SeenNode
+from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import MntrainError, SpecError, job_not_found
+from jupyter_mntrain.model.errors import SpecError, job_not_found
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
@@ -81,7 +80,7 @@ class Cluster:
             addresses=[*((a, "typed") for a in typed), *((a, "remembered") for a in remembered)],
             clock=clock,
             seen=self._peers.seen(name, clock.time()),
-            on_seen=partial(_remember, self._peers, name, clock),
+            on_seen=partial(self._peers.has_answered, name, clock),
         )
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
@@ -347,16 +346,3 @@ class Cluster:
 
         self._driver.loop.run(expect())
         self._driver.grace.wait(lambda: all(map(live.was_heard, placements)))
-
-
-def _remember(peers: PeerBook, cluster: str, clock: Clock, info: NodeInfo) -> None:
-    """Store a node that answered. Called in the driver's thread, maybe during construction."""
-    node = SeenNode(
-        node_id=info.node_id,
-        name=info.name,
-        addresses=info.addresses,
-        seen_s=clock.time(),
-    )
-    # A full disk must not end the watching of nodes.
-    with suppress(OSError, MntrainError):
-        peers.was_seen(cluster, node)

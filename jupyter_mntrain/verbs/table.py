@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_mntrain.verbs.config import ConfigVerb
+from jupyter_mntrain.verbs.controlling.checkpoints import CheckpointsVerb
 from jupyter_mntrain.verbs.controlling.kill import KillVerb
 from jupyter_mntrain.verbs.controlling.save import SaveVerb
 from jupyter_mntrain.verbs.controlling.stop import StopVerb
@@ -13,6 +14,7 @@ from jupyter_mntrain.verbs.launching.export import ExportVerb
 from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import LaunchVerb
 from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
+from jupyter_mntrain.verbs.launching.resume import ResumeVerb
 from jupyter_mntrain.verbs.membership.driver import DriverVerb
 from jupyter_mntrain.verbs.membership.invite import InviteVerb
 from jupyter_mntrain.verbs.membership.members import MembersVerb
@@ -46,6 +48,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     RecipesVerb,
     DryRunVerb,
     LaunchVerb,
+    ResumeVerb,
     JobsVerb,
     StatusVerb,
     AttachVerb,
@@ -55,6 +58,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     ReportVerb,
     ExportVerb,
     GenerateVerb,
+    CheckpointsVerb,
     SaveVerb,
     StopVerb,
     KillVerb,

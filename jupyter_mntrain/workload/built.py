@@ -19,12 +19,14 @@ class Built(NamedTuple):
     Args:
         left_out: a problem for every node that would take part but does not answer, if the nodes
             were not named.
+        starts_over: what to say of a job that could be resumed instead.
     """
 
     cluster: Cluster
     spec: JobSpec
     workload: Workload
     left_out: tuple[Problem, ...] = ()
+    starts_over: Problem | None = None
 
     def memory(self) -> list[RankMemory] | None:
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
+from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
@@ -89,6 +93,13 @@ class PeerBook:
         with self._file.locked():
             others = [one for one in self.seen(cluster, node.seen_s) if one.node_id != node.node_id]
             self._write_seen(cluster, (*others, node))
+
+    def has_answered(self, cluster: str, clock: Clock, info: NodeInfo) -> None:
+        """Store a node that answered. Called in a driver's thread."""
+        node = SeenNode(info.node_id, info.name, info.addresses, clock.time())
+        # A full disk must not end the watching of nodes.
+        with suppress(OSError, MntrainError):
+            self.was_seen(cluster, node)
 
     def unsee(self, cluster: str, names: Collection[str]) -> bool:
         """Forget nodes by name or address; ``False`` if none was known."""

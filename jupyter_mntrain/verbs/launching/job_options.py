@@ -12,15 +12,21 @@ MOST_NODES = 1000
 HIGHEST_PRIORITY = 1000
 
 
-def job_options(parser: Parser) -> None:
-    """Add the options that describe a job, in the order of the help."""
+def job_options(parser: Parser, *, has_target: bool = True) -> None:
+    """Add the options that describe a job, in the order of the help.
+
+    Args:
+        has_target: whether it is named here what to run.
+    """
+    if has_target:
+        _target(parser)
     _what_runs(parser)
     _where(parser)
     _surroundings(parser)
     _when_it_fails(parser)
 
 
-def _what_runs(parser: Parser) -> None:
+def _target(parser: Parser) -> None:
     parser.argument(
         "target",
         nargs="?",
@@ -29,6 +35,9 @@ def _what_runs(parser: Parser) -> None:
         help="what to run: a recipe, a script, an exported job file, an earlier job by its id, or "
         "a built-in recipe by its name (see: recipes); arguments of a script go after --",
     )
+
+
+def _what_runs(parser: Parser) -> None:
     parser.repeatable(
         "--set",
         metavar="SECTION.FIELD=VALUE",

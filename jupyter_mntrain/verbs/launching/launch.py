@@ -5,7 +5,8 @@ from __future__ import annotations
 import getpass
 import socket
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,40 +42,69 @@ class LaunchVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
-        parser.flag("--dry-run", help="only show the command and environment of every node")
-        parser.flag(
-            "--wait",
-            help="return when the job has ended; exit code 0 only if every rank succeeded",
-        )
-        parser.flag("--detach", help="start and show nothing")
-        parser.flag(
-            "--queue",
-            help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
-            "with no notebook open; until then it is pending and holds nothing",
-        )
-        variable_option(parser)
+        start_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        if args.wait and args.detach:
-            raise SpecError("--wait and --detach cannot be used together", fix="use one of them")
-        refuse_variable(context, args)
+        refuse_start_options(context, args)
         built = build_spec(context, args)
         if args.dry_run:
             return dry_run_outcome(built)
-        told = (*built.left_out, _network_note(built), memory_note(built.memory() or ()))
-        notes = [note for note in told if note is not None]
-        for note in notes:
-            context.screen.say(problem_text(note, mark="⚠", style="yellow"))
-        with context.screen.progress() as progress:
-            job = start(context, built, progress, waits=args.queue)
-        context.screen.say(started_line(job, built.workload))
-        if args.wait:
-            return follow(context, args, job)
-        if not args.detach and context.screen.in_background:
-            context.screen.show(job)
-            return Outcome(data=started_data(job, notes), job=job)
-        hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
-        return Outcome(hint, started_data(job, notes), job=job)
+        notes = () if built.starts_over is None else (built.starts_over,)
+        return launch_built(context, args, built, notes=notes)
+
+
+def start_options(parser: Parser) -> None:
+    """Add the options that say how to start a job, and what to do then."""
+    parser.flag("--dry-run", help="only show the command and environment of every node")
+    parser.flag(
+        "--wait",
+        help="return when the job has ended; exit code 0 only if every rank succeeded",
+    )
+    parser.flag("--detach", help="start and show nothing")
+    parser.flag(
+        "--queue",
+        help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
+        "with no notebook open; until then it is pending and holds nothing",
+    )
+    variable_option(parser)
+
+
+def refuse_start_options(context: Context, args: Namespace) -> None:
+    """Refuse options that contradict each other, before anything is asked."""
+    if args.wait and args.detach:
+        raise SpecError("--wait and --detach cannot be used together", fix="use one of them")
+    refuse_variable(context, args)
+
+
+def launch_built(
+    context: Context,
+    args: Namespace,
+    built: Built,
+    *,
+    notes: Sequence[Problem] = (),
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> Outcome:
+    """Say what is to be said before the start, then start it and show it.
+
+    Args:
+        notes: to say first.
+        more: data of the outcome.
+    """
+    told = (*notes, *built.left_out, _network_note(built), memory_note(built.memory() or ()))
+    said = [note for note in told if note is not None]
+    for note in said:
+        context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+    with context.screen.progress() as progress:
+        job = start(context, built, progress, waits=args.queue)
+    context.screen.say(started_line(job, built.workload))
+    if args.wait:
+        return follow(context, args, job)
+    data = {**started_data(job, said), **more}
+    if not args.detach and context.screen.in_background:
+        context.screen.show(job)
+        return Outcome(data=data, job=job)
+    hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
+    return Outcome(hint, data, job=job)
 
 
 def _network_note(built: Built) -> Problem | None:

@@ -34,14 +34,17 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, NodeView
 
 
-def build_spec(context: Context, args: Namespace) -> Built:
+def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None) -> Built:
     """Build the spec, and check what can be checked without starting anything.
+
+    Args:
+        saved: the job to run again; default: what the options name.
 
     Raises:
         SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
     """
     joined_cluster(context, args).refuse_read_only()
-    saved = find_saved(context, args)
+    saved = saved or find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
     extra = read_files([context.directory / path for path in args.file])
     workload = _workload(context, args, saved, extra)
@@ -78,7 +81,8 @@ def build_spec(context: Context, args: Namespace) -> Built:
     spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
-    return Built(cluster, spec, workload, _left_out(cluster, participants) if is_everywhere else ())
+    left_out = _left_out(cluster, participants) if is_everywhere else ()
+    return Built(cluster, spec, workload, left_out, saved.starts_over if saved else None)
 
 
 def _variables(

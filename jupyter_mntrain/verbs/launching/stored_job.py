@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.launch.spec_file import KEY, is_spec, read_spec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
-from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, JobView, Participant
 from jupyter_mntrain.model.text.spelling import closest
+from jupyter_mntrain.plan.resume import reported_step
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
@@ -31,11 +34,13 @@ class StoredJob(Record, frozen=True):
     Args:
         took: its description for people.
         directory: base of its relative paths.
+        starts_over: what to say if it has a checkpoint and starts over.
     """
 
     spec: JobSpec
     took: str
     directory: Path
+    starts_over: Problem | None = None
 
 
 def find_saved(context: Context, args: Namespace) -> StoredJob | None:
@@ -101,7 +106,19 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
             f"{args.target}: neither a file here nor a job that a reachable node knows",
             fix=f"see {context.program} jobs; jobs known only to unreachable nodes are not listed",
         ) from None
-    return StoredJob(job.view().spec, f"job {job.id} again", context.directory)
+    view = job.view()
+    return StoredJob(view.spec, f"job {job.id} again", context.directory, _starts_over(view))
+
+
+def _starts_over(view: JobView) -> Problem | None:
+    step = reported_step([view])
+    if step is None:
+        return None
+    return Problem(
+        kind=Kind.STARTS_OVER,
+        cause=f"this starts job {view.job_id} over at step 1, in a run of its own",
+        fix=f"to go on from step {step}: mntrain resume {view.job_id}",
+    )
 
 
 def _refuse_neither(text: str, name: str) -> None:

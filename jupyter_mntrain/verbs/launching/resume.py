@@ -1,0 +1,114 @@
+"""``resume``: goes on where a run ended."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.recipe.stored import overrides_of
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import named_job
+from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching.job_options import job_options
+from jupyter_mntrain.verbs.launching.launch import (
+    launch_built,
+    refuse_start_options,
+    start_options,
+)
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
+from jupyter_mntrain.verbs.launching.stored_job import StoredJob
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.launch.resume import ResumePlan
+
+MOST_STEPS = 100_000_000
+
+
+class ResumeVerb(Verb):
+    name = "resume"
+    help = "go on where a run ended, from its newest checkpoint, on the same or other nodes"
+    takes_arguments = True
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument(
+            "job", metavar="JOB", completes="job", help="any job of the run: its id or the start"
+        )
+        parser.option(
+            "--steps",
+            type=bounded_int(1, MOST_STEPS),
+            metavar="N",
+            help="steps that the run is to make in all, as --set train.steps=N",
+        )
+        parser.option(
+            "--from",
+            dest="begin",
+            metavar="STEP|PATH",
+            help="begin a new run with the checkpoint of this step, or with the newest in this "
+            "directory on the nodes; the old run keeps all of its own",
+        )
+        job_options(parser, has_target=False)
+        start_options(parser)
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        refuse_start_options(context, args)
+        job = named_job(context, args, args.job)
+        before = job.view().spec
+        if args.steps is not None:
+            if overrides_of(before) is None:
+                raise SpecError(
+                    f"--steps {args.steps}: job {job.id} runs a script, which has no recipe",
+                    fix="pass its arguments after --",
+                )
+            args.set = [*args.set, f"train.steps={args.steps}"]
+        stored = StoredJob(before, f"job {job.id}", context.directory)
+        built = build_spec(context, args, stored)
+        plan = job.plan_resume(built.spec, begin=_beginning(args.begin))
+        built = built._replace(spec=plan.spec)
+        if args.dry_run:
+            return dry_run_outcome(built)
+        context.screen.say(plan_text(plan, now_s=context.clock()))
+        return launch_built(context, args, built, notes=plan.notes, more=_data(plan))
+
+
+def plan_text(plan: ResumePlan, *, now_s: float) -> Text:
+    """What is resumed, from which step, and what was changed."""
+    text = Text.assemble("resuming run ", (plan.run, "bold"))
+    if plan.is_branch:
+        text = Text.assemble("beginning a new run with the checkpoint of run ", (plan.run, "bold"))
+        origin = plan.spec.origin
+        if plan.checkpoint is None and origin is not None and origin.path is not None:
+            text = Text.assemble("beginning a new run with ", (origin.path, "bold"))
+    if plan.job != plan.run:
+        text.append(f", job {plan.job},")
+    if plan.step is not None:
+        text.append(f" from step {formats.count(plan.step)}")
+    if plan.checkpoint is not None:
+        text.append(f" (saved {formats.duration(max(0.0, now_s - plan.checkpoint.saved_s))} ago)")
+    changed = [str(one) for one in plan.changes]
+    before, now = plan.ranks
+    if before != now:
+        changed.append(f"ranks {before} → {now}")
+    if changed:
+        text.append(f"\n  changed: {', '.join(changed)}", "dim")
+    return text
+
+
+def _beginning(given: str | None) -> int | str | None:
+    return int(given) if given is not None and given.isdecimal() and given.isascii() else given
+
+
+def _data(plan: ResumePlan) -> dict[str, Any]:
+    return {
+        "resumes": plan.job,
+        "run": None if plan.is_branch else plan.run,
+        "from_run": plan.run,
+        "from_step": plan.step,
+        "changes": msgspec.to_builtins(plan.changes),
+    }
