@@ -15,7 +15,14 @@ import pytest
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
-from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Participant, Placement
+from jupyter_mntrain.model.records.job import (
+    Attempt,
+    Earlier,
+    JobSpec,
+    Origin,
+    Participant,
+    Placement,
+)
 
 JOB = JobId("j-0000abcd")
 
@@ -231,6 +238,41 @@ def test_a_restarted_script_is_told_what_has_changed() -> None:
         "MNTRAIN_SAVED_STEP": "300",
     }
     assert told(spec(on_nan="report"))["MNTRAIN_ON_NAN"] == "report"
+
+
+RUN = JobId("j-00000001")
+
+
+def of_run(origin: Origin | None, earlier: Earlier | None = None) -> dict[str, str]:
+    environment = render(spec(origin=origin), placement(), earlier=earlier).environment
+    names = ("RUN", "RUN_ATTEMPT", "CHECKPOINT_DIR", "RESUME_FROM", "RESUME_STEP", "SAVED_STEP")
+    found = {name: environment.get(f"MNTRAIN_{name}") for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_a_resumed_job_has_the_checkpoints_of_its_run() -> None:
+    own = {"RUN": JOB, "RUN_ATTEMPT": "1", "CHECKPOINT_DIR": f"/var/runs/{JOB}/checkpoints"}
+    assert of_run(None) == own
+    goes_on = Origin(job=RUN, run=RUN, step=400, attempts=6, world_size=8, reached=420)
+    expected = {"RUN": RUN, "RUN_ATTEMPT": "7", "CHECKPOINT_DIR": f"/var/runs/{RUN}/checkpoints"}
+    expected |= {"SAVED_STEP": "400"}
+    assert of_run(goes_on) == expected | {"RESUME_STEP": "400"}
+    restarted = Earlier(world_size=8, step=520, attempt=1, saved_step=500)
+    assert of_run(goes_on, restarted) == expected | {"SAVED_STEP": "500"}, "from the newest"
+    assert told(spec(origin=goes_on))["MNTRAIN_FIRST_WORLD_SIZE"] == "8"
+
+
+def test_a_branch_begins_with_anothers_checkpoint_in_a_directory_of_its_own() -> None:
+    branch = Origin(job=RUN, run=RUN, is_branch=True, step=400)
+    found = of_run(branch)
+    assert (found["RUN"], found["CHECKPOINT_DIR"]) == (JOB, f"/var/runs/{JOB}/checkpoints")
+    assert found["RESUME_FROM"] == f"/var/runs/{RUN}/checkpoints"
+    assert found["RESUME_STEP"] == "400"
+    restarted = of_run(branch, Earlier(world_size=2, step=401, attempt=1))
+    assert restarted["RESUME_FROM"] == found["RESUME_FROM"], "it may have none of its own yet"
+    named = msgspec.structs.replace(branch, path="/shared/kept", step=None)
+    assert of_run(named)["RESUME_FROM"] == "/shared/kept"
+    assert "RESUME_STEP" not in of_run(named)
 
 
 def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:

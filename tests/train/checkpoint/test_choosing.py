@@ -31,6 +31,33 @@ def test_the_newest_that_is_whole_is_chosen() -> None:
     assert (found.manifest, found.readers) == (old, (0, 1))
 
 
+def test_what_a_node_that_was_away_brings_back_is_not_the_newest() -> None:
+    """The run went on from 400 without it: its step 600 is of the past."""
+    left_behind, newest = manifest(600, attempt=1), manifest(450, attempt=2)
+    found = choose([[Held(newest, (0, 1))], [Held(left_behind, (0, 1))]])
+    assert found is not None
+    assert found.manifest == newest
+
+
+def test_a_pinned_one_is_not_pruned_and_does_not_count(tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path)
+    for step in (3, 6, 9, 12):
+        (directory.begin(step) / shard_name(0)).write_bytes(b"x" * 10)
+        directory.publish(manifest(step, world_size=1))
+        if step == 3:
+            directory.pin(3, is_pinned=True)
+        directory.prune(2)
+    assert sorted(directory.manifests()) == [3, 9, 12]
+    assert [(one.manifest.step, one.is_pinned) for one in directory.held()] == [
+        (3, True),
+        (9, False),
+        (12, False),
+    ]
+    directory.pin(3, is_pinned=False)
+    directory.prune(2)
+    assert sorted(directory.manifests()) == [9, 12]
+
+
 def test_each_rank_reads_its_own_shard_where_it_can() -> None:
     shared = [Held(manifest(3), (0, 1))]
     found = choose([shared, shared])

@@ -26,7 +26,7 @@ def test_a_node_may_be_lost_with_its_disk_where_its_neighbor_has_a_copy(
         assert names == [MANIFEST, *map(shard_name, shards)]
         forget(disk, STEPS)
     shutil.rmtree(nodes.disks[1])
-    assert nodes.losses("rest", "ac") == pytest.approx(whole[last:], rel=1e-5)
+    assert nodes.losses("rest", "ac") == whole[last:]
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ def test_what_is_left_of_a_checkpoint_is_not_thrown_away(text: Path, tmp_path: P
     assert alone.exit_code == 2
     words = "checkpoint 9 is incomplete: no node has the shards of rank 1 (saved on b)"
     assert says(words, alone.err)
-    assert says("launch it with all nodes that saved it", alone.err)
+    assert says("resume it with all nodes that saved it", alone.err)
     assert sorted(CheckpointDirectory(nodes.disks[0]).manifests()) == [3, 6, 9]
 
 
@@ -84,11 +84,11 @@ def test_two_nodes_with_disks_of_their_own_then_one_then_two(text: Path, tmp_pat
     for disk in disks:
         forget(disk, 9)
     shutil.copy(disks[1] / "step-00000006" / shard_name(1), disks[0] / "step-00000006")
-    assert ranks("one", 1) == pytest.approx(whole[6:], rel=1e-5)
+    assert ranks("one", 1) == whole[6:]
 
     # Two go on with what one saved: the second gets its tensors from the first.
     shutil.rmtree(disks[1])
     forget(disks[0], 3, 6, 9)
     alone = ranks("alone", 1)
     forget(disks[0], 9)
-    assert ranks("both", 2) == pytest.approx(alone[6:], rel=1e-5)
+    assert ranks("both", 2) == alone[6:]

@@ -1,0 +1,62 @@
+"""Exactness: every setting has an effect on a resumed run, and the right one."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.recipe.exactness import EFFECTS, Effect, changed_settings, effect_of
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.sections import Recipe
+
+
+def names() -> list[str]:
+    recipe = Recipe()
+    return [
+        f"{section}.{field}"
+        for section in recipe.__struct_fields__
+        for field in getattr(recipe, section).__struct_fields__
+    ]
+
+
+def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
+    known = names()
+    assert all(effect_of(name) for name in known)
+    sections = {name.partition(".")[0] for name in known}
+    assert EFFECTS.keys() <= {*known, *sections}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "effect"),
+    [
+        ((), ("train.steps=200",), "other"),
+        (("optimizer.min_ratio=1",), ("train.steps=200",), "none"),
+        (("optimizer.min_ratio=1",), ("optimizer.warmup_steps=20",), "none"),
+        (("optimizer.min_ratio=1",), ("optimizer.warmup_steps=80",), "other"),
+        ((), ("optimizer.learning_rate=0.01",), "other"),
+        ((), ("train.seed=7",), "none"),
+        ((), ("optimizer.precision=plain",), "none"),
+        ((), ("model.layers=3",), "refused"),
+        ((), ("train.batch_size=64",), "refused"),
+        ((), ("evaluation.interval_steps=5",), "refused"),
+        (("evaluation.interval_steps=5",), ("evaluation.interval_steps=7",), "none"),
+        ((), ("evaluation.share=0.2",), "none"),
+        (("evaluation.interval_steps=5",), ("evaluation.share=0.2",), "refused"),
+        ((), ("data.source=/elsewhere",), "checked"),
+        ((), ("pipeline.microbatches=16",), "rounding"),
+        ((), ("checkpoint.keep=5",), "none"),
+    ],
+)
+def test_a_change_does_what_the_docs_say(
+    before: tuple[str, ...], after: tuple[str, ...], effect: Effect
+) -> None:
+    old, new = parse_recipe("", before), parse_recipe("", (*before, *after))
+    (change,) = changed_settings(old, new, step=50)
+    assert change.effect == effect
+    assert change.name == after[0].partition("=")[0]
+    assert str(change).startswith(f"{change.name} ")
+
+
+def test_a_seed_matters_where_weights_are_rounded_at_random() -> None:
+    base = ("model.dtype=bfloat16", "optimizer.precision=stochastic-rounding")
+    old, new = parse_recipe("", base), parse_recipe("", (*base, "train.seed=7"))
+    assert [one.effect for one in changed_settings(old, new, step=50)] == ["other"]
