@@ -93,6 +93,8 @@ def summarize(
         attempts=view.spec.max_restarts + 1,
         restart=view.restart,
         saved_step=view.saved_step,
+        resumed_step=view.resumed_step,
+        run=view.run if view.run != view.job_id else None,
     )
 
 

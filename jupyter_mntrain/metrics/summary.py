@@ -190,6 +190,10 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     restart: Restart | None = None
     saved_step: int | None = None
     """Of the newest checkpoint that is whole."""
+    resumed_step: int | None = None
+    """Of the checkpoint that the attempt went on from, as its ranks report it."""
+    run: JobId | None = None
+    """The run that it belongs to, if that was begun by another job."""
 
     @property
     def numbers(self) -> JobNumbers:

@@ -28,6 +28,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "data.sequence_length": "refused",
     "data.seed": "refused",
     "pipeline": "rounding",
+    "pipeline.split": "none",
+    "pipeline.in_flight": "none",
     "data_parallel": "rounding",
     "optimizer": "other",
     "optimizer.kind": "refused",

@@ -171,8 +171,8 @@ class TrainSection(UserRecord, frozen=True):
 class CheckpointSection(UserRecord, frozen=True):
     """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
 
-    ``directory`` may be shared by all nodes or local to each; each job gets its own folder in it.
-    By default, checkpoints are stored with the job on each node, and deleted with it.
+    ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
+    By default, checkpoints are stored beside the jobs on each node, and stay.
     ``interval_steps`` 0 saves at the end only. ``keep`` is the number of checkpoints to keep. With
     ``copies`` 2, each shard also goes to the next node, so that a node may be lost with its disk;
     in a shared directory nothing is sent.
@@ -227,7 +227,7 @@ class ReportSection(UserRecord, frozen=True):
 
     It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
     ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
-    Trackio and Prometheus; they default to ``mntrain`` and the job's id. Prometheus scrapes
+    Trackio and Prometheus; they default to ``mntrain`` and the run's id. Prometheus scrapes
     ``/metrics`` at ``prometheus_address`` on the node of rank 0.
     """
 

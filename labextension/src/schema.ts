@@ -54,6 +54,7 @@ export type Kind =
   | "mtu-too-large"
   | "nccl"
   | "no-answer"
+  | "no-checkpoint"
   | "no-cuda"
   | "no-download"
   | "no-file"
@@ -83,6 +84,7 @@ export type Kind =
   | "old-driver"
   | "one-way-link"
   | "other-authority"
+  | "other-losses"
   | "other-protocol"
   | "out-of-hours"
   | "out-of-memory"
@@ -100,6 +102,8 @@ export type Kind =
   | "slow-loader"
   | "slow-rank"
   | "spread-replicas"
+  | "starts-over"
+  | "still-running"
   | "stopped"
   | "terminated"
   | "tight-memory"
@@ -617,6 +621,7 @@ export interface PartStatus {
   evidence?: Evidence | null;
   saves?: boolean;
   saved_step?: number | null;
+  resumed_step?: number | null;
   warnings?: Problem[];
   slowdowns?: Slowdown[];
 }
@@ -1154,6 +1159,8 @@ export interface JobSummary {
   attempts?: number;
   restart?: Restart | null;
   saved_step?: number | null;
+  resumed_step?: number | null;
+  run?: string | null;
 }
 /**
  * One rank.

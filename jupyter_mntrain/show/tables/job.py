@@ -169,6 +169,10 @@ def state_line(summary: JobSummary) -> Text:
         text.append(f"  attempt {summary.attempt} of {summary.attempts}")
     if summary.step:
         text.append(f"  {step_words(summary)}")
+    if summary.resumed_step:
+        text.append(f"  resumed after step {count(summary.resumed_step)}")
+    if summary.run is not None:
+        text.append(f" of run {summary.run}")
     if summary.saved_step:
         text.append(f"  saved at {count(summary.saved_step)}")
     return text

@@ -33,6 +33,9 @@ def _data(job: JobView) -> dict[str, Any]:
         "ranks": job.attempt.world_size,
         "step": job_step(job),
         "submitted_s": job.attempt.submitted_s,
+        "run": job.run,
+        "saved_step": job.saved_step,
+        "resumed_step": job.resumed_step,
         "problem": msgspec.to_builtins(job.problem),
         "warnings": msgspec.to_builtins(job.warnings),
     }
