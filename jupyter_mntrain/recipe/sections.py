@@ -189,9 +189,9 @@ class OutputSection(UserRecord, frozen=True):
     """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
 
     ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
-    empty is refused unless ``replace`` is true. If it is local to each node, the head's gets the
-    whole model; with ``gather`` false, each node keeps its own part. ``shard_gb`` is the largest
-    size of a file.
+    empty is refused unless ``replace`` is true, or the same run wrote it. If it is local to each
+    node, the head's gets the whole model; with ``gather`` false, each node keeps its own part.
+    ``shard_gb`` is the largest size of a file.
     """
 
     at_end: bool = True

@@ -76,7 +76,8 @@ def keep_of_forgotten(jobs: Path, run: JobId) -> None:
     if checkpoints.exists():
         log.warning(
             "the last job of run %s is forgotten; its checkpoints stay in %s: delete that "
-            "directory if nobody needs them, or go on from it with launch and resume --from",
+            "directory if nobody needs them; mntrain resume JOB --from that directory begins with "
+            "them, JOB being one with the same recipe",
             run,
             checkpoints,
         )

@@ -27,7 +27,9 @@ class ModelContents(Record, frozen=True):
 
     Args:
         step: finished steps.
+        run: that wrote it, which may replace it; empty outside of a job.
     """
 
     step: int
     files: dict[str, ModelFile]
+    run: str = ""

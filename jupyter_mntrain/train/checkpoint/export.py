@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from jupyter_mntrain.model.environment import ATTEMPT_VARIABLE
+from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.recipe.sections import Recipe
@@ -68,7 +68,8 @@ class ModelExport:
 
     def __post_init__(self) -> None:
         self.directory = output_directory(self.recipe)
-        self._attempt = os.environ.get(ATTEMPT_VARIABLE, "1")
+        self._attempt = os.environ.get(RUN_ATTEMPT_VARIABLE, "1")
+        self._run = os.environ.get(RUN_VARIABLE, "")
 
     def refuse(self) -> None:
         """Check the output directory before the first step, rather than after hours of training.
@@ -133,9 +134,8 @@ class ModelExport:
     ) -> None:
         folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)
-        contents = ModelContents(
-            step=step, files={one.name: one for part in parts for one in part.files}
-        )
+        files = {one.name: one for part in parts for one in part.files}
+        contents = ModelContents(step=step, files=files, run=self._run)
         self._agree(self._complete(folder, parts, contents), folder)
         if self.recipe.output.gather:
             self._agree(self._gather(folder, parts, progress), folder)
@@ -145,8 +145,8 @@ class ModelExport:
             self.say(f"model: {size / 1e6:,.1f} MB in {directory}")
 
     def _is_in_the_way(self, directory: Path) -> bool:
-        if self.recipe.output.replace:
-            return False
+        if self.recipe.output.replace or (self._run and _run_of(directory) == self._run):
+            return False  # what the run wrote before it was given more steps
         return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
 
     def _write_shards(
@@ -228,7 +228,7 @@ class ModelExport:
             shutil.rmtree(folder, ignore_errors=True)
             raise RecipeError(
                 f"the model could not be written: {problem}",
-                fix="free some space and launch again: training resumes from the last checkpoint",
+                fix="free some space and resume the job: it goes on from the last checkpoint",
             )
         return parts
 
@@ -267,6 +267,14 @@ def output_directory(recipe: Recipe) -> Path | None:
         return Path(recipe.output.directory).expanduser()
     beside = directory_of(recipe, os.environ)
     return None if beside is None else beside / "model"
+
+
+def _run_of(directory: Path) -> str | None:
+    """The run that wrote a model; ``None`` if it was not one of ours."""
+    try:
+        return msgspec.json.decode((directory / CONTENTS).read_bytes(), type=ModelContents).run
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _described(path: Path, host: str) -> ModelFile:

@@ -211,6 +211,19 @@ def test_a_directory_in_use_is_refused_before_the_first_step(text: Path, tmp_pat
 
 
 @pytest.mark.slow
+def test_a_run_replaces_the_model_that_it_wrote_itself(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("model.preset=llama-tiny", f"output.directory={tmp_path / 'out'}")
+    monkeypatch.setenv("MNTRAIN_RUN", "j-00000001")
+    alone(text, *words)
+    alone(text, *words)
+    monkeypatch.setenv("MNTRAIN_RUN", "j-00000002")
+    with pytest.raises(RecipeError, match=wording("the directory is not empty")):
+        alone(text, *words)
+
+
+@pytest.mark.slow
 def test_beside_the_checkpoints_where_no_directory_is_named(text: Path, tmp_path: Path) -> None:
     words = ("model.preset=llama-tiny", f"checkpoint.directory={tmp_path / 'saves'}")
     alone(text, *words)
