@@ -1,0 +1,72 @@
+"""Beginning: the checkpoint that an attempt goes on from, as it was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
+from jupyter_mntrain.train.checkpoint.beginning import find_beginning
+from jupyter_mntrain.train.world import World, join_world
+from tests.wording import says
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with join_world("cpu", 60) as made:
+        yield made
+
+
+def having(path: Path, *steps: int) -> CheckpointDirectory:
+    directory = CheckpointDirectory(path)
+    for step in steps:
+        (directory.begin(step) / shard_name(0)).write_bytes(b"x" * 10)
+        directory.publish(Manifest(step, 1, (10,)))
+    return directory
+
+
+def step_of(world: World, own: CheckpointDirectory, **told: object) -> tuple[Path, int] | None:
+    environment = {f"MNTRAIN_{name}": str(value) for name, value in told.items()}
+    found = find_beginning(world, own, environment)
+    return None if found is None else (found.directory.path, found.found.manifest.step)
+
+
+def test_a_run_goes_on_from_its_newest(world: World, tmp_path: Path) -> None:
+    assert step_of(world, having(tmp_path / "none")) is None
+    own = having(tmp_path / "own", 3, 6)
+    assert step_of(world, own) == (own.path, 6)
+    assert step_of(world, own, RESUME_STEP=6) == (own.path, 6)
+
+
+@pytest.mark.parametrize("there", [(), (3,), (3, 9)])
+def test_it_never_goes_on_from_another_step_than_was_promised(
+    world: World, tmp_path: Path, there: tuple[int, ...]
+) -> None:
+    own = having(tmp_path / "own", *there)
+    with pytest.raises(RecipeError) as caught:
+        step_of(world, own, RESUME_STEP=6)
+    assert says("was to go on from checkpoint 6", caught.value.cause)
+    assert sorted(own.manifests()) == list(there), "nothing was deleted"
+
+
+def test_a_branch_goes_back_to_its_origin_only_while_it_has_nothing_of_its_own(
+    world: World, tmp_path: Path
+) -> None:
+    origin, own = having(tmp_path / "origin", 3, 6, 9), having(tmp_path / "own")
+    told = {"RESUME_FROM": origin.path, "RESUME_STEP": 6}
+    assert step_of(world, own, **told) == (origin.path, 6)
+    assert step_of(world, own, RESUME_FROM=origin.path) == (origin.path, 9)
+    own = having(tmp_path / "own", 7)
+    assert step_of(world, own, **told) == (own.path, 7)
+    assert sorted(origin.manifests()) == [3, 6, 9]
+
+
+def test_a_branch_without_its_origin_does_not_begin_at_step_1(world: World, tmp_path: Path) -> None:
+    origin, own = having(tmp_path / "origin", 3), having(tmp_path / "own")
+    with pytest.raises(RecipeError) as caught:
+        step_of(world, own, RESUME_FROM=origin.path, RESUME_STEP=6)
+    assert says("there is no checkpoint 6", caught.value.cause)
