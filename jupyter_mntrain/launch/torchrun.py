@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import (
@@ -23,7 +24,6 @@ from jupyter_mntrain.model.environment import (
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placement
-from jupyter_mntrain.model.runs import checkpoints_of_run
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
@@ -63,7 +63,6 @@ def torchrun_command(
         cpu_count: cores the node may use, shared among its ranks.
     """
     root = PurePosixPath(directory)
-    jobs, run = root.parents[1], spec.run_of(job_id)
     argv = (
         python,
         "-m",
@@ -92,14 +91,11 @@ def torchrun_command(
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
         **spec.environment,
         **_history(spec, attempt),
-        **_origin(spec, attempt, jobs),
+        **_run_environment(spec, attempt, job_id, root.parents[1]),
         JOB_VARIABLE: job_id,
         ATTEMPT_VARIABLE: str(attempt.number),
-        RUN_VARIABLE: run,
-        RUN_ATTEMPT_VARIABLE: str(spec.run_attempt(attempt.number)),
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
-        CHECKPOINT_VARIABLE: str(checkpoints_of_run(jobs, run)),
     }
     return NodeCommand(placement.node, argv, environment, directory=str(root / "work"))
 
@@ -141,14 +137,22 @@ def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
     return {name: str(value) for name, value in told.items() if value is not None}
 
 
-def _origin(spec: JobSpec, attempt: Attempt, jobs: PurePosixPath) -> dict[str, str]:
-    """Return what a resumed job goes on from: a branch until it has a checkpoint of its own, else
-    the first attempt only, as later ones go on from the newest.
+def _run_environment(
+    spec: JobSpec, attempt: Attempt, job_id: JobId, jobs: PurePosixPath
+) -> dict[str, str]:
+    """Return the run with its checkpoints, and what a resumed job goes on from: a branch until it
+    has a checkpoint of its own, else the first attempt only, as later ones go on from the newest.
     """
-    origin = spec.origin
+    run, origin = spec.run_of(job_id), spec.origin
+    told = {
+        RUN_VARIABLE: run,
+        RUN_ATTEMPT_VARIABLE: str(spec.run_attempt(attempt.number)),
+        CHECKPOINT_VARIABLE: str(checkpoints_of_run(jobs, run)),
+    }
     if origin is None or (attempt.earlier is not None and not origin.is_branch):
-        return {}
-    told = {} if origin.step is None else {RESUME_STEP_VARIABLE: str(origin.step)}
+        return told
+    if origin.step is not None:
+        told[RESUME_STEP_VARIABLE] = str(origin.step)
     if origin.is_branch:
         told[RESUME_FROM_VARIABLE] = origin.path or str(checkpoints_of_run(jobs, origin.run))
     return told

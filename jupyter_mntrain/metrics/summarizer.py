@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -63,6 +64,7 @@ def summarize(
     )
     rank_summaries = _rank_summaries(view, ranks)
     figures = _figures(job, link_summaries, peak_flops_per_s)
+    facts: dict[str, Any] = {**figures, **_of_view(view)}
     return JobSummary(
         job_id=view.job_id,
         name=view.spec.name,
@@ -71,7 +73,7 @@ def summarize(
         total_steps=total,
         remaining_s=_remaining_s(view, job, step, total),
         elapsed_s=elapsed_s(view, now_s),
-        **figures,
+        **facts,
         schedule_bubble=short(schedule_bubble),
         loss=None if job.last_loss is None else carried(job.last_loss),
         first_loss=None if job.first_loss is None else carried(job.first_loss),
@@ -84,18 +86,24 @@ def summarize(
         spreads=_spreads(rank_summaries),
         links=link_summaries,
         sample=sample,
-        problem=view.problem,
-        verdict=view.verdict,
-        stall=view.stall,
-        warnings=view.warnings,
-        marks=tuple(_marks(view)),
-        attempt=view.attempt.number,
-        attempts=view.spec.max_restarts + 1,
-        restart=view.restart,
-        saved_step=view.saved_step,
-        resumed_step=view.resumed_step,
-        run=view.run if view.run != view.job_id else None,
     )
+
+
+def _of_view(view: JobView) -> dict[str, Any]:
+    """What the view alone tells."""
+    return {
+        "problem": view.problem,
+        "verdict": view.verdict,
+        "stall": view.stall,
+        "warnings": view.warnings,
+        "marks": tuple(_marks(view)),
+        "attempt": view.attempt.number,
+        "attempts": view.spec.max_restarts + 1,
+        "restart": view.restart,
+        "saved_step": view.saved_step,
+        "resumed_step": view.resumed_step,
+        "run": view.run if view.run != view.job_id else None,
+    }
 
 
 def _marks(view: JobView) -> Iterator[EventMark]:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
-from jupyter_mntrain.model.records.job import TERMINAL, JobView, Origin
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.model.records.origin import Origin
 
 SHOWN_STEPS = 8
 """Most steps that a refusal lists."""

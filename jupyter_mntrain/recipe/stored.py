@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
-from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 

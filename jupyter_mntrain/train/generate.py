@@ -19,11 +19,11 @@ import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from transformers import AutoConfig, AutoTokenizer
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.telemetry.problem_file import hand_over
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder

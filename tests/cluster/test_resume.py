@@ -14,11 +14,11 @@ import pytest
 from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster, Job
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.recipe.stored import with_settings
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for

@@ -19,10 +19,10 @@ from jupyter_mntrain.model.records.job import (
     Attempt,
     Earlier,
     JobSpec,
-    Origin,
     Participant,
     Placement,
 )
+from jupyter_mntrain.model.records.origin import Origin
 
 JOB = JobId("j-0000abcd")
 

@@ -9,13 +9,13 @@ from jupyter_mntrain.model.records.job import (
     JobSpec,
     JobState,
     JobView,
-    Origin,
     Participant,
     PartStatus,
     Placement,
     RankStatus,
     Restart,
 )
+from jupyter_mntrain.model.records.origin import Origin
 
 
 def job_view(

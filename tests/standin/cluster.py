@@ -9,24 +9,15 @@ import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LinkMeasurement, LogLine, NodeView
 from jupyter_mntrain.cluster.job import placements_with
-from jupyter_mntrain.cluster.launch.resume import ResumePlan
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.model.api import CheckpointAction, PortStatus
+from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import job_not_found, no_cluster
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
-from jupyter_mntrain.model.records.job import (
-    TERMINAL,
-    JobSpec,
-    JobState,
-    JobView,
-    Origin,
-    Participant,
-)
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Participant
 from jupyter_mntrain.model.records.node import (
     Capacity,
     Gpu,
@@ -36,14 +27,12 @@ from jupyter_mntrain.model.records.node import (
     Versions,
 )
 from jupyter_mntrain.plan.members import choose_participants, parse_member
-from jupyter_mntrain.recipe.exactness import changed_settings
-from jupyter_mntrain.recipe.stored import recipe_of
 from tests.standin.jobs import MACHINE, measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
+from tests.standin.resuming import ResumableJob
 from tests.standin.training import Sample, sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
-
 
 KNOWN = ("wopr", "muthur", "hal", "a", "b")
 """Nodes to which every node has measured its link."""
@@ -118,20 +107,7 @@ def silent(address: str, reason: str, fix: str = "") -> NodeView:
     )
 
 
-CHECKPOINTS = RunCheckpoints(
-    run=JobId("j-0000feed"),
-    checkpoints=(
-        RunCheckpoint(400, 2, 3 << 20, BEGIN_S, 2, {"wopr": (0,), "muthur": (1,)}),
-        RunCheckpoint(
-            200, 1, 3 << 20, BEGIN_S - 60, 2, {"wopr": (0,)}, (1,), ("muthur",), is_pinned=True
-        ),
-    ),
-    directories={"wopr": "/state/runs/j-0000feed/checkpoints"},
-    silent=("hal",),
-)
-
-
-class StandInJob:
+class StandInJob(ResumableJob):
     """Ends when it is waited for, in the state it was made with."""
 
     def __init__(self, sample: Sample, *, ends_as: JobState | None = None) -> None:
@@ -209,34 +185,6 @@ class StandInJob:
 
     def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
         return self.history()
-
-    def plan_resume(
-        self, spec: JobSpec | None = None, *, begin: int | str | None = None
-    ) -> ResumePlan:
-        self.calls.append(("plan_resume", begin))
-        view, spec = self.view(), spec or self.view().spec
-        step = begin if isinstance(begin, int) else 400
-        branch, path = begin is not None, begin if isinstance(begin, str) else None
-        origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)
-        before, after = recipe_of(view.spec), recipe_of(spec)
-        changes = changed_settings(before, after, step=step) if before and after else ()
-        return ResumePlan(
-            spec=msgspec.structs.replace(spec, origin=origin),
-            job=view.job_id,
-            run=view.run,
-            step=step,
-            checkpoint=None if path else CHECKPOINTS.checkpoints[0],
-            changes=changes,
-            ranks=(view.attempt.world_size, spec.world_size),
-            notes=(Problem(kind=Kind.OTHER_LOSSES, cause="other losses"),) if changes else (),
-        )
-
-    def checkpoints(self) -> RunCheckpoints:
-        return CHECKPOINTS
-
-    def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
-        self.calls.append((action, step))
-        return CHECKPOINTS
 
     def save(self, *, is_last: bool = False, reason: str = "") -> JobView:
         self.calls.append(("save", is_last))

@@ -24,6 +24,7 @@ from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.agent.machine.open_files import open_files
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import Rank
@@ -35,7 +36,6 @@ from jupyter_mntrain.model.records.evidence import (
     NetworkState,
 )
 from jupyter_mntrain.model.records.job import JobRecord, Placement
-from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 

@@ -23,6 +23,7 @@ from jupyter_mntrain.agent.jobs.run_checkpoints import keep_of_forgotten
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.launch import torchrun_command
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
@@ -36,10 +37,9 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.events import Launched
-from jupyter_mntrain.model.lifecycle.restarts import first_start
+from jupyter_mntrain.model.lifecycle.restarts import first_start, is_same_start
 from jupyter_mntrain.model.lifecycle.state import new_part
-from jupyter_mntrain.model.records.job import Attempt, JobRecord, Placement
-from jupyter_mntrain.model.runs import checkpoints_of_run
+from jupyter_mntrain.model.records.job import JobRecord, Placement
 from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -123,7 +123,7 @@ class JobBook:
         """
         job_id, number = request.job_id, request.attempt.number
         known = self._jobs.get(job_id)
-        if known is not None and _is_same(known.record.attempt, request.attempt):
+        if known is not None and is_same_start(known.record.attempt, request.attempt):
             return known
         self._refuse_out_of_turn(request, known)
         placement = self._own_placement(request)
@@ -347,12 +347,3 @@ class JobBook:
             run = job.record.spec.run_of(job.record.job_id)
             if not self.of_run(run):
                 keep_of_forgotten(self.directory, run)
-
-
-def _is_same(one: Attempt, other: Attempt) -> bool:
-    """Whether it is the same start repeated, not another head's start with the same number."""
-    return (one.number, one.placements, one.master_port) == (
-        other.number,
-        other.placements,
-        other.master_port,
-    )

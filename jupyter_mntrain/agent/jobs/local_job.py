@@ -25,6 +25,7 @@ from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.stopping import Stopping
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import STOP_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -58,7 +59,6 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     Sample,
 )
-from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 

@@ -6,14 +6,14 @@ import logging
 from contextlib import suppress
 from pathlib import Path
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
-from jupyter_mntrain.model.runs import checkpoints_of_run
 from jupyter_mntrain.recipe.stored import checkpoints_on_node
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 
 log = logging.getLogger("mntrain.agent")
 

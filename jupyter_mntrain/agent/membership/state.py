@@ -11,10 +11,10 @@ import msgspec
 import platformdirs
 
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
+from jupyter_mntrain.launch.checkpoints.places import RUNS
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.files import private_directory, write_atomically
-from jupyter_mntrain.model.runs import RUNS
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 from jupyter_mntrain.trust.joining.candidate import PENDING_KEY
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.errors import (
@@ -37,7 +38,6 @@ from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from jupyter_mntrain.recipe.exactness import SettingChange, changed_settings
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
-from jupyter_mntrain.telemetry.checkpoints import step_in
 
 
 class ResumePlan(Record, frozen=True):

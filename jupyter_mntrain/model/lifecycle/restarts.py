@@ -141,3 +141,12 @@ def follows(attempt: Attempt, record: JobRecord) -> bool:
             for place in attempt.placements
         )
     )
+
+
+def is_same_start(one: Attempt, other: Attempt) -> bool:
+    """Whether it is the same start repeated, not another head's start with the same number."""
+    return (one.number, one.placements, one.master_port) == (
+        other.number,
+        other.placements,
+        other.master_port,
+    )

@@ -10,6 +10,7 @@ from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
@@ -41,32 +42,6 @@ class Participant(UserRecord, frozen=True):
     nproc: int = 1
     gpus: tuple[int, ...] = ()
     interface: str | None = None
-
-
-class Origin(UserRecord, frozen=True):
-    """What a resumed job goes on from, as the driver found it.
-
-    Args:
-        job: the job that was resumed.
-        run: the run that has the checkpoint, named by its first job.
-        is_branch: the job begins a run of its own with that checkpoint; otherwise it continues
-            ``run``.
-        step: finished steps of the checkpoint; ``None`` for a script whose checkpoints are its own.
-        path: of a branch: directory that has the checkpoint on every node; ``None`` = that of
-            ``run``.
-        attempts: numbers that attempts of the run had, at most: its own follow them.
-        world_size: ranks of the run's first attempt.
-        reached: the last step that any attempt before finished.
-    """
-
-    job: JobId
-    run: JobId
-    is_branch: bool = False
-    step: int | None = None
-    path: str | None = None
-    attempts: Annotated[int, Meta(ge=0)] = 0
-    world_size: int | None = None
-    reached: int | None = None
 
 
 class JobSpec(UserRecord, frozen=True):
@@ -127,12 +102,11 @@ class JobSpec(UserRecord, frozen=True):
 
     def run_of(self, job_id: JobId) -> JobId:
         """The run of a job with this spec."""
-        goes_on = self.origin is not None and not self.origin.is_branch
-        return self.origin.run if self.origin is not None and goes_on else job_id
+        return job_id if self.origin is None or self.origin.is_branch else self.origin.run
 
     def run_attempt(self, number: int) -> int:
         """The number in its run of an attempt of a job with this spec."""
-        return number + (self.origin.attempts if self.origin is not None else 0)
+        return number + (self.origin.attempts if self.origin else 0)
 
 
 class Placement(Record, frozen=True):
@@ -157,8 +131,7 @@ class Placement(Record, frozen=True):
 
 
 class Earlier(Record, frozen=True):
-    """How far the earlier attempts of a run came, as the head knew when it restarted the job, or
-    the driver when it resumed one.
+    """How far the earlier attempts of a run came, as the head or driver knew that starts the next.
 
     Args:
         world_size: ranks of the first attempt.
@@ -374,5 +347,4 @@ class JobView(Record, frozen=True):
 
     @property
     def run(self) -> JobId:
-        """The run that it belongs to."""
         return self.spec.run_of(self.job_id)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.world import World
 

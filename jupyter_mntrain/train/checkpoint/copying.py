@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.launch.checkpoints.directory import shard_name
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.telemetry.checkpoints import shard_name
 from jupyter_mntrain.train.world import World
 
 LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import (
     CHECKPOINT_VARIABLE,
     RUN_ATTEMPT_VARIABLE,
@@ -19,7 +20,6 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import named_directory
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning

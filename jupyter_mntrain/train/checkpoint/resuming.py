@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.world import World, gathered

@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from jupyter_mntrain.train.checkpoint.copying import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.world import World, gathered
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.records.checkpoint import Manifest, NodeCheckpoints
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from tests.agent.live import launch
 from tests.wording import says
 

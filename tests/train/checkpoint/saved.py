@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from tests.train.ranks import Ended, run_ranks
 from tests.train.test_command import losses, read

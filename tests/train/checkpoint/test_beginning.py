@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from jupyter_mntrain.train.checkpoint.beginning import find_beginning
 from jupyter_mntrain.train.world import World, join_world
 from tests.wording import says

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.checkpoints import (
+from jupyter_mntrain.launch.checkpoints.directory import (
     MANIFEST,
     CheckpointDirectory,
     shard_name,
 )
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.telemetry.controls import ControlReader, Controls, write_controls
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.checkpoint import copying

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.checkpoints import (
+from jupyter_mntrain.launch.checkpoints.directory import (
     MANIFEST,
     CheckpointDirectory,
     shard_name,
 )
+from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose
 
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
-from jupyter_mntrain.telemetry.checkpoints import CheckpointDirectory, shard_name
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose, find_newest
 from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.world import join_world

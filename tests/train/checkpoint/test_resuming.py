@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from jupyter_mntrain.telemetry.checkpoints import shard_name
+from jupyter_mntrain.launch.checkpoints.directory import shard_name
 from tests.train.checkpoint.saved import EVERY, STEPS, Nodes, forget
 from tests.train.resumed import held_by, resume
 from tests.train.test_command import write_text

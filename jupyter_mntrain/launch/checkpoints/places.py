@@ -1,4 +1,6 @@
-"""Runs: chains of jobs that continue one another. Checkpoints belong to the run."""
+"""Places: where the checkpoints of a run are on a node. A run is a chain of jobs that continue one
+another; checkpoints belong to it.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""Origin: what a resumed job goes on from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model.ids import JobId
+
+
+class Origin(UserRecord, frozen=True):
+    """What a resumed job goes on from, as the driver found it.
+
+    Args:
+        job: the job that was resumed.
+        run: the run that has the checkpoint, named by its first job.
+        is_branch: the job begins a run of its own with that checkpoint; otherwise it continues
+            ``run``.
+        step: finished steps of the checkpoint; ``None`` for a script whose checkpoints are its own.
+        path: of a branch: directory that has the checkpoint on every node; ``None`` = that of
+            ``run``.
+        attempts: numbers that attempts of the run had, at most: its own follow them.
+        world_size: ranks of the run's first attempt.
+        reached: the last step that any attempt before finished.
+    """
+
+    job: JobId
+    run: JobId
+    is_branch: bool = False
+    step: int | None = None
+    path: str | None = None
+    attempts: Annotated[int, Meta(ge=0)] = 0
+    world_size: int | None = None
+    reached: int | None = None

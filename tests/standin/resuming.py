@@ -1,0 +1,67 @@
+"""A job in memory that can be resumed, and its checkpoints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.cluster.launch.resume import ResumePlan
+from jupyter_mntrain.model.api import CheckpointAction
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.recipe.exactness import changed_settings
+from jupyter_mntrain.recipe.stored import recipe_of
+from tests.standin.pipeline import BEGIN_S
+
+CHECKPOINTS = RunCheckpoints(
+    run=JobId("j-0000feed"),
+    checkpoints=(
+        RunCheckpoint(400, 2, 3 << 20, BEGIN_S, 2, {"wopr": (0,), "muthur": (1,)}),
+        RunCheckpoint(
+            200, 1, 3 << 20, BEGIN_S - 60, 2, {"wopr": (0,)}, (1,), ("muthur",), is_pinned=True
+        ),
+    ),
+    directories={"wopr": "/state/runs/j-0000feed/checkpoints"},
+    silent=("hal",),
+)
+
+
+class ResumableJob(ABC):
+    calls: list[tuple[str, Any]]
+
+    @abstractmethod
+    def view(self) -> JobView: ...
+
+    def plan_resume(
+        self, spec: JobSpec | None = None, *, begin: int | str | None = None
+    ) -> ResumePlan:
+        self.calls.append(("plan_resume", begin))
+        view, spec = self.view(), spec or self.view().spec
+        step = begin if isinstance(begin, int) else 400
+        branch, path = begin is not None, begin if isinstance(begin, str) else None
+        origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)
+        before, after = recipe_of(view.spec), recipe_of(spec)
+        changes = changed_settings(before, after, step=step) if before and after else ()
+        return ResumePlan(
+            spec=msgspec.structs.replace(spec, origin=origin),
+            job=view.job_id,
+            run=view.run,
+            step=step,
+            checkpoint=None if path else CHECKPOINTS.checkpoints[0],
+            changes=changes,
+            ranks=(view.attempt.world_size, spec.world_size),
+            notes=(Problem(kind=Kind.OTHER_LOSSES, cause="other losses"),) if changes else (),
+        )
+
+    def checkpoints(self) -> RunCheckpoints:
+        return CHECKPOINTS
+
+    def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
+        self.calls.append((action, step))
+        return CHECKPOINTS
