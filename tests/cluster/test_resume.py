@@ -223,3 +223,36 @@ def test_a_run_that_succeeded_makes_more_steps_and_begets_another(
     assert [one.step for one in second.checkpoints().checkpoints] == before
     own = CheckpointDirectory(agents[0].state / "runs" / branch.id / "checkpoints")
     assert max(own.manifests()) == STEPS
+
+
+SCRIPT = """
+import os, sys
+from pathlib import Path
+from jupyter_mntrain.telemetry import Recorder
+
+kept = Path(os.environ["MNTRAIN_CHECKPOINT_DIR"])
+kept.mkdir(exist_ok=True)
+first = int((kept / "step").read_text()) if (kept / "step").exists() else 0
+told = os.environ.get("MNTRAIN_RESUME_STEP"), os.environ.get("MNTRAIN_SAVED_STEP")
+assert told == ((str(first),) * 2 if first else (None, None)), told
+with Recorder() as recorder:
+    recorder.start(resumed_step=first or None)
+    for step in range(first + 1, first + 4):
+        recorder.step(step=step, tokens=1, loss=1 / step)
+    (kept / "step").write_text(str(step))
+    recorder.saved(step)
+    sys.exit(step < 6)
+"""
+
+
+def test_a_script_finds_its_own_checkpoints_again(cluster: Cluster) -> None:
+    participants = cluster.participants(["node1:1"])
+    spec = JobSpec(entry=("own.py",), files={"own.py": SCRIPT}, participants=participants)
+    first = cluster.launch(spec)
+    assert first.wait(ENDED_S).state == "failed", first.logs()
+    second = cluster.resume(first.id)
+    view = second.wait(ENDED_S)
+    assert view.state == "succeeded", second.logs()
+    assert (view.run, view.resumed_step, view.saved_step) == (first.id, 3, 6)
+    with pytest.raises(SpecError):
+        cluster.resume(second.id, steps=9)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec, secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.spec_check import check_spec
 from tests.wording import is_scrambled, says
 
@@ -55,6 +57,15 @@ SPEC = JobSpec(
     port=29511,
 )
 FILE = 'mntrain_job = 1\nname = "n"\nentry = ["a.py"]\n'
+
+
+def test_a_file_of_a_resumed_job_starts_it_over() -> None:
+    origin = Origin(job=JobId("j-00000002"), run=JobId("j-00000001"), step=400, attempts=3)
+    text = write_spec(msgspec.structs.replace(SPEC, origin=origin), with_secrets=True)
+    assert "j-0000000" not in text
+    assert read_spec(text) == SPEC
+    with pytest.raises(SpecError):
+        read_spec(FILE + "[origin]\njob = 'j-00000002'\nrun = 'j-00000001'\n")
 
 
 @settings(deadline=None)  # a busy machine is no failure

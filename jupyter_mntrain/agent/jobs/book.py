@@ -19,7 +19,7 @@ from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
-from jupyter_mntrain.agent.jobs.run_checkpoints import keep_of_forgotten
+from jupyter_mntrain.agent.jobs.run_checkpoints import keep_of_forgotten, refuse_second
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.launch import torchrun_command
@@ -287,6 +287,7 @@ class JobBook:
         self, request: StartRequest, placement: Placement, previous: LocalJob | None
     ) -> LocalJob:
         record = self._record(request, placement, previous)
+        refuse_second(record, (job.record for job in self.active()))
         directory = self.directory / request.job_id
         journal = previous.journal if previous else None
         job = LocalJob(directory, record, self.gpus, journal=journal, errors=self.errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
@@ -65,6 +67,29 @@ def change_checkpoint(
     except OSError as error:
         cause = f"checkpoint {change.step} cannot be marked: {error}"
         raise RefusedError(cause, fix="make its directory writable", node=node) from None
+
+
+def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
+    """Refuse to start a job while another one of its run runs here: both would write to the same
+    directory. Two drivers may have resumed it at once.
+
+    Args:
+        record: of the job that is to start.
+        active: records of the jobs that have not ended here.
+
+    Raises:
+        RefusedError: as told.
+    """
+    run = record.spec.run_of(record.job_id)
+    for other in active:
+        is_other = other.job_id != record.job_id and not other.is_queued
+        if is_other and other.spec.run_of(other.job_id) == run:
+            raise RefusedError(
+                f"job {other.job_id} of the same run is still running here",
+                kind=Kind.STILL_RUNNING,
+                fix=f"watch it: mntrain attach {other.job_id}; or stop it first",
+                node=record.part.node,
+            )
 
 
 def keep_of_forgotten(jobs: Path, run: JobId) -> None:

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.errors import (
     NodeError,
     RefusedError,
     SpecError,
+    TrustError,
 )
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -185,7 +186,7 @@ def _merged(
         match answer:
             case NodeCheckpoints():
                 by_node[place.node] = answer
-            case NodeError():
+            case NodeError() | TrustError():
                 silent.append(place.node)
             case JobNotFoundError():
                 pass  # its state directory was emptied

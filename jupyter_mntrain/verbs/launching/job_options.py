@@ -18,10 +18,11 @@ def job_options(parser: Parser, *, has_target: bool = True) -> None:
     Args:
         has_target: whether it is named here what to run.
     """
+    everywhere = "every node with all idle GPUs, or one process each"
     if has_target:
         _target(parser)
     _what_runs(parser)
-    _where(parser)
+    _where(parser, default=everywhere if has_target else "those of the job")
     _surroundings(parser)
     _when_it_fails(parser)
 
@@ -53,14 +54,14 @@ def _what_runs(parser: Parser) -> None:
     parser.option("--name", metavar="NAME", help="name of the job")
 
 
-def _where(parser: Parser) -> None:
+def _where(parser: Parser, *, default: str) -> None:
     parser.repeatable(
         "--member",
         "-m",
         metavar="HOST:N[:IFACE]",
         completes="member",
         help="a node, its number of processes (or its GPUs: HOST:gpu0,2) and its interface; "
-        "repeatable, in rank order; default: every node with all idle GPUs, or one process each",
+        f"repeatable, in rank order; default: {default}",
     )
     parser.option(
         "--head", metavar="NODE", completes="node", help="node that hosts the rendezvous, rank 0"

@@ -14,6 +14,7 @@ from tests.wording import says
 
 SCRIPT = JobSpec(entry=("train.py",), participants=())
 CAME_FAR = Earlier(world_size=2, step=400, attempt=1)
+RESUMED = Earlier(world_size=2, step=400)
 
 
 def step(number: int) -> RankStep:
@@ -53,6 +54,12 @@ def test_the_first_step_again_is_told_with_what_is_lost(
     assert (problem.kind, problem.rank, problem.time_s) == (Kind.BEGAN_AGAIN, 1, 5.0)
     assert says("began at step 1 again: attempt 1 had reached step 400", problem.cause)
     assert says(fix, problem.fix)
+
+
+def test_a_resumed_script_that_starts_over_is_told_too() -> None:
+    problem = began_again(step(1), RESUMED, SCRIPT)
+    assert problem is not None
+    assert says("an earlier job of this run had reached step 400", problem.cause)
 
 
 def test_a_script_that_does_not_say_its_steps_is_believed_if_there_is_a_checkpoint() -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt import directory
@@ -19,6 +20,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.lifecycle.events import StateLost
+from jupyter_mntrain.model.records.origin import Origin
 from tests.agent.jobs.books import (
     end_all,
     leased,
@@ -128,6 +130,24 @@ def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) ->
         assert back.record.part.state_problem is None
     finally:
         end_all(book)
+
+
+def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
+    first = start(book)
+    run = first.record.job_id
+    request = leased(book)
+    origin = Origin(job=run, run=run, attempts=1)
+    request = msgspec.structs.replace(
+        request, spec=msgspec.structs.replace(request.spec, origin=origin)
+    )
+    with pytest.raises(RefusedError) as caught:
+        book.start(request)
+    assert caught.value.kind is Kind.STILL_RUNNING
+    assert list(book.all()) == [first]
+    first.stop("enough", 0.0)
+    polled(book, lambda: not first.is_active, "its end")
+    again = leased(book)
+    book.start(msgspec.structs.replace(again, spec=request.spec))
 
 
 def test_forgetting_the_last_job_of_a_run_keeps_its_checkpoints_and_says_so(

@@ -142,6 +142,14 @@ def test_the_ordinary_life_of_a_part() -> None:
     assert {status.state for status in part.ranks} == {"succeeded"}
 
 
+def test_what_a_rank_has_loaded_is_kept() -> None:
+    part = after(RankUp(rank=Rank(0), pid=11))
+    assert part.resumed_step is None
+    part = apply(part, RankUp(rank=Rank(0), pid=11, saves=True, resumed_step=400))
+    part = apply(part, RankUp(rank=Rank(1), pid=12))
+    assert part.resumed_step == 400
+
+
 def test_a_rank_that_ended_before_the_last_one_came_up_does_not_hold_the_part_at_starting() -> None:
     part = after(
         Launched(time_s=1.0),
