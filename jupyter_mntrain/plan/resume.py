@@ -78,27 +78,25 @@ def _not_whole(
     listed: RunCheckpoints,
     nodes: Collection[str],
 ) -> RefusedError:
-    said, fixes = [], []
+    cause = f"checkpoint {found.step} of run {listed.run} is not whole on these nodes"
+    fix = ""
     for holder, ranks in lacking.items():
-        shards = f"the shard{'s' * (len(ranks) > 1)} of rank {' and '.join(map(str, ranks))}"
+        numbers = " and ".join(map(str, ranks))
         if holder:
-            said.append(f"{holder} has {shards} and does not take part")
-            fixes.append(f"add it: --member {holder}:1")
-            continue
-        saved_on = " and ".join(found.missing_on) or "a node of that time"
-        said.append(f"no node that answers has {shards}, saved on {saved_on}")
-        if away := [node for node in found.missing_on if node in listed.silent]:
-            fixes.append(f"start {' and '.join(away)} again")
+            cause += f"; {holder} has the shards of rank {numbers} and does not take part"
+            fix += f"add {holder}: --member {holder}:1. "
+        else:
+            saved_on = " and ".join(found.missing_on)
+            cause += f"; no node that answers has the shards of rank {numbers}"
+            cause += f" (saved on {saved_on})" if saved_on else ""
+    if away := [node for node in found.missing_on if node in listed.silent]:
+        fix += f"start {' and '.join(away)} again. "
     older = [one for one in listed.checkpoints if one.age < found.age]
     whole = next((one for one in older if not one.missing_without(nodes)), None)
     if whole is not None:
-        fixes.append(f"or begin a new run with an older one: --from {whole.step}")
-    return RefusedError(
-        f"checkpoint {found.step} of run {listed.run} is not whole on these nodes: "
-        + "; ".join(said),
-        kind=Kind.NO_CHECKPOINT,
-        fix=", ".join(fixes) or f"start over: mntrain launch {listed.run}",
-    )
+        fix += f"begin a new run with an older one: --from {whole.step}"
+    fix = fix.removesuffix(". ") or f"start over: mntrain launch {listed.run}"
+    return RefusedError(cause, kind=Kind.NO_CHECKPOINT, fix=fix)
 
 
 def refuse_finished(view: JobView, steps: int, step: int) -> None:

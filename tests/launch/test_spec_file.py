@@ -65,7 +65,7 @@ def test_a_file_of_a_resumed_job_starts_it_over() -> None:
     assert "j-0000000" not in text
     assert read_spec(text) == SPEC
     with pytest.raises(SpecError):
-        read_spec(FILE + "[origin]\njob = 'j-00000002'\nrun = 'j-00000001'\n")
+        read_spec(FILE + "[origin]\njob = 'j-00000002'\nrun = 'j-00000001'\n", name="f")
 
 
 @settings(deadline=None)  # a busy machine is no failure

@@ -72,12 +72,14 @@ def test_a_later_attempt_is_newer_than_a_later_step() -> None:
 def test_missing_shards_are_named_and_never_cost_steps_silently() -> None:
     with pytest.raises(RefusedError) as caught:
         chosen(BOTH, "node1")
-    assert says("node2 has the shard of rank 1", caught.value.cause)
+    assert says("node2 has the shards of rank 1", caught.value.cause)
     assert says("--member node2:1", caught.value.fix)
     half = run(("node2",), node1=node((1, 200, (0, 1)), (1, 400, (0,))))
     with pytest.raises(RefusedError) as caught:
         chosen(half, "node1", "node2")
-    assert says("no node that answers has the shard of rank 1, saved on node2", caught.value.cause)
+    assert says(
+        "no node that answers has the shards of rank 1 (saved on node2)", caught.value.cause
+    )
     assert says("start node2 again", caught.value.fix)
     assert says("--from 200", caught.value.fix)
 
