@@ -21,7 +21,8 @@ def args_of(line: str):
 def test_the_table_has_every_promised_verb():
     promised = (
         "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
-        "export invite members revoke driver stacks save generate recipes config agent report"
+        "export invite members revoke driver stacks save generate recipes config agent report "
+        "resume checkpoints"
     )
     assert set(TABLE) == set(promised.split())
 

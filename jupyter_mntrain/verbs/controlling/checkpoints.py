@@ -25,7 +25,7 @@ ACTIONS: tuple[tuple[CheckpointAction, str], ...] = (
 
 class CheckpointsVerb(Verb):
     name = "checkpoints"
-    help = "list the checkpoints of a job's run: step, size, age, nodes; delete or pin one"
+    help = "list what a job's run has saved, and where; delete or pin one"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)

@@ -33,7 +33,7 @@ MOST_STEPS = 100_000_000
 
 class ResumeVerb(Verb):
     name = "resume"
-    help = "go on where a run ended, from its newest checkpoint, on the same or other nodes"
+    help = "go on where a run ended, on the same or other nodes"
     takes_arguments = True
 
     def add_arguments(self, parser: Parser) -> None:

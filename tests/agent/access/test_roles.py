@@ -38,6 +38,7 @@ VIEWERS = {
     (Route.JOB, "GET"),
     (Route.JOURNAL, "GET"),
     (Route.LOG, "GET"),
+    (Route.CHECKPOINTS, "GET"),
     (Route.TRUST, "GET"),
     (Route.TRUST, "PUT"),
 }
