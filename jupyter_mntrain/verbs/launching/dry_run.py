@@ -27,7 +27,7 @@ from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
 
 class DryRunVerb(Verb):
     name = "dry-run"
-    help = "show the exact command and environment of every node; start nothing"
+    help = "show the exact command and environment of each node; start none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
