@@ -13,20 +13,20 @@ from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import SpecError, job_not_found
+from jupyter_mntrain.model.errors import SpecError, job_not_found, not_answered
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
-from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
+from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import choose_participants, parse_member
@@ -82,6 +82,7 @@ class Cluster:
             seen=self._peers.seen(name, clock.time()),
             on_seen=partial(self._peers.has_answered, name, clock),
         )
+        self._search = NodeSearch(self._driver.live, self._driver.grace, clock)
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
         # Also at interpreter exit, while threads still run.
@@ -129,20 +130,12 @@ class Cluster:
         """Like :meth:`nodes`, but a driver that has just started first waits for discovery: until
         the nodes in ``names`` are found, or the time that discovery needs is over.
         """
-
-        def found() -> bool:
-            usable = self._usable()
-            known = {name for info in usable for name in info.names}
-            missing = [name for name in names if name not in known]
-            progress.report(
-                "looking for nodes",
-                len(names) - len(missing) if names else len(usable),
-                len(names) or None,
-            )
-            return bool(names) and not missing
-
-        self._driver.grace.wait(found)
+        self._search.settle(names, progress)
         return self.nodes()
+
+    def awaited(self) -> str:
+        """Which nodes have not answered this driver yet, and for how long; empty if all have."""
+        return self._search.awaited()
 
     def participants(
         self,
@@ -164,10 +157,8 @@ class Cluster:
         """
         wanted = [parse_member(text) for text in members]
         self.settled_nodes([member.node for member in wanted], progress=progress)
-        for view in self.nodes():
-            if view.name in {member.node for member in wanted}:
-                refuse_unusable(view)
-        return choose_participants(wanted, self._usable(), even_busy=even_busy)
+        self._search.refuse_awaited([member.node for member in wanted])
+        return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         """Ask ``node`` whether ``port`` is free for a head; leases nothing.
@@ -180,6 +171,7 @@ class Cluster:
             NodeError: it does not answer.
             RefusedError: no such port or interface exists.
         """
+        self._search.refuse_awaited([node])
         info = find_node(node, [view.info for view in self.nodes() if view.info])
         address = next(view.address for view in self.nodes() if view.info is info)
         client = self._driver.live.desk.client(address, info.node_id, info.name)
@@ -281,6 +273,8 @@ class Cluster:
         """
         progress.report(f"looking for job {job_id}", 0, None)
         if not self._driver.grace.wait(lambda: self._matches(job_id)):
+            if (awaited := self.awaited()) and job_id:
+                raise not_answered(awaited, f"whether there is a job {job_id} is not known")
             named = [view.job_id for view in self.jobs() if view.spec.name == job_id]
             raise job_not_found(job_id, named[:MOST_NAMESAKES])
         matches = self._matches(job_id)
@@ -310,17 +304,10 @@ class Cluster:
         """
         chosen = participants
         if chosen is None:
-            self.settled_nodes(progress=progress)
-            chosen = [Participant(node=info.node_id) for info in self._usable()]
+            self._settle((), progress)
+            chosen = [Participant(node=info.node_id) for info in self._search.usable()]
         launcher = self._driver.launcher()
         return self._driver.loop.run(measure_participants(launcher, chosen, progress))
-
-    def _usable(self) -> list[NodeInfo]:
-        return [
-            view.info
-            for view in self.nodes()
-            if view.info and view.liveness in ("up", "suspect") and not view.is_conflict
-        ]
 
     def _matches(self, text: str) -> list[JobId]:
         jobs = self._driver.live.jobs
@@ -330,7 +317,9 @@ class Cluster:
         ]
 
     def _settle(self, participants: Sequence[Participant], progress: Progress) -> None:
-        self.settled_nodes([one.node for one in participants], progress=progress)
+        names = [one.node for one in participants]
+        self.settled_nodes(names, progress=progress)
+        self._search.refuse_awaited(names)
 
     def _hear_everybody(self, job_id: JobId) -> None:
         """Wait, in a new driver, until every participant of a job has answered.

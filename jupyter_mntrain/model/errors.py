@@ -132,6 +132,20 @@ class JobNotFoundError(MntrainError):
     exit_code = 5
 
 
+def not_answered(words: str, meant: str = "") -> NodeError:
+    """The error for a request that a node must answer that has not answered this driver yet.
+
+    Args:
+        words: which nodes, and for how long.
+        meant: what cannot be known without them.
+    """
+    return NodeError(
+        f"{words}, so {meant}" if meant else words,
+        kind=Kind.NO_ANSWER,
+        fix="see mntrain nodes for the reason; check the load of that machine, then try again",
+    )
+
+
 def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundError:
     """The error for a job that no reachable node knows, by its id or the beginning of it.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import JobNotFoundError, not_answered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.verbs.context import Context
 
@@ -67,6 +67,16 @@ def all_jobs(context: Context, args: Namespace) -> tuple[JobView, ...]:
     return cluster.jobs()
 
 
+def refuse_awaited(cluster: Cluster, meant: str) -> None:
+    """Refuse to judge by the nodes that have answered while others may still do.
+
+    Raises:
+        NodeError: some have not answered yet.
+    """
+    if awaited := cluster.awaited():
+        raise not_answered(awaited, meant)
+
+
 def find_job(context: Context, args: Namespace) -> Job:
     """The job named, or the newest one.
 
@@ -77,6 +87,7 @@ def find_job(context: Context, args: Namespace) -> Job:
         return named_job(context, args, args.job)
     jobs = all_jobs(context, args)
     if not jobs:
+        refuse_awaited(context.cluster(args), "the newest job is not known")
         raise JobNotFoundError(
             "the reachable nodes have no jobs",
             fix=f"see {context.program} nodes, or start one with {context.program} launch",

@@ -101,6 +101,7 @@ export type Kind =
   | "slow-link"
   | "slow-loader"
   | "slow-rank"
+  | "slow-to-answer"
   | "spread-replicas"
   | "starts-over"
   | "still-running"
@@ -297,6 +298,7 @@ export interface NodeEntry {
  *         problem: why it cannot be used, or why it is silent.
  *         is_conflict: another agent claims the same node id; neither can take part in a job.
  *         called: its last known name, if it has not answered yet.
+ *         asked_s: Unix time since which this driver has been trying to reach it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "NodeView".
@@ -311,6 +313,7 @@ export interface NodeView {
   problem?: Problem | null;
   is_conflict?: boolean;
   called?: string;
+  asked_s?: number | null;
 }
 /**
  * Identity, inventory and leases of a node.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from jupyter_mntrain import cluster as room
 from jupyter_mntrain.cluster import Cluster, Job, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
 from jupyter_mntrain.cluster.view import grace_period
+from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import (
     NodeError,
     SpecError,
@@ -25,7 +28,7 @@ from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
-from tests.standin.faults import Refuse
+from tests.standin.faults import Hang, Refuse
 from tests.standin.heard import Heard
 from tests.wording import wording
 
@@ -257,6 +260,55 @@ def test_opening_takes_no_time_even_if_nobody_answers(open_cluster: Open) -> Non
     begun = time.monotonic()
     open_cluster(addresses=["127.0.0.1:9"])
     assert time.monotonic() - begun < grace_period.SETTLE_S
+
+
+@pytest.fixture
+def impatient_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream without a first message is soon called unanswered, and whoever is silent lost."""
+    for name, limit_s in {
+        "cluster.view.grace_period.SETTLE_S": 0.1,
+        "cluster.view.agent_watch.LOST_AFTER_S": 0.6,
+        "cluster.agents.client.SILENT_STREAM_S": 0.5,
+    }.items():
+        monkeypatch.setattr(f"jupyter_mntrain.{name}", limit_s)
+
+
+@pytest.mark.usefixtures("impatient_streams")
+def test_a_node_that_answers_late_is_waited_for(
+    two: list[FakeAgent], open_cluster: Open, elsewhere: Elsewhere, job: Job
+) -> None:
+    """Its first streams are broken off as unanswered: it was called lost and unknown then."""
+    for agent in two:
+        agent.faults["stream"] += [Hang(), Hang()]
+    made = open_cluster(*two)
+    assert [one.nproc for one in made.participants(["node1", "node2"])] == [1, 1]
+    assert made.job(job.id).id == job.id
+
+
+@pytest.mark.usefixtures("impatient_streams")
+def test_a_node_that_never_answers_is_named_with_the_seconds(
+    two: list[FakeAgent], open_cluster: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace_period, "CONNECT_S", 1.5)
+    two[1].faults["stream"] += [Hang()] * 100
+    peers = PeerBook(tmp_path / "peers.json")
+    node = SeenNode(
+        node_id=two[1].info.node_id, name="node2", addresses=(two[1].where,), seen_s=time.time()
+    )
+    peers.was_seen("default", node)
+    made = open_cluster(two[0], peers=peers)
+    for ask in (
+        lambda: made.participants(["node2"]),
+        lambda: made.launch(spec("node1", "node2")),
+        lambda: made.port_status("node2", 29500),
+        lambda: made.job("j-0abc"),
+        lambda: made.participants(["nod2"]),
+    ):
+        with pytest.raises(NodeError) as caught:
+            ask()
+        assert caught.value.kind is Kind.NO_ANSWER
+        assert re.search(r"node2 has not answered yet \(\d+(\.\d)? s\)", caught.value.cause)
+    assert made.participants(["node1"])
 
 
 def test_a_node_may_answer_before_all_is_set_up(

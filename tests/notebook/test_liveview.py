@@ -12,7 +12,7 @@ from jupyter_mntrain.notebook import output as output_module
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
-from tests.standin.cluster import StandInJob
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import StillClock
 from tests.standin.training import SCENES, Sample, sample_job
 from tests.wording import says

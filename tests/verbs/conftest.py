@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from jupyter_mntrain.verbs.verb import Outcome
-from tests.standin.cluster import StandInCluster, StandInJob, node, silent
+from tests.standin.cluster import StandInCluster, node, silent
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import make_context, run_words
 from tests.standin.training import LOST_LINK, sample_job
 

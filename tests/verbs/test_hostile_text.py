@@ -25,7 +25,8 @@ from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 from tests.hostile import HOSTILE, LINK, LONG, STYLING, assert_safe, poisoned, strings
 from tests.notebook.conftest import Notebook
-from tests.standin.cluster import StandInCluster, StandInJob, node, silent
+from tests.standin.cluster import StandInCluster, node, silent
+from tests.standin.job_handle import StandInJob
 from tests.standin.training import LOST_LINK, Sample, sample_job
 from tests.verbs.membership.test_members import join
 

@@ -44,18 +44,30 @@ def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
         trust_env=False,
         timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-        event_hooks={"request": [_tidy_up]},
+        event_hooks={"request": [_follow_connection]},
     )
 
 
-async def _tidy_up(request: httpx.Request) -> None:
-    """Close the socket of a handshake that is canceled: httpcore leaves it open (measured)."""
+_IS_THERE = "mntrain_is_there"
+"""Extension of a request whose connection the machine has accepted."""
+
+
+async def _follow_connection(request: httpx.Request) -> None:
+    """Follow how a connection is made.
+
+    A busy agent gets as long for the TLS handshake as for an answer: httpcore would give it only
+    the time of a TCP connection, which the kernel accepts at any load. The socket of a handshake
+    that is canceled is closed: httpcore leaves it open (both measured, httpcore 1.0.9).
+    """
     begun: list[httpcore.AsyncNetworkStream] = []
 
     async def trace(event: str, info: dict[str, Any]) -> None:
         match event:
             case "connection.connect_tcp.complete":
                 begun.append(info["return_value"])
+                request.extensions[_IS_THERE] = True
+            case "connection.start_tls.started":
+                info["timeout"] = ANSWER_TIMEOUT_S
             case "connection.start_tls.failed":
                 for stream in begun:
                     await stream.aclose()
@@ -83,13 +95,19 @@ def serial_number(response: httpx.Response) -> int:
 def transport_error(error: Exception, address: str, node: str) -> NodeError:
     """The error for a request that got no answer."""
     if isinstance(error, httpx.TimeoutException):
-        if isinstance(error, httpx.ConnectTimeout):
-            cause = f"no answer from {address} in {CONNECT_TIMEOUT_S:g} s"
-            fix = "check that the machine is on and no firewall drops the port"
-        else:
-            cause = f"the agent at {address} accepted the request but does not answer"
-            fix = "check the load of that machine, then try again"
-        return NodeError(cause, fix=fix, node=node, kind=Kind.NO_ANSWER)
+        if error.request.extensions.get(_IS_THERE):
+            return NodeError(
+                f"the agent at {address} accepted the connection but does not answer",
+                fix="check the load of that machine, then try again",
+                node=node,
+                kind=Kind.SLOW_TO_ANSWER,
+            )
+        return NodeError(
+            f"no answer from {address} in {CONNECT_TIMEOUT_S:g} s",
+            fix="check that the machine is on and no firewall drops the port",
+            node=node,
+            kind=Kind.NO_ANSWER,
+        )
     if isinstance(error, httpx.ConnectError):
         return _connect_error(error, address, node)
     if isinstance(error, httpx.RemoteProtocolError) and not _broke_off(error):
@@ -107,12 +125,15 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
     httpx's own ``aiter_lines`` also splits at U+2028 and its like, which JSON may hold.
     """
-    rest = b""
+    # Joined once per line: adding each chunk to the rest is quadratic in the line's length.
+    begun: list[bytes] = []
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        for other in others:
+            if line := b"".join(begun):
                 yield line
+            begun = [other]
 
 
 def _connect_error(error: httpx.ConnectError, address: str, node: str) -> NodeError:

@@ -15,13 +15,15 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
 from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Goodbye, Hello, NodeChanged, StreamMessage
+from jupyter_mntrain.model.api import LOST_AFTER_S, Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import ANSWERS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
+
+CONNECT_S = tunables.seconds("cluster.connect_s")
 
 FIRST_RETRY_S = tunables.seconds("cluster.first_retry_s")
 LAST_RETRY_S = tunables.seconds("cluster.last_retry_s")
@@ -76,6 +78,7 @@ class AgentWatch:
     def __post_init__(self) -> None:
         self._address = self.addresses[0]
         self._last_word = self.clock.monotonic()
+        self._asked_s = self.clock.time()
 
     @property
     def _was_heard(self) -> bool:
@@ -92,6 +95,7 @@ class AgentWatch:
             last_seen_s=self._last_seen_s,
             problem=self._problem(),
             called=self.called,
+            asked_s=self._asked_s,
         )
 
     async def run(self) -> None:
@@ -178,9 +182,16 @@ class AgentWatch:
             was_heard=self._was_heard,
             is_unanswered=self._error is not None and (not self._was_heard or was_probed),
             said_goodbye=self._goodbye is not None,
+            lost_after_s=CONNECT_S if self._is_slow_to_begin else LOST_AFTER_S,
         )
         if self._liveness != before:
             self.on_change()
+
+    @property
+    def _is_slow_to_begin(self) -> bool:
+        """Whether its machine accepts connections, and its agent has not answered one yet."""
+        is_slow = self._error is not None and self._error.kind is Kind.SLOW_TO_ANSWER
+        return is_slow and not self._was_heard
 
     async def _ask_directly(self) -> None:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node_view import NodeView
 
 SETTLE_S = tunables.seconds("cluster.settle_s")
@@ -49,7 +49,7 @@ class GracePeriod:
 
 
 def _is_connecting(view: NodeView) -> bool:
-    """Whether a node may still answer. A remembered address that times out most likely is off."""
+    """Whether a node may still answer. A remembered one without a connection most likely is off."""
     kind = view.problem.kind if view.problem is not None else None
-    is_slow = kind is Kind.NO_ANSWER and view.found_by != "remembered"
-    return view.liveness == "connecting" and (kind not in SILENCES or is_slow)
+    is_off = kind is Kind.NO_ANSWER and view.found_by == "remembered"
+    return view.is_awaited and not is_off

@@ -12,7 +12,12 @@ PROBE_EVERY_S = tunables.seconds("liveness.probe_interval_s")
 
 
 def judge(
-    silence_s: float, *, was_heard: bool, is_unanswered: bool, said_goodbye: bool = False
+    silence_s: float,
+    *,
+    was_heard: bool,
+    is_unanswered: bool,
+    said_goodbye: bool = False,
+    lost_after_s: float = LOST_AFTER_S,
 ) -> Liveness:
     """Judge a node's liveness.
 
@@ -22,12 +27,13 @@ def judge(
         is_unanswered: whether the newest probe failed. Silence alone proves nothing: the stream
             may be stuck, or the node's machine overloaded.
         said_goodbye: whether its last message was a goodbye.
+        lost_after_s: how long it may be silent.
     """
     if said_goodbye:
         return "lost"
     if was_heard and silence_s < SUSPECT_AFTER_S:
         return "up"
-    if is_unanswered and silence_s >= LOST_AFTER_S:
+    if is_unanswered and silence_s >= lost_after_s:
         return "lost"
     return "suspect" if was_heard else "connecting"
 

@@ -78,6 +78,9 @@ class Kind(StrEnum):
     """Nothing listens at the address."""
     NO_ANSWER = "no-answer"
     """No answer in time. The agent may have acted on the request."""
+    SLOW_TO_ANSWER = "slow-to-answer"
+    """The machine accepts connections, but its agent does not answer in time: it is busy or frozen.
+    It may have acted on the request."""
     UNREACHABLE = "unreachable"
     """No route, or no machine of that name."""
     BROKEN_OFF = "broken-off"
@@ -272,6 +275,7 @@ SILENCES: frozenset[Kind] = frozenset(
     {
         Kind.CONNECTION_REFUSED,
         Kind.NO_ANSWER,
+        Kind.SLOW_TO_ANSWER,
         Kind.UNREACHABLE,
         Kind.BROKEN_OFF,
         Kind.NOT_AN_AGENT,
@@ -290,6 +294,7 @@ SILENCES: frozenset[Kind] = frozenset(
 ANSWERS: frozenset[Kind] = SILENCES - {
     Kind.CONNECTION_REFUSED,
     Kind.NO_ANSWER,
+    Kind.SLOW_TO_ANSWER,
     Kind.UNREACHABLE,
     Kind.BROKEN_OFF,
 }
@@ -298,7 +303,9 @@ ANSWERS: frozenset[Kind] = SILENCES - {
 PASSING: frozenset[Kind] = frozenset({Kind.DRAINED, Kind.OUT_OF_HOURS})
 """The node takes jobs again later: one that waits in the queue may be placed on it."""
 
-MAYBE_DONE: frozenset[Kind] = frozenset({Kind.NO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT})
+MAYBE_DONE: frozenset[Kind] = frozenset(
+    {Kind.NO_ANSWER, Kind.SLOW_TO_ANSWER, Kind.BROKEN_OFF, Kind.SILENT}
+)
 """The agent may have acted on the request. Requests are idempotent: repeat it."""
 
 USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN})

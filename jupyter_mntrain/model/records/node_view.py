@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 
@@ -28,6 +30,7 @@ class NodeView(Record, frozen=True):
         problem: why it cannot be used, or why it is silent.
         is_conflict: another agent claims the same node id; neither can take part in a job.
         called: its last known name, if it has not answered yet.
+        asked_s: Unix time since which this driver has been trying to reach it.
     """
 
     address: str
@@ -39,8 +42,41 @@ class NodeView(Record, frozen=True):
     problem: Problem | None = None
     is_conflict: bool = False
     called: str = ""
+    asked_s: float | None = None
 
     @property
     def name(self) -> str:
         """The node's name, or its address if it has never answered."""
         return self.info.name if self.info else self.called or self.address
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it has not answered this driver yet, and may still do so."""
+        return self.liveness == "connecting" and (
+            self.problem is None or self.problem.kind in _PATIENT
+        )
+
+
+_PATIENT = frozenset({Kind.NO_ANSWER, Kind.SLOW_TO_ANSWER})
+"""What is known of a node that is silent and may be busy; every other silence has its reason."""
+
+
+def awaited_words(nodes: Sequence[NodeView], now_s: float) -> str:
+    """Which nodes have not answered yet: ``node2 has not answered yet (1.2 s)``; empty if all have.
+
+    Args:
+        now_s: Unix time.
+    """
+    awaited = [node for node in nodes if node.is_awaited]
+    since = [_seconds(node, now_s) for node in awaited]
+    if len(awaited) == 1:
+        return f"{awaited[0].name} has not answered yet{since[0]}"
+    named = [f"{node.name}{seconds}" for node, seconds in zip(awaited, since, strict=True)]
+    return f"{', '.join(named)} have not answered yet" if named else ""
+
+
+def _seconds(node: NodeView, now_s: float) -> str:
+    if node.asked_s is None:
+        return ""
+    waited_s = max(0.0, now_s - node.asked_s)
+    return f" ({waited_s:.1f} s)" if waited_s < 10 else f" ({waited_s:.0f} s)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -13,8 +13,18 @@ from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import state_text
 
 
-def job_table(jobs: Sequence[JobView], *, now_s: float, program: str) -> RenderableType:
-    """One row per job."""
+def job_table(
+    jobs: Sequence[JobView], *, now_s: float, program: str, awaited: str = ""
+) -> RenderableType:
+    """One row per job; below, whose jobs may be missing.
+
+    Args:
+        awaited: which nodes have not answered yet.
+    """
+    if awaited:
+        missing = Text(f"⚠ {awaited}, so jobs may be missing", style="yellow")
+        rows = job_table(jobs, now_s=now_s, program=program) if jobs else Text()
+        return Group(rows, missing)
     if not jobs:
         return Text(f"No jobs on the reachable nodes. Start one: {program} launch RECIPE")
     table = plain_table(

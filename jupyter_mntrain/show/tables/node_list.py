@@ -124,6 +124,8 @@ def _state(node: NodeView, now_s: float) -> Text:
     text.append(node.liveness, style="default")
     if node.liveness != "up" and node.last_seen_s is not None:
         text.append(f"\nsilent {formats.duration(now_s - node.last_seen_s)}", style="dim")
+    elif node.is_awaited and node.asked_s is not None:
+        text.append(f"\nno answer for {formats.duration(now_s - node.asked_s)}", style="dim")
     return text
 
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import state_text
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import all_jobs, named_job
+from jupyter_mntrain.verbs.find import all_jobs, named_job, refuse_awaited
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def running_job(context: Context, args: Namespace, verb: str) -> Job:
         return named_job(context, args, args.job)
     running = [job for job in all_jobs(context, args) if job.state not in TERMINAL]
     if not running:
+        refuse_awaited(context.cluster(args), "running jobs may be missing")
         raise JobNotFoundError(
             f"{verb}: no job is running on the reachable nodes",
             fix=f"see {context.program} jobs for the ended ones",

@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import SILENCES
+from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.text.spelling import closest
@@ -103,14 +103,18 @@ def _variables(
 
 def _left_out(cluster: Cluster, chosen: Sequence[Participant]) -> tuple[Problem, ...]:
     taken = {participant.node for participant in chosen}
+    awaited = Problem(kind=Kind.NO_ANSWER, cause="it has not answered yet")
+    found = (
+        (view, view.problem or (awaited if view.is_awaited else None))
+        for view in cluster.nodes()
+        if not (view.info and taken & {*view.info.names})
+    )
     return tuple(
         msgspec.structs.replace(
-            view.problem, node=view.name, cause=f"left out of this job: {view.problem.cause}"
+            problem, node=view.name, cause=f"left out of this job: {problem.cause}"
         )
-        for view in cluster.nodes()
-        if view.problem is not None
-        and _is_unfit(view, view.problem)
-        and not (view.info and taken & {*view.info.names})
+        for view, problem in found
+        if problem is not None and _is_unfit(view, problem)
     )
 
 

@@ -20,7 +20,12 @@ class JobsVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         jobs = all_jobs(context, args)
-        table = job_table(jobs, now_s=context.clock(), program=context.program)
+        table = job_table(
+            jobs,
+            now_s=context.clock(),
+            program=context.program,
+            awaited=context.cluster(args).awaited(),
+        )
         return Outcome(table, [_data(job) for job in jobs])
 
 

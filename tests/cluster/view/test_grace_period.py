@@ -48,7 +48,8 @@ class StillTime:
         return self.now - 100.0
 
 
-SLOW = Problem(kind=Kind.NO_ANSWER, cause="no answer")
+OFF = Problem(kind=Kind.NO_ANSWER, cause="no answer")
+BUSY = Problem(kind=Kind.SLOW_TO_ANSWER, cause="accepted the connection")
 REFUSED = Problem(kind=Kind.CONNECTION_REFUSED, cause="refused")
 
 
@@ -101,9 +102,10 @@ def test_a_node_that_never_gets_on_is_not_waited_for_without_end(time):
 @pytest.mark.parametrize(
     ("view", "waits"),
     [
-        (node(problem=SLOW), True),
-        (node(problem=SLOW, found_by="typed"), True),
-        (node(problem=SLOW, found_by="remembered"), False),
+        (node(problem=OFF), True),
+        (node(problem=OFF, found_by="typed"), True),
+        (node(problem=OFF, found_by="remembered"), False),
+        (node(problem=BUSY, found_by="remembered"), True),
         (node(found_by="remembered"), True),
         (node(problem=REFUSED), False),
         (node("suspect"), False),

@@ -17,7 +17,7 @@ FLOW_LOST = frozenset({"connection-broke", "flow-lost"})
 DUPLICATE = frozenset({"duplicate-address", "address-twice"})
 STRAGGLER = frozenset({"straggler", "slow-rank", "rank-slow", "slow-loader", "slow"})
 NODE_LOST = frozenset({"node-lost"})
-SILENT_NODE = frozenset({"no-answer", "silent", "unreachable", "broken-off"})
+SILENT_NODE = frozenset({"no-answer", "slow-to-answer", "silent", "unreachable", "broken-off"})
 SYMPTOM = frozenset({"connection-lost", "timed-out"})
 
 EXCEPTION = frozenset({"exception"})
@@ -73,7 +73,9 @@ KEEPER_FROZEN = frozenset({"keeper-frozen", "stopped", "frozen", "keeper-lost"})
 RESTARTED = frozenset({"machine-restarted", "keeper-lost"})
 STATE_LOST = frozenset({"no-state", "no-record", "state-lost", "no-file"})
 AGENT_GONE = frozenset({"connection-refused", "agent-stopped"})
-AGENT_FULL = frozenset({"too-many-files", "too-many-processes", "no-answer", "not-started"})
+AGENT_FULL = frozenset(
+    {"too-many-files", "too-many-processes", "no-answer", "slow-to-answer", "not-started"}
+)
 
 REVOKED = frozenset({"revoked"})
 EXPIRED = frozenset({"expired"})

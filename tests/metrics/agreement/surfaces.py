@@ -21,7 +21,7 @@ from jupyter_mntrain.show.picture import Picture
 from jupyter_mntrain.show.tables.job import status_view
 from tests.metrics.agreement.recordings import NAMES, load
 from tests.notebook.test_liveview import Page
-from tests.standin.cluster import StandInJob
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import StillClock
 from tests.standin.training import Sample
 

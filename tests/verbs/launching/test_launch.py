@@ -9,7 +9,8 @@ from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.workload.workload import from_cell
-from tests.standin.cluster import StandInJob, node
+from tests.standin.cluster import node
+from tests.standin.job_handle import StandInJob
 from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job

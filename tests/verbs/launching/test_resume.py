@@ -8,7 +8,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.standin.cluster import StandInJob
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
 from tests.wording import says, wording
 

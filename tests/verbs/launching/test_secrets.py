@@ -10,7 +10,7 @@ import pytest
 from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.standin.cluster import StandInJob
+from tests.standin.job_handle import StandInJob
 
 QUIET, NAMED, FORMED = "only-for-the-ranks", "also-not-shown", "hf_" + "aBcDeFgHiJ" * 3
 HERE = {"MY_VALUE": QUIET, "HF_TOKEN": NAMED}

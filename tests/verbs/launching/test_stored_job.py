@@ -10,7 +10,8 @@ import pytest
 from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.standin.cluster import StandInCluster, StandInJob, node
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.job_handle import StandInJob
 from tests.wording import says, wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'

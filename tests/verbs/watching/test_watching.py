@@ -8,7 +8,8 @@ from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.stall import RankStack
-from tests.standin.cluster import StandInCluster, StandInJob, node
+from tests.standin.cluster import StandInCluster, node
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
 from tests.wording import says

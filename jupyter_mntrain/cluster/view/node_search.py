@@ -1,0 +1,82 @@
+"""Node search: waits in a new driver for the nodes that are needed, and names who is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.grace_period import GracePeriod
+from jupyter_mntrain.launch.progress import Progress
+from jupyter_mntrain.model.errors import not_answered
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node_view import awaited_words
+
+
+class NodeSearch:
+    """Safe from any thread.
+
+    Args:
+        live: the live view.
+        grace: how long a new driver waits.
+        clock: for how long nodes have been silent.
+    """
+
+    def __init__(self, live: ClusterView, grace: GracePeriod, clock: Clock) -> None:
+        self._live = live
+        self._grace = grace
+        self._clock = clock
+
+    def settle(self, names: Sequence[str], progress: Progress) -> None:
+        """Wait, in a new driver, until the nodes in ``names`` are found or should have been."""
+
+        def found() -> bool:
+            usable = self.usable()
+            known = {name for info in usable for name in info.names}
+            missing = [name for name in names if name not in known]
+            progress.report(
+                "looking for nodes",
+                len(names) - len(missing) if names else len(usable),
+                len(names) or None,
+            )
+            return bool(names) and not missing
+
+        self._grace.wait(found)
+
+    def usable(self) -> list[NodeInfo]:
+        """Nodes that answer and can take part in a job."""
+        return [
+            view.info
+            for view in self._live.nodes
+            if view.info and view.liveness in ("up", "suspect") and not view.is_conflict
+        ]
+
+    def awaited(self) -> str:
+        """Which nodes have not answered yet, and for how long; empty if all have."""
+        return awaited_words(self._live.nodes, self._clock.time())
+
+    def refuse_awaited(self, names: Sequence[str]) -> None:
+        """Refuse nodes that have not answered yet, or say why: none of them is unknown.
+
+        Args:
+            names: nodes that are needed; empty = any.
+
+        Raises:
+            NodeError: it names the silent nodes, and for how long they have been.
+        """
+        for view in self._live.nodes:
+            if view.name in names and not view.is_awaited:
+                refuse_unusable(view)
+        usable = self.usable()
+        missing = set(names).difference(*(info.names for info in usable))
+        if not missing and usable:
+            return
+        awaited = [view for view in self._live.nodes if view.is_awaited]
+        meant = [view for view in awaited if {view.name, view.address} & missing]
+        if meant or awaited:
+            nobody = f"no node named {' or '.join(sorted(missing))} is known"
+            raise not_answered(
+                awaited_words(meant or awaited, self._clock.time()),
+                nobody if missing and not meant else "",
+            )

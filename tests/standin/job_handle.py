@@ -1,0 +1,127 @@
+"""Job in memory: as a driver's handle of one, for verbs and live views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
+from jupyter_mntrain.cluster.job import placements_with
+from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
+from tests.standin.jobs import MACHINE
+from tests.standin.resuming import ResumableJob
+from tests.standin.training import Sample
+
+
+class StandInJob(ResumableJob):
+    """Ends when it is waited for, in the state it was made with."""
+
+    def __init__(self, sample: Sample, *, ends_as: JobState | None = None) -> None:
+        self._sample = sample
+        self._ends_as = ends_as
+        self.id = sample.history.view.job_id
+        self.calls: list[tuple[str, Any]] = []
+        self.interrupts_wait = False
+        self.cluster = "lab"
+        self.at: dict[str, Any] = {}
+        self.lines = [
+            LogLine(node="wopr", rank=None, text="torchrun is up"),
+            LogLine(node="wopr", rank=0, text="step 1 loss 7.1"),
+            LogLine(node="muthur", rank=1, text="step 1"),
+        ]
+
+    @property
+    def state(self) -> JobState:
+        return self._sample.history.view.state
+
+    def view(self) -> JobView:
+        return self._sample.history.view
+
+    def watch(self) -> None:
+        self.calls.append(("watch", None))
+
+    def history(self) -> JobHistory:
+        return self._sample.history
+
+    def summary(self) -> JobSummary:
+        return self._sample.summary
+
+    def series(self) -> JobSeries:
+        return self._sample.series
+
+    def become(self, state: JobState) -> None:
+        history = self._sample.history
+        view = history.view
+        ended_s = self._sample.now_s if state in TERMINAL else None
+        change = {"state": state, "ended_s": ended_s}
+        parts = tuple(msgspec.structs.replace(part, **change) for part in view.parts)
+        view = msgspec.structs.replace(view, state=state, parts=parts)
+        history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
+        self._sample = Sample(history, self._sample.now_s)
+
+    def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
+        progress.report("waiting for the end", 0, len(self.view().parts))
+        if self.interrupts_wait:
+            raise KeyboardInterrupt
+        if self._ends_as:
+            self.become(self._ends_as)
+        return self.view()
+
+    def logs(
+        self, *, rank: int | None = None, node: str | None = None, tail: int = 200
+    ) -> tuple[LogLine, ...]:
+        self.calls.append(("logs", (rank, node, tail)))
+        return tuple(
+            line
+            for line in self.lines
+            if (rank is None or line.rank == rank) and (node is None or line.node == node)
+        )[-tail:]
+
+    def describe_machines(self) -> dict[str, Any]:
+        return {place.node: MACHINE for place in self.view().attempt.placements}
+
+    def stacks(self, *, rank: int | None = None) -> dict[str, Any]:
+        placements_with(self.view(), rank)
+        return {
+            node: said
+            if rank is None or isinstance(said, Exception)
+            else [stack for stack in said if stack.rank == rank]
+            for node, said in self.at.items()
+        }
+
+    def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
+        return self.history()
+
+    def save(self, *, is_last: bool = False, reason: str = "") -> JobView:
+        self.calls.append(("save", is_last))
+        return self.view()
+
+    def wait_for_save(
+        self, *, after: int | None, timeout_s: float, progress: Progress = SILENT
+    ) -> int | None:
+        progress.report("saving", 0, None)
+        return self.view().saved_step
+
+    def stop(
+        self,
+        *,
+        reason: str = "stopped by user",
+        grace_s: float = 2.0,
+        progress: Progress = SILENT,
+    ) -> JobView:
+        progress.report("telling the nodes to stop", 0, len(self.view().parts))
+        self.calls.append(("stop", (reason, grace_s)))
+        return self.view()
+
+    def kill_rank(self, rank: int) -> JobView:
+        placements_with(self.view(), rank)
+        self.calls.append(("kill_rank", rank))
+        return self.view()
+
+    def kill(self, *, progress: Progress = SILENT) -> JobView:
+        progress.report("telling the nodes to stop", 0, len(self.view().parts))
+        self.calls.append(("kill", None))
+        return self.view()
