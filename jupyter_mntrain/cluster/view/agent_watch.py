@@ -13,7 +13,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
-from jupyter_mntrain.cluster.view.liveness import PROBE_TIMEOUT_S, judge, wants_probe
+from jupyter_mntrain.cluster.view.liveness import CONNECT_S, PROBE_TIMEOUT_S, judge, wants_probe
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S, Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError
@@ -22,8 +22,6 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
-
-CONNECT_S = tunables.seconds("cluster.connect_s")
 
 FIRST_RETRY_S = tunables.seconds("cluster.first_retry_s")
 LAST_RETRY_S = tunables.seconds("cluster.last_retry_s")

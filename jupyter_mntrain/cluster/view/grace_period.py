@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.liveness import CONNECT_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node_view import NodeView
 
 SETTLE_S = tunables.seconds("cluster.settle_s")
-
-CONNECT_S = tunables.seconds("cluster.connect_s")
 
 
 class GracePeriod:

@@ -6,6 +6,8 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S, SUSPECT_AFTER_S
 from jupyter_mntrain.model.records.node_view import Liveness
 
+CONNECT_S = tunables.seconds("cluster.connect_s")
+
 PROBE_TIMEOUT_S = tunables.seconds("liveness.probe_timeout_s")
 
 PROBE_EVERY_S = tunables.seconds("liveness.probe_interval_s")
