@@ -133,21 +133,13 @@ def test_every_state_takes_every_event(state: JobState, event: PartEvent) -> Non
 def test_the_ordinary_life_of_a_part() -> None:
     part = after(Launched(time_s=1.0))
     assert (part.state, part.started_s) == ("starting", 1.0)
-    part = apply(part, RankUp(rank=Rank(0), pid=11))
-    assert part.state == "starting"
+    part = apply(part, RankUp(rank=Rank(0), pid=11, resumed_step=400))
+    assert (part.state, part.resumed_step) == ("starting", 400)
     part = apply(part, RankStepped(rank=Rank(1), step=1))
     assert part.state == "running"
     part = apply(part, Exited(time_s=7.0, exit_code=0))
     assert (part.state, part.ended_s, part.exit_code) == ("succeeded", 7.0, 0)
     assert {status.state for status in part.ranks} == {"succeeded"}
-
-
-def test_what_a_rank_has_loaded_is_kept() -> None:
-    part = after(RankUp(rank=Rank(0), pid=11))
-    assert part.resumed_step is None
-    part = apply(part, RankUp(rank=Rank(0), pid=11, saves=True, resumed_step=400))
-    part = apply(part, RankUp(rank=Rank(1), pid=12))
-    assert part.resumed_step == 400
 
 
 def test_a_rank_that_ended_before_the_last_one_came_up_does_not_hold_the_part_at_starting() -> None:
