@@ -117,7 +117,9 @@ def test_a_script_that_begins_again_is_told_how_far_it_was(agents: list[LiveAgen
     job_id = launch(agents, FORGETS, max_restarts=1)
     view = ended(agents, job_id)
     assert (view.state, view.attempt.number) == ("succeeded", 2)
-    assert [(one.kind, one.step) for one in view.warnings] == [(Kind.BEGAN_AGAIN, 1)]
+    # Its ranks need no group: on a slow machine there is time to see that they never meet.
+    warnings = [one for one in view.warnings if one.kind is not Kind.RANKS_NEVER_MET]
+    assert [(one.kind, one.step) for one in warnings] == [(Kind.BEGAN_AGAIN, 1)]
     told = environment(agents[1], job_id, 2)
     assert told["MNTRAIN_FIRST_WORLD_SIZE"] == "2"
     assert told["MNTRAIN_SAVED_STEP"] == "4"

@@ -23,7 +23,8 @@ def test_wandb_offline_keeps_the_run_beside_the_checkpoints(
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.setenv("MNTRAIN_JOB", "j-00000001")
+    monkeypatch.setenv("MNTRAIN_JOB", "j-00000002")
+    monkeypatch.setenv("MNTRAIN_RUN", "j-00000001")
     run = result(text, f"checkpoint.directory={tmp_path}/kept", 'report.to=["wandb"]')
     assert "report:" not in capfd.readouterr().out
     [file] = (tmp_path / "kept" / "j-00000001").glob("wandb/offline-run-*/*.wandb")
