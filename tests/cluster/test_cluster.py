@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +29,7 @@ from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Hang, Refuse
 from tests.standin.heard import Heard
-from tests.wording import wording
+from tests.wording import reads, wording
 
 
 def test_the_package_offers_the_same_names() -> None:
@@ -307,7 +306,7 @@ def test_a_node_that_never_answers_is_named_with_the_seconds(
         with pytest.raises(NodeError) as caught:
             ask()
         assert caught.value.kind is Kind.NO_ANSWER
-        assert re.search(r"node2 has not answered yet \(\d+(\.\d)? s\)", caught.value.cause)
+        assert reads(r"node2 has not answered yet \(\d+(\.\d)? s\)", caught.value.cause)
     assert made.participants(["node1"])
 
 

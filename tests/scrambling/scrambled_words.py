@@ -37,7 +37,7 @@ PROBLEM = f"{PACKAGE}.model.failure.problem"
 EDGES = (PROBLEM, f"{PACKAGE}.show.problems")
 """Where problems are put into words."""
 
-SPOKEN = tuple(f"{PACKAGE}.model.failure.{one}" for one in VOCABULARY["spoken"])
+SPOKEN = tuple(f"{PACKAGE}.{one}" for one in VOCABULARY["spoken"])
 
 _VERSION = str(max(one.stat().st_mtime_ns for one in HERE.iterdir() if one.is_file()))
 _COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _VERSION
