@@ -12,6 +12,8 @@ from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 PYTHON_LIBRARY = "python-library"
 
+MOST_STEPS = 100_000_000
+
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
 LossKind = Literal["plain", "chunked", "liger"]
 Precision = Literal["float32-master", "stochastic-rounding", "plain"]
@@ -158,7 +160,7 @@ class TrainSection(UserRecord, frozen=True):
     checkpoint is saved; "report" goes on. ``--on-nan`` at launch overrides it.
     """
 
-    steps: Annotated[int, Meta(ge=1, le=100_000_000)] = 100
+    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 100
     batch_size: _Count = 32
     accumulation: Annotated[int, Meta(ge=1, le=65536)] = 1
     seed: _Seed = 0
@@ -179,7 +181,7 @@ class CheckpointSection(UserRecord, frozen=True):
     """
 
     directory: Annotated[str, Meta(min_length=1)] | None = None
-    interval_steps: Annotated[int, Meta(ge=0, le=100_000_000)] = 100
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
     at_end: bool = True
     keep: Annotated[int, Meta(ge=1, le=1000)] = 2
     copies: Annotated[int, Meta(ge=1, le=2)] = 1
@@ -212,7 +214,7 @@ class EvaluationSection(UserRecord, frozen=True):
     the pipeline.
     """
 
-    interval_steps: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
     share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.05
     sequences: _Count = 64
     prompts: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
+from tests.train.test_command import write_text
 from tests.waiting import PATIENCE_S
 
 
@@ -140,3 +142,9 @@ def near(open_cluster: Open, two: list[FakeAgent]) -> Cluster:
 def job(near: Cluster) -> Job:
     """Of both stand-ins."""
     return near.launch(spec())
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the built-in trainer learns."""
+    return write_text(tmp_path_factory.mktemp("data") / "text")

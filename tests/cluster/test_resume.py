@@ -22,7 +22,6 @@ from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
-from tests.train.test_command import write_text
 from tests.waiting import until
 from tests.wording import says
 
@@ -95,11 +94,6 @@ class Runs:
             return bool(ranks) and all(one.steps and one.steps[-1].step >= step for one in ranks)
 
         until(has_come_so_far, f"step {step}", ENDED_S)
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_text(tmp_path_factory.mktemp("data") / "text")
 
 
 @pytest.fixture(scope="module")

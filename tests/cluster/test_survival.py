@@ -15,7 +15,6 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.workload.workload import from_path
 from tests.cluster.conftest import wait_for
-from tests.train.test_command import write_text
 from tests.waiting import until
 from tests.wording import wording
 
@@ -42,11 +41,6 @@ timeout_s = 60
 [checkpoint]
 interval_steps = {every}
 """
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_text(tmp_path_factory.mktemp("data") / "text")
 
 
 @pytest.fixture(scope="module")

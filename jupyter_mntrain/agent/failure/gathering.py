@@ -67,8 +67,7 @@ class Gathering:
         self._attempt = attempt
         self._node_id = record.part.node_id
         self._placements = record.attempt.placements
-        jobs, run = attempt.path.parents[1], record.spec.run_of(record.job_id)
-        self._checkpoints = checkpoints_of_run(jobs, run)
+        self._checkpoints = checkpoints_of_run(attempt.path.parents[1], record.run)
         self._gpus = gpus
         self._errors = errors
 

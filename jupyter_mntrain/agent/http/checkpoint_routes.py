@@ -17,8 +17,7 @@ class CheckpointsHandler(AgentHandler):
         change = self.body_as(CheckpointChange)
         jobs = self.node.jobs
         record = jobs.get(self.job_id(job_id)).record
-        same_run = jobs.of_run(record.spec.run_of(record.job_id))
-        is_running = any(job.is_active for job in same_run)
+        is_running = any(job.is_active for job in jobs.of_run(record.run))
         with self.audited(f"{change.action} checkpoint", job=job_id, step=str(change.step)):
             await asyncio.to_thread(
                 change_checkpoint, record, jobs.directory, change, is_running=is_running

@@ -103,9 +103,7 @@ class JobBook:
 
     def of_run(self, run: JobId) -> list[LocalJob]:
         """The jobs of a run that are known here."""
-        return [
-            job for job in self._jobs.values() if job.record.spec.run_of(job.record.job_id) == run
-        ]
+        return [job for job in self._jobs.values() if job.record.run == run]
 
     def not_found(self, job_id: JobId) -> JobNotFoundError:
         return JobNotFoundError(
@@ -345,6 +343,6 @@ class JobBook:
             del self._jobs[job.record.job_id]
             job.close()
             shutil.rmtree(job.directory, ignore_errors=True)
-            run = job.record.spec.run_of(job.record.job_id)
+            run = job.record.run
             if not self.of_run(run):
                 keep_of_forgotten(self.directory, run)

@@ -110,7 +110,7 @@ class LocalJob:
     @cached_property
     def _doubts(self) -> Doubts:
         record = self.record
-        checkpoints = checkpoints_of_run(self.directory.parent, record.spec.run_of(record.job_id))
+        checkpoints = checkpoints_of_run(self.directory.parent, record.run)
         log = self.attempt.path / "log"
         return Doubts(record.spec, record.attempt, self.placement, log, checkpoints)
 

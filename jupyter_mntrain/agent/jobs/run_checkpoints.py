@@ -31,7 +31,7 @@ def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
     """
     directory = _directory(record, jobs)
     return NodeCheckpoints(
-        run=record.spec.run_of(record.job_id),
+        run=record.run,
         directory=str(directory.path),
         checkpoints=directory.held(),
         unfinished=directory.unfinished(),
@@ -51,13 +51,14 @@ def change_checkpoint(
         RefusedError: it is pinned, or the run may need it at any moment; or the disk refuses.
     """
     directory, node = _directory(record, jobs), record.part.node
-    if change.step not in directory.manifests():
+    steps = directory.manifests().keys()
+    if change.step not in steps:
         return
     if change.action == "delete":
         if directory.is_pinned(change.step):
             fix = f"unpin it first: mntrain checkpoints {record.job_id} --unpin {change.step}"
             raise RefusedError(f"checkpoint {change.step} is pinned", fix=fix, node=node)
-        if is_running and change.step == max(directory.manifests()):
+        if is_running and change.step == max(steps):
             cause = f"the run is running, and {change.step} is its newest checkpoint"
             raise RefusedError(cause, fix="stop the job first, or save a newer one", node=node)
         directory.remove(change.step)
@@ -80,10 +81,9 @@ def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
     Raises:
         RefusedError: as told.
     """
-    run = record.spec.run_of(record.job_id)
     for other in active:
         is_other = other.job_id != record.job_id and not other.is_queued
-        if is_other and other.spec.run_of(other.job_id) == run:
+        if is_other and other.run == record.run:
             raise RefusedError(
                 f"job {other.job_id} of the same run is still running here",
                 kind=Kind.STILL_RUNNING,

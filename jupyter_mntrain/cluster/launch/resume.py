@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
@@ -92,6 +93,7 @@ async def plan_resume(
     before, recipe = recipe_of(last.spec), recipe_of(spec)
     path, step = _place_of(begin)
     checkpoint = None
+    notes: tuple[Problem, ...] = ()
     if path is None:
         listed = await list_checkpoints(live, chain)
         if recipe is None:
@@ -106,8 +108,6 @@ async def plan_resume(
         notes = _silence_notes(listed)
         if recipe is None and step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
-    else:
-        notes = ()
     changes: tuple[SettingChange, ...] = ()
     if recipe is not None and before is not None:
         changes = changed_settings(before, recipe, step=step or 0)
@@ -134,12 +134,7 @@ def chain_of(live: ClusterView, view: JobView) -> list[JobView]:
 
 async def list_checkpoints(live: ClusterView, chain: Sequence[JobView]) -> RunCheckpoints:
     """Ask every node that took part in a run for its checkpoints."""
-    asked = _places(chain)
-    answers = await asyncio.gather(
-        *(live.client_of(place).checkpoints(job_id) for job_id, place in asked),
-        return_exceptions=True,
-    )
-    return _merged(chain, asked, answers)
+    return await _ask(live, chain, AgentClient.checkpoints)
 
 
 async def change_checkpoints(
@@ -158,10 +153,18 @@ async def change_checkpoints(
             kind=Kind.NO_CHECKPOINT,
             fix=f"it has: {known}",
         )
+    return await _ask(live, chain, lambda one, job_id: one.change_checkpoint(job_id, change))
+
+
+async def _ask(
+    live: ClusterView,
+    chain: Sequence[JobView],
+    call: Callable[[AgentClient, JobId], Awaitable[NodeCheckpoints]],
+) -> RunCheckpoints:
+    """Make a call to every node of a run, and merge what they have."""
     asked = _places(chain)
     answers = await asyncio.gather(
-        *(live.client_of(place).change_checkpoint(job_id, change) for job_id, place in asked),
-        return_exceptions=True,
+        *(call(live.client_of(place), job_id) for job_id, place in asked), return_exceptions=True
     )
     return _merged(chain, asked, answers)
 

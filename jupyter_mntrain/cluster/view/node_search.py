@@ -74,7 +74,7 @@ class NodeSearch:
             return
         awaited = [view for view in self._live.nodes if view.is_awaited]
         meant = [view for view in awaited if {view.name, view.address} & missing]
-        if meant or awaited:
+        if awaited:
             nobody = f"no node named {' or '.join(sorted(missing))} is known"
             raise not_answered(
                 awaited_words(meant or awaited, self._clock.time()),

@@ -309,6 +309,10 @@ class JobRecord(Record, frozen=True):
     pressure: Pressure | None = None
 
     @property
+    def run(self) -> JobId:
+        return self.spec.run_of(self.job_id)
+
+    @property
     def is_queued(self) -> bool:
         """Whether no attempt has started yet."""
         return self.attempt.number == 0

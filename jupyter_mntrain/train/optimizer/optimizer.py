@@ -37,7 +37,8 @@ class Optimizer:
         self._counted = list(counted_once.values())
         everybody = _of_all_ranks(list(counted_once))
         self._count = len(everybody)
-        self._places = torch.tensor([everybody.index(name) for name in counted_once])
+        places = [everybody.index(name) for name in counted_once]
+        self._places = torch.tensor(places, dtype=torch.int64)
         self._updates = _updates(recipe, parameters, is_tied=HEAD not in counted_once)
         self._step = 0
         self._fused: FusedBackward | None = None
@@ -75,14 +76,12 @@ class Optimizer:
         if self._fused is not None:
             own = [one for one in (self._fused.take_square(),) if one is not None]
             return _placed(own, self._places[: len(own)], self._count)
-        found = [
-            (parameter.grad, place)
-            for parameter, place in zip(self._counted, self._places, strict=True)
-            if parameter.grad is not None
-        ]
+        gradients = [one.grad for one in self._counted if one.grad is not None]
         # As get_total_norm does: a few kernels for all of them.
-        norms = torch._foreach_norm([one for one, _ in found]) if found else []  # noqa: SLF001
-        places = torch.stack([place for _, place in found]) if found else self._places[:0]
+        norms = torch._foreach_norm(gradients) if gradients else []  # noqa: SLF001
+        places = self._places
+        if len(gradients) < len(places):
+            places = places[[one.grad is not None for one in self._counted]]
         return _placed([norm.double().square() for norm in norms], places, self._count)
 
     def total(

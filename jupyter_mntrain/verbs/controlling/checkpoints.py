@@ -9,12 +9,11 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.recipe.sections import MOST_STEPS
 from jupyter_mntrain.show.tables.checkpoints import checkpoint_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-
-LAST_STEP = 100_000_000
 
 ACTIONS: tuple[tuple[CheckpointAction, str], ...] = (
     ("delete", "delete the checkpoint of this step on all nodes"),
@@ -30,7 +29,7 @@ class CheckpointsVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         for action, text in ACTIONS:
-            parser.option(f"--{action}", type=bounded_int(1, LAST_STEP), metavar="STEP", help=text)
+            parser.option(f"--{action}", type=bounded_int(1, MOST_STEPS), metavar="STEP", help=text)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         asked = [(action, getattr(args, action)) for action, _ in ACTIONS if getattr(args, action)]

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.recipe.sections import MOST_STEPS
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
@@ -27,8 +28,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.launch.resume import ResumePlan
-
-MOST_STEPS = 100_000_000
 
 
 class ResumeVerb(Verb):
