@@ -46,6 +46,7 @@ UNTRIED: dict[Kind, str] = {
         ),
         "needs a GPU",
     ),
+    Kind.CRASHED_AT_END: "libraries crash so only now and then",
     Kind.DISK_ERROR: "needs a disk that is broken",
     Kind.IN_KERNEL: "needs a disk or a driver that hangs",
     Kind.MACHINE_RESTARTED: "needs a restart of the machine; its fix is that of keeper-lost",

@@ -80,7 +80,10 @@ def rank_ends(
             rank=rank if problem.node is None else problem.rank,
             time_s=problem.time_s or gone_s or failure.time_before(now_s),
         )
-        downs.append(RankDown(rank=rank, exit_code=failure.exit_code, problem=problem))
+        ended_s = end.ended_normally_s if problem.kind is Kind.CRASHED_AT_END else None
+        downs.append(
+            RankDown(rank=rank, exit_code=failure.exit_code, problem=problem, time_s=ended_s)
+        )
     return downs
 
 

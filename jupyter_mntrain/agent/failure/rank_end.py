@@ -67,9 +67,9 @@ class RankEnding:
     @property
     def ended_normally_s(self) -> float | None:
         """Unix time at which it reached its normal end; ``None`` if it did not, as far as known."""
-        record = self._record
+        record, failure = self._record, self._failure
         is_normal = record is not None and record.is_over and record.escaped is None
-        if record is None or not is_normal or self._failure is not None:
+        if record is None or not is_normal or (failure is not None and failure.exit_code >= 0):
             return None
         return unix_s(record.monotonic_s)
 
@@ -99,7 +99,10 @@ class RankEnding:
             return None
         if failure.exit_code < 0:
             crash = read_crash(self._metrics, self._rank)
-            return of_signal(failure.exit_code, self._lines, self._has_run_out, crash=crash)
+            found = of_signal(failure.exit_code, self._lines, self._has_run_out, crash=crash)
+            if found.kind is Kind.CRASHED and self.ended_normally_s is not None:
+                return _at_end(found)
+            return found
         return self._of_exit_code(failure.exit_code)
 
     def _of_exit_code(self, code: int) -> Problem:
@@ -190,6 +193,12 @@ def of_signal(
     if reason and (code == -signal.SIGABRT or not (known and known[0] in SYMPTOMS)):
         return _foreign(f"{cause}: {reason}", detail, kind)
     return Problem(kind=kind, cause=cause, fix=fix_of(kind), detail=detail)
+
+
+def _at_end(crash: Problem) -> Problem:
+    kind = Kind.CRASHED_AT_END
+    cause = f"{crash.cause} while Python closed down, after its program had reached its end"
+    return msgspec.structs.replace(crash, kind=kind, cause=cause, fix=fix_of(kind))
 
 
 def of_message(message: str, detail: str) -> Problem:

@@ -17,6 +17,8 @@ FIXES: dict[Kind, str] = {
     Kind.TERMINATED: "see journalctl on that node, and check for a scheduler's time limit",
     Kind.CRASHED: "see where it crashed in its stacks; if that is in a library, compare the "
     "versions under 'nodes': a package built for another torch can cause this",
+    Kind.CRASHED_AT_END: "end the script with torch.distributed.barrier() and "
+    "destroy_process_group(): what is still open then can crash",
     Kind.DISK_FULL: "free some space on that node, or raise the quota",
     Kind.READ_ONLY: "on that node, remount it writable; if the kernel made it read-only, check "
     "its disk with dmesg",

@@ -74,7 +74,7 @@ def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
         return None
     _, part, rank = min(done, key=lambda one: one[0])
     problem = msgspec.structs.replace(left_early(part, rank), time_s=symptom.time_s)
-    return Hypothesis(problem, ("its process ended with exit code 0, before the others failed",))
+    return Hypothesis(problem, ("its program reached its end before the others failed",))
 
 
 def left_early(part: PartStatus, rank: RankStatus) -> Problem:

@@ -15,6 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
 from jupyter_mntrain.model.failure.causes.gpus import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
@@ -22,7 +23,7 @@ from jupyter_mntrain.model.records.verdict import Verdict
 
 SAME_MOMENT_S = tunables.seconds("failure.same_moment_s")
 
-WEAK: frozenset[Kind] = frozenset({Kind.EXIT_CODE, Kind.TERMINATED})
+WEAK: frozenset[Kind] = frozenset({Kind.EXIT_CODE, Kind.TERMINATED, Kind.CRASHED_AT_END})
 """Ends that may be a program's own reaction to another one's end."""
 
 
@@ -32,9 +33,13 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
         return None
     ends = hypotheses.ends(parts)
     causes = [end for end in ends if not end.is_symptom]
-    if causes:
+    if any(end.kind is not Kind.CRASHED_AT_END for end in causes):
         return _with_gpus(parts, _of_ends(causes))
-    symptom = ends[0]
+    symptom = next((end for end in ends if end.is_symptom), None)
+    if causes:
+        left = symptom and hypotheses.ended_early(parts, symptom)
+        return _by_a_hypothesis(left, ends) if left else _of_ends(causes)
+    assert symptom is not None  # noqa: S101 - each end is a cause or a symptom
     found = (
         hypotheses.silent_node(parts, symptom)
         or hypotheses.mismatched_collective(parts, symptom)
@@ -47,15 +52,9 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
     is_waiting = any(lacks_links(part) for part in parts)
     if found is None:
         return _unknown(parts, symptom, is_waiting=is_waiting)
-    is_known = found.problem.kind is not Kind.CONNECTION_BROKE
-    return Verdict(
-        problem=found.problem,
-        sureness="certain" if is_known and not found.speaks_against else "likely",
-        speaks_for=found.speaks_for,
-        speaks_against=found.speaks_against,
-        others=tuple(ends),
-        is_waiting=is_waiting and found.problem.kind is Kind.CONNECTION_BROKE,
-    )
+    verdict = _by_a_hypothesis(found, ends)
+    is_broke = found.problem.kind is Kind.CONNECTION_BROKE
+    return msgspec.structs.replace(verdict, is_waiting=is_waiting and is_broke)
 
 
 def lacks_links(part: PartStatus) -> bool:
@@ -76,6 +75,17 @@ def part_to_blame(parts: Iterable[PartStatus]) -> PartStatus | None:
 
     guilty = [part for part in parts if part.problem is not None]
     return min(guilty, key=order, default=None)
+
+
+def _by_a_hypothesis(found: Hypothesis, ends: Sequence[Problem]) -> Verdict:
+    is_known = found.problem.kind is not Kind.CONNECTION_BROKE
+    return Verdict(
+        problem=found.problem,
+        sureness="certain" if is_known and not found.speaks_against else "likely",
+        speaks_for=found.speaks_for,
+        speaks_against=found.speaks_against,
+        others=tuple(ends),
+    )
 
 
 def _of_ends(causes: Sequence[Problem]) -> Verdict:

@@ -151,6 +151,8 @@ class Kind(StrEnum):
     """A process was killed by SIGKILL, not known to be from the OOM killer."""
     TERMINATED = "terminated"
     """A process was terminated by a signal that mntrain did not send."""
+    CRASHED_AT_END = "crashed-at-end"
+    """A process crashed while Python closed down, after its program had reached its end."""
     CRASHED = "crashed"
     """A process crashed: SIGSEGV, SIGABRT and the like."""
     DISK_FULL = "disk-full"

@@ -118,7 +118,7 @@ def _apply_to_rank(
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             known = _as_wished(part, problem)
-            done = {"done_s": time_s} if code == 0 and time_s is not None else {}
+            done = {} if time_s is None else {"done_s": time_s}
             return _set_rank(part, rank, state=ended, exit_code=code, problem=known, **done)
 
 

@@ -71,6 +71,16 @@ def test_a_rank_that_leaves_with_exit_code_0_by_any_way_has_ended_normally(attem
     assert abs(down.time_s - time.time()) < 60
 
 
+def test_a_crash_after_the_programs_end_is_told_with_the_time_of_that_end(attempt):
+    directory = attempt(FAILED.format(code=-6, local=0))
+    metrics_of(directory).mkdir()
+    ended = ExitRecord(pid=72, monotonic_s=time.monotonic(), is_over=True)
+    (metrics_of(directory) / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(ended))
+    (down,) = rank_ends(directory, RANKS, now_s=5.0)
+    assert (down.exit_code, down.problem.kind) == (-6, Kind.CRASHED_AT_END)
+    assert abs(down.time_s - time.time()) < 60
+
+
 @pytest.mark.parametrize(
     ("has_run_out", "kind"),
     [(None, Kind.KILLED), (True, Kind.OUT_OF_MEMORY), (False, Kind.KILLED)],

@@ -59,6 +59,12 @@ CASES = {
         "print('KeyError: handled'); os._exit(78)", Kind.EXIT_CODE, "exit code 78"
     ),
     "a rank ends normally, too early": Case("sys.exit(0)", Kind.ENDED_EARLY, ""),
+    "a rank ends too early, and crashes in a library after its end": Case(
+        "import ctypes as c; libc = c.CDLL(None); "
+        "libc.__cxa_atexit(c.cast(libc.abort, c.c_void_p), None, None); sys.exit(0)",
+        Kind.ENDED_EARLY,
+        "",
+    ),
     "a crash in C": Case(
         "import ctypes; ctypes.string_at(0)", Kind.CRASHED, "SIGSEGV in <module> (script.py:8)"
     ),

@@ -17,9 +17,11 @@ from typing import Any
 import psutil
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from tests.e2e.conftest import CLUSTER, joined_lab, token_file
 from tests.faults.bench import OVER, Bench
 from tests.faults.search.case import Case, Layout, Statement
+from tests.faults.search.statements import statement, told, unfinished
 from tests.netlab import Host, LabError
 from tests.waiting import until
 
@@ -36,8 +38,8 @@ STARTED_S = 60.0
 
 COMMAND_S = 60.0
 
-DETAIL = 2000
-"""Most characters of evidence that are kept with a result."""
+LISTENS_S = 10.0
+"""For an agent to listen, if it ever does."""
 
 
 class Stage:
@@ -191,7 +193,14 @@ class Stage:
         until(lambda: not psutil.pid_exists(pid), "the agent to end", MENDED_S)
 
     def start_agent(self, host: str, **environment: str) -> None:
-        self.bench.restart_agent(self.host(host), **environment)
+        """Start it, and wait until it listens or has ended."""
+        agent = self.bench.restart_agent(self.host(host), **environment)
+        connect = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{DEFAULT_PORT}"]
+        until_s = time.monotonic() + LISTENS_S * self.patience
+        while agent.poll() is None and time.monotonic() < until_s:
+            if self.host(host).run(connect).returncode == 0:
+                return
+            time.sleep(0.1)
 
     def try_join(self, host: str, token: str, environment: dict[str, str]) -> None:
         """Another agent beside the host's own joins; what the command says of it is noted."""
@@ -246,12 +255,12 @@ class Stage:
         if job and job.get("attempt", 0) >= (2 if case.moment == "restart" else 0):
             for channel, name in (("cause", "cause"), ("stall", "stall")):
                 if job.get(f"{name}_kind"):
-                    found.append(_told(job, channel, name))
+                    found.append(told(job, channel, name))
             found += [statement("other", one) for one in job.get("others", ())]
         for host in self.bench.lab.hosts:
             node = self.bench.node(host)
             if node.get("reason_kind"):
-                found.append(_told(node, "node", "reason", host.name))
+                found.append(told(node, "node", "reason", host.name))
             elif node.get("liveness") == "lost":
                 found.append(Statement("node", "silent", host.name))
             found += [statement("node", one, host.name) for one in node.get("others", ())]
@@ -308,43 +317,3 @@ class Stage:
     def _hosts(self) -> list[Host]:
         assert self._played is not None
         return [self.host(name) for name in self._played[0].names]
-
-
-def statement(channel: str, problem: dict[str, Any], node: str | None = None) -> Statement:
-    """From a problem as ``--json`` shows it."""
-    return Statement(
-        channel,  # type: ignore[arg-type]
-        problem.get("kind") or "error",
-        problem.get("node") or node,
-        problem.get("rank"),
-        bool(problem.get("fix")),
-        text=f"{problem.get('cause', '')} | {problem.get('fix', '')}",
-    )
-
-
-def unfinished(channel: str, data: dict[str, Any]) -> list[Statement]:
-    """What a stop says that did not end its job: who is said not to answer, and what is left."""
-    silent = [("no-answer", name) for name in data.get("unknown_nodes", ())]
-    left = [("leftover", one.get("node")) for one in data.get("leftovers", ())]
-    text = json.dumps(data)[:400]
-    return [
-        Statement(channel, kind, node, text=text)  # type: ignore[arg-type]
-        for kind, node in (*silent, *left)
-    ]
-
-
-def _told(seen: dict[str, Any], channel: str, name: str, node: str | None = None) -> Statement:
-    rank = seen.get(f"{name}_rank")
-    of_rank = seen.get("ranks", {}).get(str(rank), {})
-    fixes = {seen.get(f"{name}_fix")} | ({of_rank["fix"]} if of_rank.get("fix") else set())
-    is_same = of_rank.get("kind") != seen[f"{name}_kind"] or len(fixes) == 1
-    return Statement(
-        channel,  # type: ignore[arg-type]
-        seen[f"{name}_kind"],
-        seen.get(f"{name}_node") or node,
-        rank,
-        bool(seen.get(f"{name}_fix")) and is_same,
-        of_rank.get("exit_code"),
-        f"{seen.get(name)} | {seen.get(f'{name}_fix')}",
-        str(of_rank.get("detail") or "")[-DETAIL:],
-    )

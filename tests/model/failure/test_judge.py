@@ -111,6 +111,16 @@ def test_of_two_ends_the_first_counts_and_a_reaction_does_not() -> None:
     assert "n1" in found.reasons
 
 
+def test_who_crashed_after_its_end_had_left_early_if_others_still_needed_it() -> None:
+    crashed = part(0, end(Kind.CRASHED_AT_END, LOST_S - 0.2))
+    assert told(verdict(crashed)) == (Kind.CRASHED_AT_END, "n0", "certain")
+    rank = msgspec.structs.replace(crashed.ranks[0], done_s=LOST_S - 0.5)
+    left = msgspec.structs.replace(crashed, ranks=(rank,))
+    assert told(verdict(left, lost(1))) == (Kind.ENDED_EARLY, "n0", "certain")
+    raised = part(1, end(Kind.EXCEPTION, LOST_S - 0.1))
+    assert told(verdict(left, raised))[:2] == (Kind.EXCEPTION, "n1")
+
+
 def test_a_rank_without_a_recorder_that_ended_normally_is_found_too() -> None:
     done = msgspec.structs.replace(stopped(1).ranks[0], state="succeeded", done_s=LOST_S - 0.5)
     found = verdict(lost(0), stopped(1, ranks=(done,)))
