@@ -65,7 +65,8 @@ def rank_ends(
             continue
         end = RankEnding(directory, rank, local, record, failure, lines, has_run_out=has_run_out)
         if failure is None:
-            ended_s = _ended_well_s(record, exits) or end.ended_normally_s
+            # Its own word first: a busy machine collects the process seconds later.
+            ended_s = end.ended_normally_s or _ended_well_s(record, exits)
             if seen_code == 0:
                 ended_s = ended_s or gone_s
             if ended_s is not None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.agent.failure.calls import CallsRequest
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.sites import Frame, Site, site_of
+from jupyter_mntrain.model.failure.sites import Frame, Site, pending_site, site_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import Doing, RankStack
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_FILE, STACK_SIGNAL
@@ -80,7 +80,8 @@ class StackRequest:
                 file.seek(max(self._before, size - MOST_READ))
                 text = file.read(MOST_READ).decode(errors="replace")
         frames = main_thread(text)
-        site = site_of(frames, source_line(frames, self.pid))
+        calls = self._calls.result() if self._calls else ()
+        site = site_of(frames, source_line(frames, self.pid)) or pending_site(frames, calls)
         doing = judge(self._state, frames, site)
         return RankStack(
             rank=self.rank,
@@ -89,7 +90,7 @@ class StackRequest:
             where=own_line(frames),
             site=site if doing == "waiting for others" else None,
             text=text[-MOST_TEXT:],
-            calls=self._calls.result() if self._calls else (),
+            calls=calls,
         )
 
 

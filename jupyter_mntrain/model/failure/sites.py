@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.calls import GroupCalls
 
 Site = Literal[
     "rendezvous",
@@ -139,6 +140,23 @@ def site_of(frames: Sequence[Frame], innermost_line: str = "") -> Site | None:
         return "exchange"
     is_sync = bool(frames) and "/torch/cuda/" in frames[0][0] and frames[0][2] == "synchronize"
     return "gpu" if is_sync or _GPU_CALL.search(innermost_line) else None
+
+
+def pending_site(frames: Sequence[Frame], calls: Sequence[GroupCalls]) -> Site | None:
+    """Find the collective that a rank waits for in torch's C++, where Python shows no sign of it:
+    the backward pass of DistributedDataParallel. ``None`` if it does not wait.
+
+    Args:
+        frames: of its main thread, the innermost first.
+        calls: its last ones, by process group.
+    """
+    if not frames or "/torch/" not in frames[0][0]:
+        return None
+    pending = [one.calls[-1] for one in calls if one.calls and not one.calls[-1].is_over]
+    if not pending:
+        return None
+    named = (site for names, site in _SITES if names.match(pending[-1].name))
+    return next(named, "collective")
 
 
 class WaitingRank(NamedTuple):

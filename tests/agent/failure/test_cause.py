@@ -71,6 +71,18 @@ def test_a_rank_that_leaves_with_exit_code_0_by_any_way_has_ended_normally(attem
     assert abs(down.time_s - time.time()) < 60
 
 
+def test_a_program_ended_when_it_said_so_not_when_torchrun_noticed(attempt):
+    metrics = metrics_of(attempt(""))
+    metrics.mkdir()
+    now_s = time.monotonic()
+    ended = ExitRecord(pid=72, monotonic_s=now_s - 9.0, is_over=True)
+    (metrics / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(ended))
+    seen = ProcessExit(pid=72, status=0, monotonic_s=now_s)
+    (metrics / EXITS_FILE).write_bytes(msgspec.json.encode(seen) + b"\n")
+    (down,) = rank_ends(metrics.parent, RANKS, now_s=5.0)
+    assert down.time_s < time.time() - 8.0
+
+
 def test_a_crash_after_the_programs_end_is_told_with_the_time_of_that_end(attempt):
     directory = attempt(FAILED.format(code=-6, local=0))
     metrics_of(directory).mkdir()

@@ -96,6 +96,14 @@ HANGS = [
         0,
     ),
     Hang(
+        "backward",
+        ("collective", None),
+        "rank 0 on n0 is in a collective",
+        "stuck there, or in an unusually long step",
+        Kind.BUSY,
+        1,
+    ),
+    Hang(
         "receive",
         ("receive", "receive"),
         "all ranks wait for each other: each waits to receive",

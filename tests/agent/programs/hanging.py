@@ -64,6 +64,14 @@ def pipeline(rank: int) -> None:
     schedule.step(target=torch.zeros(2, 4))
 
 
+def backward(rank: int) -> None:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    loss = model(torch.zeros(2, 4)).sum()
+    if rank == 1:
+        time.sleep(1000)
+    loss.backward()
+
+
 def receive(rank: int) -> None:
     dist.recv(torch.zeros(1), 1 - rank)
 

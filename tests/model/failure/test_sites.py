@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.failure.sites import Frame, Site, WaitingRank, site_of, why_all_wait
+from jupyter_mntrain.model.failure.sites import (
+    Frame,
+    Site,
+    WaitingRank,
+    pending_site,
+    site_of,
+    why_all_wait,
+)
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.calls import Call, GroupCalls
 from tests.wording import says
 
 OWN: Frame = ("/home/kim/train.py", 12, "step")
@@ -36,6 +44,29 @@ def torch(name: str, file: str = "distributed/distributed_c10d.py") -> Frame:
 )
 def test_the_site(frames: list[Frame], line: str, site: Site | None) -> None:
     assert site_of(frames, line) == site
+
+
+BACKWARD = torch("_engine_run_backward", "autograd/graph.py")
+
+
+@pytest.mark.parametrize(
+    ("frames", "calls", "site"),
+    [
+        (
+            [BACKWARD, OWN],
+            [Call(1, "all_reduce", is_over=True), Call(2, "all_reduce")],
+            "collective",
+        ),
+        ([BACKWARD, OWN], [Call(1, "all_gather")], "gather"),
+        ([BACKWARD, OWN], [Call(1, "all_reduce", is_over=True)], None),
+        ([OWN], [Call(1, "all_reduce")], None),
+        ([BACKWARD, OWN], [], None),
+    ],
+)
+def test_a_collective_that_torch_waits_for_in_cpp(
+    frames: list[Frame], calls: list[Call], site: Site | None
+) -> None:
+    assert pending_site(frames, [GroupCalls("0", "gloo", tuple(calls))]) == site
 
 
 def at(rank: int, site: Site, where: str = "") -> WaitingRank:
