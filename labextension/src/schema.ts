@@ -24,6 +24,7 @@ export type Kind =
   | "connection-lost"
   | "connection-refused"
   | "crashed"
+  | "crashed-at-end"
   | "disk-error"
   | "disk-full"
   | "drained"
@@ -675,6 +676,7 @@ export interface Leftover {
  *         since_s: Unix time of the last progress.
  *         limit_s: seconds without progress that count as a stall.
  *         step: last finished step on this node.
+ *         is_reported: its ranks report progress; otherwise they exchange nothing with other nodes.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Stall".
@@ -684,6 +686,7 @@ export interface Stall {
   limit_s: number;
   step: number | null;
   stacks: RankStack[];
+  is_reported?: boolean;
 }
 /**
  * Stacks of a rank when its part stalled.

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
+from jupyter_mntrain.agent.failure.exchange_pace import ExchangePace
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.clock import Clock
+from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import PartEvent, Resumed, Stalled
-from jupyter_mntrain.model.records.stall import Doing, Stall
+from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 
 LEAST_S = tunables.seconds("watchdog.least_s")
 TIMES_A_STEP = tunables.ratio("watchdog.steps")
+
+CONFIRMED_AFTER_S = tunables.seconds("watchdog.confirmed_after_s")
 
 FIRST_STEP_S = tunables.seconds("watchdog.first_step_s")
 
 EARLY_S = tunables.seconds("watchdog.early_look_s")
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
+
+MEETING: frozenset[Site | None] = frozenset({"rendezvous", "new group"})
+"""Places of a start: a rank that is there twice has not gone on."""
 
 ASK_AGAIN_S = tunables.seconds("watchdog.stacks_interval_s")
 
@@ -31,7 +38,8 @@ REMEMBERED_STEPS = tunables.count("watchdog.steps_remembered")
 class Watchdog:
     """Watches one attempt on one node.
 
-    Only ranks that report are watched: without a Recorder, progress is unknown.
+    Progress is what ranks report. Of those that report nothing it is what they exchange with other
+    nodes; then ranks are looked at twice, for progress of another kind is not seen.
 
     Args:
         ask: requests the stacks of every living rank.
@@ -49,12 +57,19 @@ class Watchdog:
         self._answers_until_s: float | None = None
         self._ask_at_s = 0.0
         self._is_stalled = False
+        self._pace = ExchangePace()
+        self._has_reports = False
+        self._places: tuple[object, ...] = ()
 
     @property
     def limit_s(self) -> float:
         if not self._durations:
-            return FIRST_STEP_S
+            return self._exchange_limit_s or FIRST_STEP_S
         return max(LEAST_S, TIMES_A_STEP * median(self._durations))
+
+    @property
+    def _exchange_limit_s(self) -> float | None:
+        return None if self._has_reports else self._pace.limit_s
 
     def stepped(self, rank: Rank, step: int, step_s: float, now_s: float) -> None:
         """Note that a rank has finished a step."""
@@ -63,8 +78,19 @@ class Watchdog:
         self.got_on(now_s)
 
     def got_on(self, now_s: float) -> None:
-        """Note that a rank makes progress: it loads, or finishes steps."""
+        """Note that a rank reports progress: it loads, or finishes steps."""
+        self._has_reports = True
         self._last_s, self._last_time_s = now_s, self._clock()
+
+    def began(self, now_s: float) -> None:
+        """Note that a rank's process is there."""
+        if not self._has_reports:
+            self._last_s, self._last_time_s = now_s, self._clock()
+
+    def exchanged(self, sent_and_received: int, now_s: float) -> None:
+        """Note how many bytes ranks have exchanged with other nodes, over all that they do."""
+        if self._pace.take(sent_and_received, now_s) and not self._has_reports:
+            self._last_s, self._last_time_s = now_s, self._clock()
 
     def look(self, now_s: float) -> PartEvent | None:
         """Check for a stall or its end; call often. Returns an event if the state changed."""
@@ -72,9 +98,11 @@ class Watchdog:
             return None
         idle_s = now_s - self._last_s
         limit_s = self.limit_s
-        is_early = not self._durations and idle_s < limit_s
+        is_paced = bool(self._durations or self._exchange_limit_s)
+        is_early = not is_paced and idle_s < limit_s
         if idle_s < (EARLY_S if is_early else limit_s):
             self._asked, self._answers_until_s, self._ask_at_s = [], None, 0.0
+            self._places = ()
             if self._is_stalled:
                 self._is_stalled = False
                 return Resumed()
@@ -91,6 +119,9 @@ class Watchdog:
         # Of no stacks, too: ranks that have ended do not load anything.
         if is_early and not all(stack.doing in IDLE for stack in stacks):
             return None
+        if not self._has_reports and not self._is_confirmed(stacks):
+            self._ask_at_s = now_s + CONFIRMED_AFTER_S
+            return None
         self._is_stalled = True
         return Stalled(
             stall=Stall(
@@ -98,5 +129,20 @@ class Watchdog:
                 limit_s=EARLY_S if is_early else limit_s,
                 step=max(self._steps.values(), default=None),
                 stacks=stacks,
+                is_reported=self._has_reports,
             )
         )
+
+    def _is_confirmed(self, stacks: Sequence[RankStack]) -> bool:
+        """Whether ranks that report nothing are where they were at the look before."""
+        before, self._places = self._places, tuple(map(_place, stacks))
+        return self._places == before and all(
+            stack.calls or stack.site in MEETING or stack.doing != "waiting for others"
+            for stack in stacks
+        )
+
+
+def _place(stack: RankStack) -> tuple[object, ...]:
+    """Where a rank is: its line, and the numbers of its last calls."""
+    numbers = tuple((one.group, one.calls[-1].seq if one.calls else 0) for one in stack.calls)
+    return stack.rank, stack.doing, stack.where, stack.site, numbers

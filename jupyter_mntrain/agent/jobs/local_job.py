@@ -249,6 +249,8 @@ class LocalJob:
             self._look_at_end(now_s, is_over=is_over)
         for seen in self._processes.look(self.record.part, now_s, may_begin=not is_over):
             self.change(seen)
+            if isinstance(seen, RankUp):
+                self._watchdog.began(now_s)
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
             if isinstance(stall, Stalled) and self.record.part.stall is None:
                 self._change_evidence()
@@ -256,6 +258,7 @@ class LocalJob:
         if (pace := self._slowness.look(self.record.part)) is not None:
             self.file.note(pressure=pace.pressure)
             self.add_samples(*pace.loading)
+            self._watchdog.exchanged(pace.exchanged_bytes, now_s)
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):

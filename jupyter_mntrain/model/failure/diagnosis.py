@@ -59,6 +59,9 @@ def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | N
             fix=fix_of(Kind.NODE_LOST),
             node=silent[0],
         )
+    is_told = any(part.stall.is_reported for part, _ in seen if part.stall)
+    if not is_told and all(stack.doing == "busy" for _, stack in seen):
+        return None  # they compute, and what they report nothing of may well be long
     if not seen:  # all ranks have ended, and torchrun has not noticed yet
         return None
     differing = mismatched_call(_callers(seen))

@@ -40,9 +40,11 @@ class Stall(Record, frozen=True):
         since_s: Unix time of the last progress.
         limit_s: seconds without progress that count as a stall.
         step: last finished step on this node.
+        is_reported: its ranks report progress; otherwise they exchange nothing with other nodes.
     """
 
     since_s: float
     limit_s: float
     step: int | None
     stacks: tuple[RankStack, ...]
+    is_reported: bool = True

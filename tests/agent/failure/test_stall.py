@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.agent.failure.exchange_pace import LEAST_S as PAUSE_S
 from jupyter_mntrain.agent.failure.stacks import (
     ANSWER_S,
     StackRequest,
@@ -21,11 +22,13 @@ from jupyter_mntrain.agent.failure.stacks import (
 )
 from jupyter_mntrain.agent.failure.stall import (
     ASK_AGAIN_S,
+    CONFIRMED_AFTER_S,
     EARLY_S,
     FIRST_STEP_S,
     LEAST_S,
     Watchdog,
 )
+from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Resumed, Stalled
 from jupyter_mntrain.model.records.stall import Doing, RankStack
@@ -43,13 +46,15 @@ class Asked:
         self.times = 0
         self.is_answered = False
         self.doing: Doing = "busy"
+        self.site: Site | None = None
 
     def __call__(self) -> list[Asked]:
         self.times += 1
         return [self]
 
     def result(self) -> RankStack:
-        return RankStack(rank=ZERO, doing=self.doing if self.is_answered else "not known")
+        doing: Doing = self.doing if self.is_answered else "not known"
+        return RankStack(rank=ZERO, doing=doing, site=self.site)
 
 
 @pytest.fixture
@@ -65,6 +70,49 @@ def dog(asked: Asked) -> Watchdog:
 def test_a_script_that_tells_nothing_is_never_called_stalled(dog: Watchdog, asked: Asked) -> None:
     assert [dog.look(now_s) for now_s in (0.0, 100.0, 1e6)] == [None, None, None]
     assert asked.times == 0
+
+
+def test_a_script_that_reports_nothing_is_stalled_when_it_exchanges_nothing_for_long(
+    dog: Watchdog, asked: Asked
+) -> None:
+    asked.is_answered = True
+    dog.began(0.0)
+    for second in range(100):
+        dog.exchanged(second * 1_000_000, float(second))
+    assert dog.limit_s == PAUSE_S
+    assert dog.look(98.0 + PAUSE_S) is None
+    assert asked.times == 0
+    looks = [dog.look(at) for at in (99.0 + PAUSE_S, 100.0 + PAUSE_S)]
+    assert looks == [None, None], "it may be a moment between two exchanges"
+    again_s = 100.0 + PAUSE_S + CONFIRMED_AFTER_S
+    assert dog.look(again_s) is None
+    event = dog.look(again_s + 0.1)
+    assert isinstance(event, Stalled)
+    assert not event.stall.is_reported
+    dog.exchanged(200_000_000, again_s + 1)
+    assert isinstance(dog.look(again_s + 1), Resumed)
+
+
+def test_longer_pauses_are_known_and_keep_alives_are_no_exchange(dog: Watchdog) -> None:
+    dog.began(0.0)
+    for number in range(50):
+        dog.exchanged(number * 1_000_000, 60.0 * number)
+    assert dog.limit_s == 180.0
+    last_s = 60.0 * 49
+    for second in range(1, 180):
+        dog.exchanged(49_000_000 + second * 100, last_s + second)
+    assert dog.look(last_s + 179) is None
+
+
+def test_ranks_that_report_nothing_and_never_meet_are_stalled_early(
+    dog: Watchdog, asked: Asked
+) -> None:
+    asked.is_answered, asked.doing, asked.site = True, "waiting for others", "rendezvous"
+    dog.began(0.0)
+    assert dog.look(EARLY_S - 0.1) is None
+    for at in (EARLY_S, EARLY_S + 0.1, EARLY_S + 0.2 + CONFIRMED_AFTER_S):
+        assert dog.look(at) is None
+    assert isinstance(dog.look(EARLY_S + 0.3 + CONFIRMED_AFTER_S), Stalled)
 
 
 @pytest.mark.parametrize(

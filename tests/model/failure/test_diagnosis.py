@@ -202,3 +202,17 @@ def test_it_has_stalled_since_the_first_of_its_parts_did() -> None:
     found = diagnose([part(0, WAITS, since_s=7.0), part(1, WAITS, since_s=6.0)])
     assert found is not None
     assert found.time_s == 6.0
+
+
+def test_ranks_that_report_nothing_may_compute_for_long() -> None:
+    def silent(made: PartStatus) -> PartStatus:
+        assert made.stall is not None
+        return msgspec.structs.replace(
+            made, stall=msgspec.structs.replace(made.stall, is_reported=False)
+        )
+
+    busy, waits = silent(part(0, "busy")), silent(part(1, WAITS))
+    assert diagnose([busy, silent(part(1, "busy"))]) is None
+    found = diagnose([busy, waits])
+    assert found is not None
+    assert (found.kind, found.node) == (Kind.BUSY, "n0")

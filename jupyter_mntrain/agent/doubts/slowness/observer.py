@@ -25,10 +25,12 @@ class Observation(NamedTuple):
 
     Args:
         loading: of ranks that do not report it themselves.
+        exchanged_bytes: with other nodes, over all connections that there are.
     """
 
     pressure: Pressure
     loading: tuple[RankProgress, ...]
+    exchanged_bytes: int = 0
 
 
 class SlownessObserver:
@@ -74,7 +76,9 @@ class SlownessObserver:
             return None
         self._read_s = now_s
         counters = self._reader.read(pids, now_s, is_odd=self._gauge.is_odd)
-        return Observation(self._gauge.look(counters), tuple(self._loading.see(counters)))
+        exchanged = sum(one.sent_bytes + one.received_bytes for one in counters.links)
+        loading = tuple(self._loading.see(counters))
+        return Observation(self._gauge.look(counters), loading, exchanged)
 
     def _look_at_stacks(self, now_s: float) -> None:
         """Sample where the ranks are, while they may be slow."""
