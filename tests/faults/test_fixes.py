@@ -23,6 +23,7 @@ from tests.agent.live import LiveAgent, free_port, launch
 from tests.faults.fixes.doubts import DOUBTS, STALLS
 from tests.faults.fixes.ends import ENDS
 from tests.faults.fixes.ground import APART, Ground, Trial
+from tests.faults.fixes.ports import PORTS
 from tests.waiting import until
 from tests.wording import says
 
@@ -30,7 +31,7 @@ JOB_S = 180.0
 AT_ONCE = 4
 """Jobs: most of them wait."""
 
-TRIALS = {trial.kind: trial for trial in (*ENDS, *DOUBTS, *STALLS)}
+TRIALS = {trial.kind: trial for trial in (*ENDS, *PORTS, *DOUBTS, *STALLS)}
 
 UNTRIED: dict[Kind, str] = {
     **dict.fromkeys(SYMPTOMS, "a symptom is never the verdict"),
@@ -46,6 +47,7 @@ UNTRIED: dict[Kind, str] = {
         ),
         "needs a GPU",
     ),
+    Kind.TOO_MANY_PROCESSES: "root, as which tests run, has no such limit",
     Kind.CRASHED_AT_END: "libraries crash so only now and then",
     Kind.DISK_ERROR: "needs a disk that is broken",
     Kind.IN_KERNEL: "needs a disk or a driver that hangs",

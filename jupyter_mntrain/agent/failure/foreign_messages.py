@@ -21,6 +21,10 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     (r"Input/output error|Stale file handle|Structure needs cleaning", Kind.DISK_ERROR),
     (r"File too large", Kind.FILE_TOO_LARGE),
     (r"Too many open files", Kind.TOO_MANY_FILES),
+    (
+        r"can't start new thread|Resource temporarily unavailable.*fork|fork: retry",
+        Kind.TOO_MANY_PROCESSES,
+    ),
     (r"No module named '?(?P<what>\w+)", Kind.NO_MODULE),
     (
         (

@@ -133,10 +133,14 @@ class RankEnding:
 def of_exception(raised: Raised) -> Problem:
     """Turn an exception that escaped into a problem."""
     places = [(file, line) for file, line, _ in raised.frames]
-    is_of_torch = any("/torch/" in file for file, _ in places[-3:])
+    is_of_torch = raised.module.startswith("torch") or any(
+        "/torch/" in file for file, _ in places[-3:]
+    )
     found = kind_of(raised.line)
     if found and found[0] in SYMPTOMS and not (is_of_torch or speaks_of_peers(raised.line)):
         found = None  # the script's own service was out of reach, not a rank
+    if found and found[0] is Kind.PORT_TAKEN and not (is_of_torch or speaks_of_peers(raised.line)):
+        found = Kind.OWN_PORT_TAKEN, fix_of(Kind.OWN_PORT_TAKEN)
     if found is None:
         found = next(filter(None, map(_symptom_of_peers, raised.causes)), None)
     kind, fix = found or (Kind.EXCEPTION, fix_of(Kind.EXCEPTION))

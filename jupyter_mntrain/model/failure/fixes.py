@@ -19,11 +19,14 @@ FIXES: dict[Kind, str] = {
     "versions under 'nodes': a package built for another torch can cause this",
     Kind.CRASHED_AT_END: "end the script with torch.distributed.barrier() and "
     "destroy_process_group(): what is still open then can crash",
-    Kind.DISK_FULL: "free some space on that node, or raise the quota",
+    Kind.DISK_FULL: "free some space on that node, or raise the quota; df -h and df -i show what "
+    "is full: space, or the number of files",
     Kind.READ_ONLY: "on that node, remount it writable; if the kernel made it read-only, check "
     "its disk with dmesg",
     Kind.DISK_ERROR: "check dmesg and the disk, or the file server, of that node",
     Kind.FILE_TOO_LARGE: "raise the limit on that node (ulimit -f), or write smaller files",
+    Kind.TOO_MANY_PROCESSES: "raise the limit on that node (ulimit -u; TasksMax= in a service; "
+    "--pids-limit of a container), or use fewer threads and data loader workers",
     Kind.TOO_MANY_FILES: "raise the limit on that node (ulimit -n; LimitNOFILE= in a service), or "
     "use fewer data loader workers",
     Kind.SHARED_MEMORY: "make /dev/shm larger on that node (docker run --shm-size=8g), or use "
@@ -48,6 +51,8 @@ FIXES: dict[Kind, str] = {
     "check nvidia-smi, and install a torch that is built for CUDA",
     Kind.NO_GPU_KERNEL: "install a torch that is built for the GPUs of that node",
     Kind.OLD_DRIVER: "update the NVIDIA driver of that node, or install an older torch",
+    Kind.OWN_PORT_TAKEN: "give each rank of a node a port of its own, like port + LOCAL_RANK, or "
+    "choose one that no program uses",
     Kind.PORT_TAKEN: "another program uses it: launch again without --port, or with --restarts",
     Kind.KEEPER_LOST: _AGAIN,
     Kind.MACHINE_RESTARTED: _AGAIN,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import resource
 import signal
-import socket
 from pathlib import Path
 
 import psutil
@@ -13,7 +12,7 @@ import psutil
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from tests.faults.fixes.ground import MEBIBYTE, Ground, Run, Trial
+from tests.faults.fixes.ground import MEBIBYTE, Ground, Run, Trial, edit
 from tests.waiting import until
 
 
@@ -258,28 +257,7 @@ for step in range(3 if dist.get_rank() else 5):
 """
 OTHER_SIZES = "dist.all_reduce(torch.ones(4 + dist.get_rank()))"
 
-BINDS = """
-import socket, sys
-with socket.create_server(("127.0.0.1", int(sys.argv[2]) if sys.argv[1:] else 0)):
-    pass
-"""
-
-
-def _taken(ground: Ground) -> Run:
-    taken = ground.taken.enter_context(socket.create_server(("127.0.0.1", 0)))
-    return Run(script=BINDS, arguments=("--port", str(taken.getsockname()[1])))
-
-
-def _without_port(_: Ground, run: Run, __: Problem) -> Run:
-    return run.with_(arguments=())
-
-
 ELSEWHERE = 'import os; os.environ["GLOO_SOCKET_IFNAME"] = "eth9"\n'
-
-
-def edit(run: Run, words: str, old: str, new: str, kind: Kind) -> Trial:
-    """A trial whose fix is a change of the script."""
-    return Trial(kind, lambda _: run, words, lambda _, launched, __: launched.edited(old, new))
 
 
 ENDS = (
@@ -333,7 +311,6 @@ ENDS = (
         _restart,
     ),
     Trial(Kind.UNKNOWN_CAUSE, lambda _: script(LOSES_A_PEER), "--restarts continues", _restart),
-    Trial(Kind.PORT_TAKEN, _taken, "without --port", _without_port),
     edit(Run(script=MEETS + FEWER, ranks=2), "fewer batches", "3 if", "5 if", Kind.ENDED_EARLY),
     edit(
         Run(script=MEETS + OTHER_SIZES, ranks=2),

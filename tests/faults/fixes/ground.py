@@ -141,3 +141,8 @@ class Trial(NamedTuple):
     words: str
     mend: Callable[[Ground, Run, Problem], Run | None]
     ends: str = "succeeded"
+
+
+def edit(run: Run, words: str, old: str, new: str, kind: Kind) -> Trial:
+    """A trial whose fix is a change of the script."""
+    return Trial(kind, lambda _: run, words, lambda _, launched, __: launched.edited(old, new))

@@ -57,7 +57,7 @@ NO_PERMISSION = frozenset({"no-permission"})
 BAD_SCRIPT = frozenset({"syntax-error", "exception"})
 BAD_ARGUMENT = frozenset({"bad-argument", "exit-code", "exited", "bad-command"})
 NO_GPU = frozenset({"no-gpu", "no-cuda", "no-gpu-kernel"})
-PORT_TAKEN = frozenset({"port-taken"})
+PORT_TAKEN = frozenset({"port-taken", "own-port-taken"})
 NO_INTERFACE = frozenset({"no-interface"})
 
 DISK_FULL = frozenset({"disk-full"})
