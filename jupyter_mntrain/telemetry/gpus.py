@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80

@@ -15,10 +15,11 @@ import time
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from tests.e2e.conftest import joined_lab
 from tests.faults.bench import OVER, SCRIPT, Bench
+from tests.faults.search.case import Statement
+from tests.faults.search.statements import of_job, of_node
 from tests.netlab import missing
 
 RECIPE = """
@@ -77,51 +78,36 @@ def compute_in_bursts(seed: int) -> None:
         time.sleep(chance.uniform(*PAUSE_S))
 
 
-def said(bench: Bench) -> set[tuple[Any, ...]]:
-    """Problems that the driver shows now: of what, kind, node, rank, words."""
-    job = bench.latest
-    found = {
-        (name, job[f"{name}_kind"], job[f"{name}_node"], job[f"{name}_rank"], job[name])
-        for name in ("cause", "stall")
-        if job.get(f"{name}_kind")
-    }
+def said(bench: Bench) -> set[Statement]:
+    """What the driver says now."""
     nodes = [bench.node(host) for host in bench.lab.hosts]
-    found |= {
-        ("node", one["reason_kind"], one["name"], None, one["reason"])
-        for one in nodes
-        if one.get("reason_kind")
-    }
-    for one in (job, *nodes):
-        found |= {
-            (other["field"], other["kind"], other["node"], other["rank"], other["cause"])
-            for other in one.get("others", ())
-        }
-    return found
+    return {*of_job(bench.latest), *(one for node in nodes for one in of_node(node))}
 
 
 def train(bench: Bench, words: list[str], seconds: float) -> int:
     """Run one job and print what is said about it; how many alarms."""
     members = ("--member", "node1:1", "--member", "node2:1", "--env", "OMP_NUM_THREADS=1")
     bench.job = bench.run("launch", *words, "--detach", *members)["job_id"]
-    begun, known = time.monotonic(), set[tuple[Any, ...]]()
+    begun, known = time.monotonic(), set[Statement]()
     while (now_s := time.monotonic() - begun) < seconds:
-        for field, kind, node, rank, text in said(bench) - known:
-            print(f"  {now_s:5.0f} s  {field}: {kind} on {node} rank {rank}: {text}", flush=True)
-            known.add((field, kind, node, rank, text))
+        for new in said(bench) - known:
+            print(f"  {now_s:5.0f} s  {new}", flush=True)
+            known.add(new)
         if bench.latest.get("state") in OVER:
             break
         time.sleep(LOOK_EVERY_S)
     steps, state = bench.run("status", bench.job)["step"], bench.latest.get("state")
     print(f"{Path(words[0]).name}: {now_s:.0f} s, step {steps}, {state}", flush=True)
     bench._end()
-    return len({one[:4] for one in known}) + (state in OVER)
+    return len({(one.channel, one.kind, one.node, one.rank) for one in known}) + (state in OVER)
 
 
 def watch(minutes: float) -> int:
     """Train for so long; how many alarms there were."""
     alarms, end = 0, time.monotonic() + minutes * 60
-    with joined_lab(str(Path(sys.executable).with_name("mntrain"))) as lab:
-        bench = Bench(lab, str(Path(sys.executable).with_name("mntrain")))
+    mntrain = str(Path(sys.executable).with_name("mntrain"))
+    with joined_lab(mntrain) as lab:
+        bench = Bench(lab, mntrain)
         recipe, script = (lab.hosts[2].home / name for name in ("normal.toml", "unrecorded.py"))
         recipe.write_text(RECIPE)
         script.write_text(UNRECORDED)

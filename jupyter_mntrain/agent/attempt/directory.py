@@ -33,7 +33,7 @@ from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 
 PYTHON_PATH = "PYTHONPATH"

@@ -11,8 +11,8 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.calls import Call, GroupCalls
 from jupyter_mntrain.telemetry.startup.mntrain_call_hooks import ASK_FILE, CALLS_FILE
 
 MOST_BYTES = tunables.size("watchdog.calls_read_bytes")

@@ -20,7 +20,8 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited, PartEvent, RankDown
-from jupyter_mntrain.model.records.job import Leftover, PartStatus
+from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 RELEASE_PATIENCE_S = tunables.seconds("agent.release_patience_s")

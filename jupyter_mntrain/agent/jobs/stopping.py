@@ -12,7 +12,7 @@ from jupyter_mntrain.agent.attempt.processes import Alive, describe
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.lifecycle.events import EndAwaited
-from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.leftover import Leftover
 
 log = logging.getLogger("mntrain.agent")
 

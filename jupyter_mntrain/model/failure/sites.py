@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from jupyter_mntrain.model.failure.calls import GroupCalls
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.calls import GroupCalls
 
 Site = Literal[
     "rendezvous",

@@ -7,7 +7,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
-from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 

@@ -10,6 +10,7 @@ from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence
+from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
@@ -190,37 +191,6 @@ class RankStatus(Record, frozen=True):
     group_size: int | None = None
     ended_s: float | None = None
     kill_reason: str = ""
-
-
-_KERNEL_STATES = {
-    "D": "uninterruptible",
-    "T": "stopped by a signal",
-    "t": "stopped by a debugger",
-}
-
-NAMED_PROCESSES = 3
-"""Most that a sentence names: more would hide what it says."""
-
-
-class Leftover(Record, frozen=True):
-    """A process of the job that has not ended, or could not be killed.
-
-    Args:
-        status: its state as the kernel names it, like ``D (disk sleep)``.
-        waits_in: function of the kernel that an uninterruptible one waits in, if known.
-    """
-
-    pid: int
-    command: str
-    status: str
-    waits_in: str = ""
-
-    def __str__(self) -> str:
-        """Like ``pid 123 python (uninterruptible, nfs_wait)``."""
-        name = self.command.partition(" ")[0].rpartition("/")[2]
-        state = _KERNEL_STATES.get(self.status[:2].strip(), self.status)
-        facts = ", ".join(fact for fact in (state, self.waits_in) if fact)
-        return " ".join(word for word in (f"pid {self.pid}", name, f"({facts})") if word)
 
 
 class PartStatus(Record, frozen=True):

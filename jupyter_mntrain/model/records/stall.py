@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.calls import GroupCalls
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.calls import GroupCalls
 
 Doing = Literal["stopped", "in the kernel", "waiting for others", "busy", "not known"]
 """State of a rank that makes no progress: stopped by a signal; in an uninterruptible system call;

@@ -21,7 +21,7 @@ from jupyter_mntrain.model.api import DEFAULT_PORT
 from tests.e2e.conftest import CLUSTER, joined_lab, token_file
 from tests.faults.bench import OVER, Bench
 from tests.faults.search.case import Case, Layout, Statement
-from tests.faults.search.statements import statement, told, unfinished
+from tests.faults.search.statements import of_job, of_node, statement, unfinished
 from tests.netlab import Host, LabError
 from tests.waiting import until
 
@@ -251,19 +251,10 @@ class Stage:
     def statements(self, case: Case) -> list[Statement]:
         """All that stands now about the case's job and the nodes."""
         found = list(self.said)
-        job = self.job
-        if job and job.get("attempt", 0) >= (2 if case.moment == "restart" else 0):
-            for channel, name in (("cause", "cause"), ("stall", "stall")):
-                if job.get(f"{name}_kind"):
-                    found.append(told(job, channel, name))
-            found += [statement("other", one) for one in job.get("others", ())]
+        if self.job.get("attempt", 0) >= (2 if case.moment == "restart" else 0):
+            found += of_job(self.job)
         for host in self.bench.lab.hosts:
-            node = self.bench.node(host)
-            if node.get("reason_kind"):
-                found.append(told(node, "node", "reason", host.name))
-            elif node.get("liveness") == "lost":
-                found.append(Statement("node", "silent", host.name))
-            found += [statement("node", one, host.name) for one in node.get("others", ())]
+            found += of_node(self.bench.node(host))
         return found
 
     # Between cases

@@ -49,3 +49,19 @@ def told(seen: dict[str, Any], channel: str, name: str, node: str | None = None)
         f"{seen.get(name)} | {seen.get(f'{name}_fix')}",
         str(of_rank.get("detail") or "")[-DETAIL:],
     )
+
+
+def of_job(job: dict[str, Any]) -> list[Statement]:
+    """What stands about a job now."""
+    found = [told(job, name, name) for name in ("cause", "stall") if job.get(f"{name}_kind")]
+    return found + [statement("other", one) for one in job.get("others", ())]
+
+
+def of_node(node: dict[str, Any]) -> list[Statement]:
+    """What stands about a node now."""
+    found = [statement("node", one, node["name"]) for one in node.get("others", ())]
+    if node.get("reason_kind"):
+        return [told(node, "node", "reason", node["name"]), *found]
+    if node.get("liveness") == "lost":
+        return [Statement("node", "silent", node["name"]), *found]
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.failure.sites import (
     Frame,
     Site,
@@ -13,7 +14,6 @@ from jupyter_mntrain.model.failure.sites import (
     why_all_wait,
 )
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.calls import Call, GroupCalls
 from tests.wording import says
 
 OWN: Frame = ("/home/kim/train.py", 12, "step")

@@ -36,7 +36,8 @@ from jupyter_mntrain.model.lifecycle.events import (
 )
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, Leftover, PartStatus, RankStatus
+from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
+from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 

@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from jupyter_mntrain import __version__
+from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.calls import Call, GroupCalls
 from jupyter_mntrain.model.records.stall import RankStack
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for

@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.job import Leftover
+from jupyter_mntrain.model.records.leftover import Leftover
 from tests.wording import says
 
 
