@@ -33,6 +33,7 @@ from jupyter_mntrain.verbs.watching.plot import PlotVerb
 from jupyter_mntrain.verbs.watching.report import ReportVerb
 from jupyter_mntrain.verbs.watching.stacks import StacksVerb
 from jupyter_mntrain.verbs.watching.status import StatusVerb
+from jupyter_mntrain.verbs.watching.tensorboard import TensorBoardVerb
 
 VERBS: Final[tuple[type[Verb], ...]] = (
     NodesVerb,
@@ -53,6 +54,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     StatusVerb,
     AttachVerb,
     PlotVerb,
+    TensorBoardVerb,
     LogsVerb,
     StacksVerb,
     ReportVerb,

@@ -49,7 +49,7 @@ class StandInJob(ResumableJob):
     def summary(self) -> JobSummary:
         return self._sample.summary
 
-    def series(self) -> JobSeries:
+    def series(self, points: int = 0) -> JobSeries:
         return self._sample.series
 
     def become(self, state: JobState) -> None:

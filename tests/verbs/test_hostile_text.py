@@ -42,6 +42,7 @@ MORE: dict[str, list[list[str]]] = {
     "logs": [[JOB, "--follow"]],
     "plot": [[JOB, "-o", "p.png"], [JOB, "-o", f"{WORDS.replace('/', '')}.png"]],
     "status": [[JOB, "--traceback"]],
+    "tensorboard": [[JOB, "--no-server", "--out", WORDS.replace("/", "")]],
 }
 """Beside what every verb is given: nothing, a job, and hostile words everywhere."""
 
@@ -63,7 +64,7 @@ def command_lines(path: tuple[str, ...]) -> Iterator[list[str]]:
     for name in path[1:]:
         verb = verb.actions[name]
     parser = verb_parser(verb, "mntrain")
-    at_once = ["--no-wait"] if "--no-wait" in parser.flags else []
+    at_once = [one for one in ("--no-wait", "--no-server") if one in parser.flags]
     for rest in ([], [JOB], [WORDS], [JOB, WORDS], ["--help"], [f"--{WORDS}"], ["\udcff"]):
         yield [*path, *at_once, *rest]
     for option in parser.value_options:

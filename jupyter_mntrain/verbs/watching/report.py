@@ -19,6 +19,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.secrets import is_secret, masked, shown, shown_words
+from jupyter_mntrain.model.text.file_name import file_name
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -80,21 +81,21 @@ def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any
     members = {placement.node_id for placement in view.attempt.placements}
     for node in cluster.nodes():
         if node.info is None or node.info.node_id in members:
-            yield f"nodes/{_safe(node.name)}.json", msgspec.to_builtins(node)
+            yield f"nodes/{file_name(node.name)}.json", msgspec.to_builtins(node)
     for name, machine in job.describe_machines().items():
         if isinstance(machine, MntrainError):
-            yield f"nodes/{_safe(name)}.error.txt", f"{machine}\n"
+            yield f"nodes/{file_name(name)}.error.txt", f"{machine}\n"
             continue
         packages = [f"{package} {version}" for package, version in machine.packages.items()]
         told = "\n".join([machine.system, "", *packages, ""])
-        yield f"nodes/{_safe(name)}.packages.txt", told
-        yield f"nodes/{_safe(name)}.nvidia-smi.txt", f"{machine.nvidia_smi}\n"
+        yield f"nodes/{file_name(name)}.packages.txt", told
+        yield f"nodes/{file_name(name)}.nvidia-smi.txt", f"{machine.nvidia_smi}\n"
     lines: dict[str, list[str]] = {}
     for line in job.logs(tail=LOG_LINES):
         who = "" if line.rank is None else f"rank {line.rank}: "
         lines.setdefault(line.node, []).append(f"{who}{line.text}")
     for name, said in lines.items():
-        yield f"logs/{_safe(name)}.txt", "\n".join([*said, ""])
+        yield f"logs/{file_name(name)}.txt", "\n".join([*said, ""])
 
 
 def _job(view: JobView) -> Any:
@@ -121,12 +122,6 @@ def _masked(content: Any, secret: list[str]) -> Any:
 
 def _json(content: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(content)).decode()
-
-
-def _safe(name: str) -> str:
-    """A node's name as a file name."""
-    kept = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in name)
-    return kept[:100] or "_"
 
 
 def _created(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
