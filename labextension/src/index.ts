@@ -7,6 +7,7 @@ import { kernelPlugin } from './plugins/kernel';
 import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
+import { noticesPlugin } from './plugins/notices';
 import { sidebarPlugin } from './plugins/sidebar';
 import { stacksPlugin } from './plugins/stacks';
 import { statusPlugin } from './plugins/status';
@@ -20,6 +21,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   logsPlugin,
   stacksPlugin,
   statusPlugin,
+  noticesPlugin,
   liveviewPlugin,
   kernelPlugin
 ];
