@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.text import Text
@@ -11,7 +11,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.recipe.layout import Grid
@@ -54,15 +54,27 @@ def memory_of_ranks(
     Raises:
         RecipeError: the recipe cannot run on this number of ranks.
     """
+    infos = {view.name: view.info for view in nodes if view.info is not None}
+    return rank_memory(recipe, spec.participants, infos)
+
+
+def rank_memory(
+    recipe: Recipe, participants: Sequence[Participant], nodes: Mapping[str, NodeInfo]
+) -> list[RankMemory] | None:
+    """Memory by rank of these participants; see :func:`memory_of_ranks`.
+
+    Args:
+        nodes: by the participant's name for it.
+    """
     config = model_config(recipe)
     if config is None:
         return None
-    by_place = forecast(recipe, config, spec.world_size)
-    grid = Grid(spec.world_size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
-    infos = {view.name: view.info for view in nodes if view.info is not None}
+    ranks = sum(participant.nproc for participant in participants)
+    by_place = forecast(recipe, config, ranks)
+    grid = Grid(ranks, recipe.data_parallel.replicas, recipe.data_parallel.shards)
     found: list[RankMemory] = []
-    for participant in spec.participants:
-        sizes = lent_memory(infos[participant.node]) if participant.node in infos else {}
+    for participant in participants:
+        sizes = lent_memory(nodes[participant.node]) if participant.node in nodes else {}
         for local in range(participant.nproc):
             rank = len(found)
             gpu = participant.gpus[local] if local < len(participant.gpus) else None

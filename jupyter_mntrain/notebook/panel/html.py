@@ -9,12 +9,17 @@ from jupyter_mntrain.show.formats import LIVENESS_ICONS
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
+from jupyter_mntrain.verbs.panel.text import memory_words, pace, unknown_step
+from jupyter_mntrain.workload.memory_fit import RankMemory
 
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
 LIVENESS_COLORS = {"up": "ok", "suspect": "warn", "lost": "bad"}
 MOST_SLOTS, MOST_RANKS = 48, 8
 """Largest schedule that is drawn slot by slot."""
 
+AT_PEAK = "At the peak of each GPU; real steps take longer."
+NO_MEMORY = "The model is not on this machine, or cannot run on these ranks."
+OF_CUDA = "CUDA itself needs about 1 GiB more."
 UNENCRYPTED = "Training traffic is not encrypted."
 
 
@@ -41,19 +46,62 @@ def check(one: Check) -> str:
 
 
 def predicted(prediction: Prediction | None, *, now_s: float) -> str:
-    """Bubble and link load; empty without a pipeline.
+    """Step time, bubble, link load and memory; empty for a script.
 
     Args:
         now_s: Unix time, for the age of measurements.
     """
-    if prediction is None or prediction.ranks < 2:
+    if prediction is None:
         return ""
-    links = _links(prediction.links, now_s)
+    parts = [_step(prediction)]
+    if prediction.ranks > 1:
+        bubble = formats.percent(prediction.bubble)
+        parts.append(f"Schedule's own bubble<br><b>{bubble}</b>{_schedule(prediction)}")
+    if prediction.ranks > 1 or prediction.links:
+        parts.append(f"Links, per step and direction{_links(prediction.links, now_s)}")
+    parts.append(_memory(prediction.memory))
+    cells = "".join(f"<div>{part}</div>" for part in parts)
+    return f'<div class="mnt-predicted">{cells}</div>'
+
+
+def _step(prediction: Prediction) -> str:
+    step = prediction.step
+    if step is None:
+        return f"Step time<br><b>{formats.ABSENT}</b>{_note(unknown_step(prediction))}"
     return (
-        f'<div class="mnt-predicted"><div>Schedule\'s own bubble<br>'
-        f"<b>{formats.percent(prediction.bubble)}</b>{_schedule(prediction)}</div>"
-        f"<div>Links, per step and direction{links}</div></div>"
+        f"Step time, at least<br><b>{formats.seconds(step.seconds)}</b>"
+        f"<div>at most {formats.rate(step.tokens_per_s)} tok/s</div>"
+        f"{_note(pace(prediction))}{_note(AT_PEAK)}"
     )
+
+
+def _memory(memory: tuple[RankMemory, ...] | None) -> str:
+    """What each rank needs, as a part of what its GPU has."""
+    if memory is None:
+        return f"Memory<br><b>{formats.ABSENT}</b>{_note(NO_MEMORY)}"
+    lines = [
+        f"<span>rank {one.rank} {escape(one.node)}</span>{_meter(one)}"
+        f'<span class="mnt-figure">{memory_words(one)}</span>'
+        for one in memory[:MOST_RANKS]
+    ]
+    rest = memory[MOST_RANKS:]
+    more = ""
+    if rest:
+        most = max(rest, key=lambda one: one.estimate.total)
+        more = _note(f"and {len(rest)} more, at most {memory_words(most)}")
+    return f'Memory, estimated<div class="mnt-bars">{"".join(lines)}</div>{more}{_note(OF_CUDA)}'
+
+
+def _meter(one: RankMemory) -> str:
+    if one.gpu_bytes is None:
+        return "<span></span>"
+    share = min(1.0, one.estimate.total / one.gpu_bytes) if one.gpu_bytes else 1.0
+    color = "" if one.fits else " mnt-over"
+    return f'<i class="mnt-meter{color}"><i style="width:{100 * share:.1f}%"></i></i>'
+
+
+def _note(words: str) -> str:
+    return f'<div class="mnt-second">{escape(words)}</div>'
 
 
 def _schedule(prediction: Prediction) -> str:

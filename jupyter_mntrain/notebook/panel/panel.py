@@ -12,6 +12,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.display import Bundle, plain_text
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, Action
+from jupyter_mntrain.notebook.panel.field_bar import FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
 from jupyter_mntrain.notebook.panel.node_table import NodeTable
@@ -66,6 +67,7 @@ class WidgetPanel:
         )
         self.reset.add_class("mnt-right")
         self.nodes = NodeTable(self._listen, self._change)
+        self.fields = FieldBar(self._listen, self._change)
         self.settings = SettingsBar(self._listen, self._change)
         self._checks = box("mnt-plain")
         self.prediction = PredictionPart(lambda: self._do(self._measure))
@@ -81,6 +83,7 @@ class WidgetPanel:
             html(f"<style>{CSS}</style>"),
             box("mnt-bar", self.recipe, self.note, self.reset),
             self.nodes.root,
+            self.fields.root,
             self.settings.root,
             self._checks,
             self.prediction.root,
@@ -222,6 +225,7 @@ class WidgetPanel:
         put(self.recipe, options=options, value=panel.targets.index(panel.target))
         put(self.note, value=pieces.second(panel.note))
         self.nodes.show(form.rows)
+        self.fields.show(form.fields)
         self.settings.show(form, panel.choices, is_script=panel.target.is_script)
         if form.settings != self._checks_shown:
             self._checks_shown = form.settings

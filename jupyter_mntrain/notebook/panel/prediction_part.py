@@ -1,4 +1,4 @@
-"""Prediction in a panel: bubble, link load, and a button that measures links."""
+"""Prediction in a panel: step time, bubble, links, memory, and a button that measures links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.verbs.panel.prediction import Prediction
 
 
 class PredictionPart:
-    """Hidden without a pipeline.
+    """Hidden for a script.
 
     Args:
         measure: called when the button is clicked.

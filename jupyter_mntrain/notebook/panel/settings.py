@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.notebook.panel.row import Change, Listen
 from jupyter_mntrain.notebook.panel.widgets import box, put, show
 from jupyter_mntrain.recipe.sections import PipelineSection
-from jupyter_mntrain.verbs.panel.choices import RESTARTS, Choices
+from jupyter_mntrain.verbs.panel.choices import Choices, with_restart
 from jupyter_mntrain.verbs.panel.form import Form
 
 SCHEDULES = tuple(
@@ -56,7 +56,7 @@ def _widgets() -> dict[str, ipywidgets.Widget]:
                 ("if it fails", "failed"),
                 ("if it fails or stalls", "failed or stalled"),
             ],
-            tooltip=f"From the newest checkpoint, up to {RESTARTS} times",
+            tooltip="From the newest checkpoint",
         ),
     }
 
@@ -85,5 +85,8 @@ class SettingsBar:
                 put(widget, value=value)
 
     def _set(self, name: str, value: Any) -> None:
+        if name == "restart":
+            self._change(lambda choices: with_restart(choices, value))
+            return
         wanted = value.strip() if name == "port" else value
         self._change(lambda choices: msgspec.structs.replace(choices, **{name: wanted}))

@@ -64,8 +64,16 @@ CSS = """
  color:var(--jp-error-color2,#e57373)}
 .mnt-panel .mnt-settings,.mnt-panel .mnt-part{margin-top:12px}
 .mnt-panel .mnt-part{border-top:1px solid var(--jp-layout-color4,#757575);padding-top:12px}
-.mnt-panel .mnt-predicted{display:grid;gap:8px 32px;font-size:12px;line-height:16px;
- grid-template-columns:minmax(0,1fr) minmax(0,2fr)}
+.mnt-panel .mnt-field{display:block;max-width:100%;min-width:0}
+.mnt-panel .mnt-field .widget-html{font-size:12px;line-height:16px;max-width:320px}
+.mnt-panel .mnt-predicted{display:grid;gap:12px 24px;font-size:12px;line-height:16px;
+ grid-template-columns:repeat(auto-fit,minmax(190px,1fr))}
+.mnt-panel .mnt-bars{display:grid;grid-template-columns:auto minmax(24px,1fr) auto;gap:4px 8px;
+ align-items:center;margin-top:2px}
+.mnt-panel .mnt-meter{display:block;height:8px;background:var(--jp-layout-color3,#e0e0e0)}
+.mnt-panel .mnt-meter i{display:block;height:8px;background:var(--jp-brand-color1,#1976d2)}
+.mnt-panel .mnt-over i{background:var(--jp-error-color1,#d32f2f)}
+.mnt-panel .mnt-figure{text-align:right}
 .mnt-panel .mnt-predicted b{font-size:14px;line-height:20px}
 .mnt-panel .mnt-slots{display:grid;gap:1px;margin:6px 0}
 .mnt-panel .mnt-slots i{height:8px;background:var(--jp-brand-color1,#1976d2)}

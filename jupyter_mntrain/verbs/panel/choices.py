@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -36,7 +38,24 @@ class NodeChoice(Record, frozen=True):
 Restart = Literal["never", "failed", "failed or stalled"]
 """When to restart a job. A stalled job has not failed until it is ended."""
 
+
+OF_RECIPE: Mapping[str, str] = {
+    "steps": "train.steps",
+    "batch": "train.batch_size",
+    "data": "data.source",
+}
+"""Fields of :class:`Choices` that change a recipe, and what each changes."""
+
+OF_JOB: Mapping[str, str] = {
+    "name": "--name",
+    "priority": "--priority",
+    "restarts": "--restarts",
+    "min_nodes": "--min-nodes",
+}
+"""Fields of :class:`Choices` that are options of a launch."""
+
 RESTARTS = 3
+"""Most restarts, unless another number is chosen."""
 
 
 class Choices(Record, frozen=True):
@@ -51,7 +70,12 @@ class Choices(Record, frozen=True):
         microbatches: ``None`` = as the recipe says.
         changes: ``section.field=value``, separated by spaces, quoted as in a shell.
         environment: ``NAME=VALUE`` or ``NAME``, separated in the same way.
-        restart: when to restart it, up to :data:`RESTARTS` times.
+        steps, batch, data: as typed; ``""`` = as the recipe says.
+        name: of the job; ``""`` = that of the recipe or script.
+        priority: as typed; ``""`` = 0.
+        restart: when to restart it.
+        restarts: how often, as typed; ``""`` = :data:`RESTARTS` times.
+        min_nodes: as typed; ``""`` = all.
         waits: whether it is queued until everything it needs is free.
         mixed_versions: start even if the nodes' versions differ.
     """
@@ -64,6 +88,13 @@ class Choices(Record, frozen=True):
     microbatches: int | None = None
     changes: str = ""
     environment: str = ""
+    steps: str = ""
+    batch: str = ""
+    data: str = ""
+    name: str = ""
+    priority: str = ""
+    restarts: str = ""
+    min_nodes: str = ""
     restart: Restart = "never"
     waits: bool = False
     mixed_versions: bool = False
@@ -121,7 +152,8 @@ def overrides(choices: Choices) -> list[str]:
         "pipeline.microbatches": choices.microbatches,
     }
     fields = [f"{field}={value}" for field, value in chosen.items() if value is not None]
-    return [*fields, *_split(choices.changes)]
+    # The last one wins: what a field shows is what runs.
+    return [*fields, *_split(choices.changes), *settings(choices)]
 
 
 def variables(choices: Choices) -> list[str]:
@@ -181,8 +213,7 @@ def launch_words(
         words += ["--head", head]
     if choices.port.strip():
         words += ["--port", choices.port.strip()]
-    if choices.restart != "never":
-        words += ["--restarts", str(RESTARTS)]
+    words += options(choices)
     if choices.restart == "failed or stalled":
         words += ["--on-stall", "abort"]
     if choices.mixed_versions:
@@ -192,6 +223,55 @@ def launch_words(
     for change in overrides(choices):
         words += ["--set", change]
     return words
+
+
+def settings(choices: Choices) -> list[str]:
+    """The chosen fields of the recipe, as arguments of ``--set``."""
+    given = {setting: getattr(choices, name).strip() for name, setting in OF_RECIPE.items()}
+    return [setting_words(name, text) for name, text in given.items() if text]
+
+
+def options(choices: Choices) -> list[str]:
+    """The chosen options of a launch, and their values."""
+    words = []
+    for name, option in OF_JOB.items():
+        text = getattr(choices, name).strip()
+        if name == "restarts":
+            text = "" if choices.restart == "never" else text or str(RESTARTS)
+        if text:
+            # A value that begins with - would be an option.
+            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words
+
+
+def with_field(choices: Choices, name: str, text: str) -> Choices:
+    """The choices with another text in a field; a number of restarts allows them."""
+    changed = msgspec.structs.replace(choices, **{name: text})
+    if name == "restarts" and text and choices.restart == "never":
+        return msgspec.structs.replace(changed, restart="failed")
+    return changed
+
+
+def with_restart(choices: Choices, restart: Restart) -> Choices:
+    """The choices with another answer to when to restart; never leaves no number of restarts."""
+    restarts = "" if restart == "never" else choices.restarts
+    return msgspec.structs.replace(choices, restart=restart, restarts=restarts)
+
+
+def without(choices: Choices, *names: str) -> Choices:
+    """The choices with these fields empty."""
+    return msgspec.structs.replace(choices, **dict.fromkeys(names, ""))
+
+
+def setting_words(name: str, text: str) -> str:
+    """``section.field=value``; text that TOML reads as something else is quoted."""
+    if name != "data.source":
+        return f"{name}={text}"
+    try:
+        tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return f"{name}={text}"
+    return f"{name}={json.dumps(text, ensure_ascii=False)}"
 
 
 def _split(text: str) -> list[str]:

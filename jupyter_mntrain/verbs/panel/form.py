@@ -24,6 +24,13 @@ from jupyter_mntrain.verbs.panel.checks.network_check import check_network
 from jupyter_mntrain.verbs.panel.checks.port_check import check_port
 from jupyter_mntrain.verbs.panel.checks.version_check import check_versions
 from jupyter_mntrain.verbs.panel.choices import Choices, check_variables
+from jupyter_mntrain.verbs.panel.fields import (
+    FormField,
+    Read,
+    make_fields,
+    problems,
+)
+from jupyter_mntrain.verbs.panel.fields import usable as usable_fields
 from jupyter_mntrain.verbs.panel.node_row import (
     FormRow,
     fresh,
@@ -32,7 +39,8 @@ from jupyter_mntrain.verbs.panel.node_row import (
     name_automatic,
     node_row,
 )
-from jupyter_mntrain.verbs.panel.prediction import Prediction, predict
+from jupyter_mntrain.verbs.panel.prediction import Prediction, predict, predict_ranks
+from jupyter_mntrain.workload.memory_fit import memory_note
 from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ class Form(Record, frozen=True):
 
     Args:
         settings: checks that concern no single node.
+        fields: steps, batch, data and others, each with what is wrong with it.
         members: arguments of ``--member``, in rank order.
         head: the value of ``--head``; ``None`` if the first member is the head.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
@@ -53,6 +62,7 @@ class Form(Record, frozen=True):
 
     rows: tuple[FormRow, ...]
     settings: tuple[Check, ...]
+    fields: tuple[FormField, ...] = ()
     members: tuple[str, ...] = ()
     head: str | None = None
     schedule: str | None = None
@@ -66,15 +76,16 @@ class Form(Record, frozen=True):
 def make_form(
     nodes: Sequence[NodeView],
     choices: Choices,
-    workload: Workload | MntrainError,
+    read: Read,
     *,
     now_s: float,
+    is_script: bool = False,
     port: PortStatus | MntrainError | None = None,
 ) -> Form:
     """Make the form.
 
     Args:
-        workload: what to launch, or the error from reading it.
+        read: reads what to launch, or returns the error from reading it.
         now_s: Unix time.
         port: the head's answer about the chosen port, once it has been asked.
     """
@@ -92,26 +103,25 @@ def make_form(
     if head is not None:
         check_port(head, choices, port, findings)
     ranks = sum(participant.nproc for participant in participants)
-    recipe = workload.recipe if isinstance(workload, Workload) else None
-    if isinstance(workload, MntrainError):
-        findings.add(workload, to_settings=True)
-    elif ranks:
-        try:
+    fields = make_fields(choices, read, nodes=len(participants), ranks=ranks, is_script=is_script)
+    wrong = problems(fields)
+    workload = read(usable_fields(choices))
+    prediction = _predicted(workload, placements, usable, findings, wrong)
+    with findings.of_settings(but=wrong):
+        if isinstance(workload, MntrainError):
+            raise workload
+        if ranks and not placements:
             workload.check(ranks)
-        except MntrainError as error:
-            findings.add(error, to_settings=True)
-    try:
+    with findings.of_settings():
         check_variables(choices, os.environ)
-    except MntrainError as error:
-        findings.add(error, to_settings=True)
-    prediction = None
-    if recipe and placements:
-        prediction = predict(recipe, placements, _capacities(placements, usable))
+    recipe = None if isinstance(workload, MntrainError) else workload.recipe
     named = findings.rows(name_automatic(rows, placements))
-    blocked = findings.first_error or (None if used else _nobody(rows))
+    blocked = next(filter(None, (findings.first_error, *wrong)), None)
+    blocked = blocked or (None if used else _nobody(rows))
     return Form(
         rows=named,
         settings=tuple(findings.settings),
+        fields=fields,
         members=tuple(text for _, text in members),
         head=head.name if head and head is not used[0] else None,
         schedule=recipe.pipeline.schedule if recipe else None,
@@ -121,6 +131,28 @@ def make_form(
         blocked=blocked,
         summary=_summary(ranks, used, findings),
     )
+
+
+def _predicted(
+    workload: Workload | MntrainError,
+    placements: Sequence[Placement],
+    usable: Sequence[NodeInfo],
+    findings: Findings,
+    wrong: Sequence[Problem],
+) -> Prediction | None:
+    """Check whether it can run there, and predict what it will do."""
+    if isinstance(workload, MntrainError) or not placements:
+        return None
+    recipe, prediction = workload.recipe, None
+    if recipe is not None:
+        prediction = predict(recipe, placements, _capacities(placements, usable))
+    with findings.of_settings(but=wrong):
+        workload.check(sum(placement.nproc for placement in placements))
+        if recipe is not None and prediction is not None:
+            prediction = predict_ranks(prediction, recipe, placements, usable)
+    if prediction and (note := memory_note(prediction.memory or ())):
+        findings.put(note.node, Check(level="warning", problem=note))
+    return prediction
 
 
 def _capacities(placements: Sequence[Placement], usable: Sequence[NodeInfo]) -> LinkCapacities:

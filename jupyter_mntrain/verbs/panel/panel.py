@@ -104,18 +104,20 @@ class Panel:
 
     def form(self) -> Form:
         """The form for the current choices. Contacts no node; :meth:`look` checks the port."""
-        workload: Workload | MntrainError
-        try:
-            workload = self.target.workload(overrides(self.choices), self._context.arguments)
-        except MntrainError as error:
-            workload = error
         return make_form(
             self.cluster.nodes(),
             self.choices,
-            workload,
+            self._read,
             now_s=self._context.clock(),
+            is_script=self.target.is_script,
             port=self._port[1] if self._port else None,
         )
+
+    def _read(self, choices: Choices) -> Workload | MntrainError:
+        try:
+            return self.target.workload(overrides(choices), self._context.arguments)
+        except MntrainError as error:
+            return error
 
     def look(self, form: Form) -> bool:
         """Ask the head about the chosen port. ``True`` if the answer changes the form."""

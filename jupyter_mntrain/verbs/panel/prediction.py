@@ -1,13 +1,17 @@
-"""Pipeline prediction: bubble and link load before a run. Pure."""
+"""Prediction before a run: step time, bubble, link load, memory of each rank. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.records.job import Placement
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.recipe.layout import Grid
@@ -15,7 +19,14 @@ from jupyter_mntrain.recipe.memory import WIDTHS
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, parameters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.step_time import LeastStep, least_step
 from jupyter_mntrain.telemetry.formulas import FILLED, ideal_bubble
+from jupyter_mntrain.telemetry.peaks import known_peak
+from jupyter_mntrain.workload.memory_fit import RankMemory, rank_memory
+
+Unknown = Literal["model", "no-gpu", "peak"]
+"""Why there is no step time: the model's directory is not on this machine; a rank computes on a
+CPU; a GPU's peak is not in the table."""
 
 
 class LinkLoad(Record, frozen=True):
@@ -42,6 +53,9 @@ class Prediction(Record, frozen=True):
             schedule fills parts of them with weight gradients.
         bubble: the schedule's own; ``empty / slots`` where nothing is filled.
         links: ``None`` if the model's size is not known here.
+        step: ``None`` if it is unknown.
+        unknown: why there is no step time, and where.
+        memory: of each rank; ``None`` if the model's size is not known here.
     """
 
     ranks: int
@@ -49,11 +63,15 @@ class Prediction(Record, frozen=True):
     empty: int | None
     bubble: float
     links: tuple[LinkLoad, ...] | None
+    step: LeastStep | None = None
+    unknown: tuple[Unknown, str] | None = None
+    memory: tuple[RankMemory, ...] | None = None
 
 
 def predict(
     recipe: Recipe, placements: Sequence[Placement], capacities: LinkCapacities
 ) -> Prediction:
+    """Predict bubble and link load, also of a recipe that cannot run there."""
     ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
     microbatches, schedule = recipe.pipeline.microbatches, recipe.pipeline.schedule
@@ -64,6 +82,62 @@ def predict(
         bubble=ideal_bubble(ranks, microbatches, per_rank, schedule=schedule),
         links=_links(recipe, placements, capacities),
     )
+
+
+def predict_ranks(
+    prediction: Prediction,
+    recipe: Recipe,
+    placements: Sequence[Placement],
+    nodes: Sequence[NodeInfo],
+) -> Prediction:
+    """Add step time and memory.
+
+    Args:
+        nodes: the participants; may contain others.
+
+    Raises:
+        RecipeError: the recipe cannot run on this number of ranks.
+    """
+    by_id = {node.node_id: node for node in nodes}
+    memory = _memory(recipe, placements, by_id)
+    step, unknown = _step(recipe, placements, by_id, prediction.links)
+    return msgspec.structs.replace(prediction, step=step, unknown=unknown, memory=memory)
+
+
+def _memory(
+    recipe: Recipe, placements: Sequence[Placement], nodes: Mapping[NodeId, NodeInfo]
+) -> tuple[RankMemory, ...] | None:
+    participants = [
+        Participant(node=place.node, nproc=place.nproc, gpus=place.gpus) for place in placements
+    ]
+    infos = {place.node: nodes[place.node_id] for place in placements if place.node_id in nodes}
+    found = rank_memory(recipe, participants, infos)
+    return None if found is None else tuple(found)
+
+
+def _step(
+    recipe: Recipe,
+    placements: Sequence[Placement],
+    nodes: Mapping[NodeId, NodeInfo],
+    links: tuple[LinkLoad, ...] | None,
+) -> tuple[LeastStep | None, tuple[Unknown, str] | None]:
+    """The least step time, or why it is unknown."""
+    config = model_config(recipe)
+    if config is None:
+        return None, ("model", recipe.model.path or "")
+    peaks: list[float] = []
+    for place in placements:
+        info = nodes.get(place.node_id)
+        names = {gpu.index: gpu.name for gpu in info.inventory.gpus} if info else {}
+        if recipe.train.device == "cpu" or not place.gpus:
+            return None, ("no-gpu", place.node)
+        for index in place.gpus:
+            peak = known_peak(names.get(index, ""), recipe.model.dtype)
+            if peak is None:
+                return None, ("peak", names.get(index, place.node))
+            peaks.append(peak.flops_per_s)
+    link_s = max((link.seconds or 0.0 for link in links or ()), default=0.0)
+    return least_step(recipe, config, peaks, link_s=link_s), None
 
 
 def _links(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
@@ -14,6 +15,8 @@ from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.verbs.panel.prediction import Prediction
+from jupyter_mntrain.workload.memory_fit import RankMemory
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.panel.panel import Panel
@@ -41,6 +44,7 @@ def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
     lines.append(Text.assemble(("Recipe ", "dim"), (panel.target.label, "bold"), f"  {panel.note}"))
     checks = [_check(row.name, check) for row in form.rows for check in row.checks]
     checks += [_check(None, check) for check in form.settings]
+    checks += [_wrong(one.problem) for one in form.fields if one.problem is not None]
     return Group(*lines, table, folding([Text(), *checks, *_ending(panel, form)]))
 
 
@@ -59,12 +63,55 @@ def _check(name: str | None, check: Check) -> Text:
     return Text.assemble((f"{ICONS[check.level]} ", STYLES[check.level]), f"{where}{check.text}")
 
 
+def _wrong(problem: Problem) -> Text:
+    return _check(None, Check(level="error", problem=problem))
+
+
+def unknown_step(prediction: Prediction) -> str:
+    """Why there is no step time."""
+    if prediction.unknown is None:
+        return "the recipe cannot run on these ranks"
+    why, where = prediction.unknown
+    return {
+        "model": f"{where} is not on this machine",
+        "no-gpu": f"{where} computes on its CPU, whose speed is measured when the job starts",
+        "peak": f"no data sheet of {where} is known here; it is measured when the job starts",
+    }[why]
+
+
+def pace(prediction: Prediction) -> str:
+    """What sets the pace of a step."""
+    step, memory = prediction.step, prediction.memory
+    if step is None or step.rank is None or memory is None:
+        return "the slowest link sets the pace"
+    return f"rank {step.rank} on {memory[step.rank].node} sets the pace"
+
+
+def memory_words(one: RankMemory) -> str:
+    """What a rank needs, and what its GPU has."""
+    of_gpu = f" of {formats.memory(one.gpu_bytes)}" if one.gpu_bytes is not None else ""
+    return f"{formats.memory(one.estimate.total)}{of_gpu}"
+
+
+def _predicted(prediction: Prediction) -> list[Text]:
+    step = prediction.step
+    lines = [f"Step time n/a: {unknown_step(prediction)}"]
+    if step is not None:
+        least, most = formats.seconds(step.seconds), formats.rate(step.tokens_per_s)
+        lines = [f"Step time at least {least}, at most {most} tok/s; {pace(prediction)}"]
+    lines += [
+        f"Memory of rank {one.rank} on {one.node}: {memory_words(one)}"
+        for one in prediction.memory or ()
+    ]
+    if prediction.ranks > 1:
+        lines.append(f"Schedule's own bubble {formats.percent(prediction.bubble)}")
+    return [Text(line, style="dim") for line in lines]
+
+
 def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     lines: list[RenderableType] = [Text()]
-    if form.prediction is not None and form.prediction.ranks > 1:
-        lines.append(
-            Text(f"Schedule's own bubble {formats.percent(form.prediction.bubble)}", style="dim")
-        )
+    if form.prediction is not None:
+        lines += _predicted(form.prediction)
     if form.blocked:
         return [*lines, problem_text(form.blocked, before="cannot launch: ")]
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

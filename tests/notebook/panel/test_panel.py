@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
-from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,71 +14,13 @@ from jupyter_mntrain.model.errors import NodeError, RefusedError
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
-from jupyter_mntrain.notebook.panel.panel import WidgetPanel
-from jupyter_mntrain.verbs.panel.last_choices import Memory
-from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
-from tests.standin.cluster import StandInCluster, node, silent
-from tests.standin.screen import make_context
+from tests.standin.cluster import node, silent
 from tests.verbs.panel.opened import RECIPE
 from tests.waiting import until
 from tests.wording import says
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
-
-
-class Open:
-    """A panel on a page, and what was done with it."""
-
-    def __init__(self, cluster: StandInCluster, directory: Path) -> None:
-        self.cluster = cluster
-        self.jobs: list[Any] = []
-        self.form_threads: set[str] = set()
-        context = make_context(cluster, directory=directory, program="%mntrain")
-        memory = Memory(directory / "panel.json")
-        panel = Panel(
-            context, Namespace(cluster=None, agent=None), target="small.toml", memory=memory
-        )
-        self.panel = panel
-        form = panel.form
-        self.view = WidgetPanel(panel, self.jobs.append)
-
-        def noted() -> Any:
-            self.form_threads.add(threading.current_thread().name)
-            return form()
-
-        panel.form = noted  # type: ignore[method-assign]
-
-    @property
-    def why(self) -> str:
-        return str(self.view.launch_bar.why.value)
-
-    def row(self, name: str) -> Any:
-        return self.view.nodes.rows[name]
-
-    def click(self, button: Any) -> None:
-        assert not button.disabled
-        button.click()
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    (tmp_path / "small.toml").write_text(RECIPE)
-    return tmp_path
-
-
-@pytest.fixture
-def open_one(directory: Path) -> Iterator[Callable[..., Open]]:
-    opened: list[Open] = []
-
-    def make(*nodes: Any) -> Open:
-        cluster = StandInCluster(nodes or [node("muthur", 2, gpus=1), node("wopr", 1, gpus=2)])
-        opened.append(Open(cluster, directory))
-        return opened[-1]
-
-    yield make
-    for one in opened:
-        one.view.close()
 
 
 def test_a_click_only_enqueues_and_the_panels_own_thread_does_the_rest(open_one) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.panel.html import predicted
 from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.panel import Panel
+from tests.standin.cluster import StandInCluster, node
 from tests.standin.pipeline import GIGABIT
-from tests.verbs.panel.opened import choose
+from tests.verbs.panel.opened import choose, kinds, open_panel
 
 
 def test_the_bubble_and_the_bytes_on_each_link_are_known_before_the_start(panel: Panel) -> None:
@@ -59,3 +64,70 @@ def test_pipelines_side_by_side_send_their_share_each(panel: Panel) -> None:
     # twice and 64 x 176 thrice, two norms each and one at the end, and a vocabulary of 2048.
     weights = 4 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 176) + 9 * 64 + 2048 * 64
     assert there.bytes_per_step == back.bytes_per_step == pytest.approx(weights * 4 * 2 * 2 / 3)
+
+
+def test_step_time_and_memory_of_each_rank_are_in_sight(here: Path) -> None:
+    cluster = StandInCluster([node("muthur", 2, gpus=1), node("wopr", 1, gpus=2)])
+    panel = open_panel(cluster, here, "small.toml")
+    prediction = panel.form().prediction
+    assert prediction is not None
+    assert prediction.unknown is None
+    assert prediction.step is not None
+    assert prediction.memory is not None
+    assert [(one.rank, one.node) for one in prediction.memory] == [
+        (0, "muthur"), (1, "wopr"), (2, "wopr"),
+    ]  # fmt: skip
+    assert {one.gpu_bytes for one in prediction.memory} == {24 << 30}
+    assert [one.estimate for one in prediction.memory] == [
+        one.estimate for one in panel._built(panel.form()).memory() or ()
+    ]
+    # The link takes longer than the little model.
+    assert prediction.links is not None
+    assert prediction.step.seconds == pytest.approx(prediction.links[0].seconds)
+    assert prediction.step.rank is None
+    shown = predicted(prediction, now_s=0.0)
+    assert formats.seconds(prediction.step.seconds) in shown
+    assert shown.count("mnt-meter") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpus", "why"),
+    [
+        ("", 0, ("no-gpu", "wopr")),
+        ("train.device=cpu", 1, ("no-gpu", "wopr")),
+        ("model.path=/nowhere/model", 1, ("model", "/nowhere/model")),
+    ],
+)
+def test_what_is_unknown_is_absent_with_its_reason(
+    here: Path, changes: str, gpus: int, why: tuple[str, str]
+) -> None:
+    (here / "small.toml").write_text("[pipeline]\nmicrobatches = 4\n")
+    panel = open_panel(StandInCluster([node("wopr", 1, gpus=gpus)]), here, "small.toml")
+    prediction = choose(panel, changes=changes).prediction
+    assert prediction is not None
+    assert (prediction.step, prediction.unknown) == (None, why)
+    shown = predicted(prediction, now_s=0.0)
+    assert f"<b>{formats.ABSENT}</b>" in shown
+    assert why[1] in shown
+
+
+def test_a_gpu_that_no_table_knows_has_no_step_time(here: Path) -> None:
+    view = node("wopr", 1, gpus=1)
+    assert view.info is not None
+    other = msgspec.structs.replace(view.info.inventory.gpus[0], name="Unobtainium <1>")
+    inventory = msgspec.structs.replace(view.info.inventory, gpus=(other,))
+    info = msgspec.structs.replace(view.info, inventory=inventory)
+    cluster = StandInCluster([msgspec.structs.replace(view, info=info)])
+    prediction = open_panel(cluster, here, "small.toml").form().prediction
+    assert prediction is not None
+    assert prediction.unknown == ("peak", "Unobtainium <1>")
+    assert "Unobtainium &lt;1&gt;" in predicted(prediction, now_s=0.0)
+
+
+def test_a_rank_that_will_not_fit_is_a_warning_at_its_node(here: Path) -> None:
+    (here / "small.toml").write_text('[model]\npreset = "llama-1b"\n')
+    panel = open_panel(StandInCluster([node("wopr", 1, gpus=1)]), here, "small.toml")
+    form = choose(panel, changes="model.layers=64")
+    assert kinds(form) == {"wopr": [Kind.TIGHT_MEMORY]}
+    assert form.blocked is None
+    assert "mnt-over" in predicted(form.prediction, now_s=0.0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
@@ -37,6 +38,19 @@ class Findings:
         """Add an error of a launch to the row it names."""
         check = Check(level="error", problem=error.problem)
         self.put(None if to_settings else error.node, check)
+
+    @contextmanager
+    def of_settings(self, but: Sequence[Problem] = ()) -> Iterator[None]:
+        """Add an error that is raised inside to the settings.
+
+        Args:
+            but: what is shown elsewhere already.
+        """
+        try:
+            yield
+        except MntrainError as error:
+            if error.problem not in but:
+                self.add(error, to_settings=True)
 
     def put(self, name: str | None, check: Check) -> None:
         """Add a check to a row; without such a row to the settings, with the node's name."""

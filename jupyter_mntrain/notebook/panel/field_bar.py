@@ -1,0 +1,88 @@
+"""Panel fields: a text field for each setting that is changed most, and its problem beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from html import escape
+
+import ipywidgets
+
+from jupyter_mntrain.notebook.panel import html as pieces
+from jupyter_mntrain.notebook.panel.row import Change, Listen
+from jupyter_mntrain.notebook.panel.widgets import box, html, put, show
+from jupyter_mntrain.verbs.panel.choices import with_field
+from jupyter_mntrain.verbs.panel.fields import FormField
+
+LABELS = {
+    "steps": ("Steps", "88px"),
+    "batch": ("Batch", "80px"),
+    "data": ("Data", "220px"),
+    "name": ("Name", "160px"),
+    "priority": ("Priority", "64px"),
+    "restarts": ("Restarts", "64px"),
+    "min_nodes": ("Min nodes", "64px"),
+}
+"""Label and width of each field."""
+
+PLACEHOLDERS = {"min_nodes": "all"}
+
+TOOLTIPS = {
+    "batch": "Sequences per optimizer step, over all pipelines",
+    "data": "A directory or file that every node has, or a dataset",
+    "priority": "Position in the queue, -1000 to 1000, higher first",
+    "restarts": "Most restarts, if it is restarted at all",
+    "min_nodes": "On a restart, go on without lost nodes while this many remain",
+}
+
+
+class FieldBar:
+    """Widgets by the field of :class:`Choices` that they set.
+
+    Args:
+        listen: calls back when a person sets a widget's value.
+        change: applies a change to the choices.
+    """
+
+    def __init__(self, listen: Listen, change: Change) -> None:
+        self._change = change
+        self._own: dict[str, str] = {}
+        self.widgets: dict[str, ipywidgets.Text] = {}
+        self.problems: dict[str, ipywidgets.HTML] = {}
+        self._parts: dict[str, ipywidgets.Box] = {}
+        for name, (label, width) in LABELS.items():
+            field = ipywidgets.Text(
+                description=label,
+                placeholder=PLACEHOLDERS.get(name, ""),
+                tooltip=TOOLTIPS.get(name),
+                continuous_update=False,
+                layout={"width": width},
+            )
+            problem = html()
+            self.widgets[name], self.problems[name] = field, problem
+            self._parts[name] = box("mnt-field", field, problem)
+            listen(field, partial(self._set, name))
+        self.root = box("mnt-settings mnt-bar", *self._parts.values())
+
+    def show(self, fields: Sequence[FormField]) -> None:
+        """Show the fields; those that the form lacks are hidden."""
+        given = {field.name: field for field in fields}
+        for name, widget in self.widgets.items():
+            field = given.get(name)
+            show(self._parts[name], is_shown=field is not None)
+            if field is None:
+                continue
+            self._own[name] = field.own
+            put(widget, value=field.text)
+            put(self.problems[name], value=_wrong(field))
+
+    def _set(self, name: str, text: str) -> None:
+        # The recipe's own value is no choice.
+        wanted = "" if text.strip() == self._own.get(name) else text.strip()
+        self._change(lambda choices: with_field(choices, name, wanted))
+
+
+def _wrong(field: FormField) -> str:
+    if field.problem is None:
+        return ""
+    return pieces.icon("✕", "bad") + escape(str(field.problem))

@@ -1,0 +1,180 @@
+"""Panel fields: plain text fields for the settings that are changed most. Pure.
+
+A text that cannot be used stays in its field, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.plan.spec_check import check_name
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.verbs.launching.job_options import (
+    HIGHEST_PRIORITY,
+    MOST_NODES,
+    MOST_RESTARTS,
+)
+from jupyter_mntrain.verbs.panel.choices import (
+    OF_JOB,
+    OF_RECIPE,
+    RESTARTS,
+    Choices,
+    setting_words,
+    without,
+)
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.workload.workload import Workload
+
+Read = Callable[[Choices], "Workload | MntrainError"]
+"""Reads what is to be launched, with these choices."""
+
+
+class FormField(Record, frozen=True):
+    """One field of the form.
+
+    Args:
+        name: its field of :class:`Choices`.
+        own: the value without a choice, of the recipe or of a launch; empty if it is unknown.
+        chosen: the text that was chosen; empty for :attr:`own`.
+        problem: why that text cannot be used.
+    """
+
+    name: str
+    own: str = ""
+    chosen: str = ""
+    problem: Problem | None = None
+
+    @property
+    def text(self) -> str:
+        return self.chosen or self.own
+
+
+def make_fields(
+    choices: Choices, read: Read, *, nodes: int, ranks: int, is_script: bool
+) -> tuple[FormField, ...]:
+    """The fields with their values, and what is wrong with each.
+
+    Args:
+        read: reads the recipe or script.
+        nodes: number of participants.
+        ranks: number of their processes.
+    """
+    own = read(without(choices, *OF_RECIPE))
+    recipe = own.recipe if not isinstance(own, MntrainError) else None
+    default_name = "" if isinstance(own, MntrainError) else own.name
+    restarts = "0" if choices.restart == "never" else str(RESTARTS)
+    found: list[FormField] = []
+    if not is_script:
+        guilty = _guilty(choices, read, ranks) if recipe else None
+        for name in OF_RECIPE:
+            problem = _setting_problem(choices, name)
+            if guilty is not None and guilty[0] == name:
+                problem = problem or guilty[1]
+            found.append(_field(choices, name, _own(recipe, name), problem))
+    for name in OF_JOB:
+        value = {"name": default_name, "priority": "0", "restarts": restarts}.get(name, "")
+        found.append(_field(choices, name, value, _option_problem(choices, name, nodes)))
+    return tuple(found)
+
+
+def usable(choices: Choices) -> Choices:
+    """The choices without the fields of a recipe that cannot be used whatever else is chosen."""
+    return without(choices, *(name for name in OF_RECIPE if _setting_problem(choices, name)))
+
+
+def _field(choices: Choices, name: str, own: str, problem: Problem | None) -> FormField:
+    return FormField(name=name, own=own, chosen=getattr(choices, name).strip(), problem=problem)
+
+
+def _own(recipe: Recipe | None, name: str) -> str:
+    if recipe is None:
+        return ""
+    section, _, field = OF_RECIPE[name].partition(".")
+    return str(getattr(getattr(recipe, section), field))
+
+
+def _setting_problem(choices: Choices, name: str) -> Problem | None:
+    """What is wrong with one field, whatever the others say."""
+    text = getattr(choices, name).strip()
+    if not text:
+        return None
+    try:
+        parse_recipe("", [setting_words(OF_RECIPE[name], text)])
+    except MntrainError as error:
+        return error.problem
+    return None
+
+
+def _guilty(choices: Choices, read: Read, ranks: int) -> tuple[str, Problem] | None:
+    """The field without which the recipe could run, and what is wrong with both together."""
+    chosen = usable(choices)
+    problem = _refusal(read(chosen), ranks)
+    if problem is None:
+        return None
+    changed = [name for name in OF_RECIPE if getattr(chosen, name).strip()]
+    for name in changed:
+        if _refusal(read(without(chosen, name)), ranks) is None:
+            return name, problem
+    return None
+
+
+def _refusal(workload: Workload | MntrainError, ranks: int) -> Problem | None:
+    if isinstance(workload, MntrainError):
+        return workload.problem
+    try:
+        if ranks:
+            workload.check(ranks)
+    except MntrainError as error:
+        return error.problem
+    return None
+
+
+def _option_problem(choices: Choices, name: str, nodes: int) -> Problem | None:
+    text = getattr(choices, name).strip()
+    if not text:
+        return None
+    if name == "name":
+        try:
+            check_name(text)
+        except MntrainError as error:
+            return error.problem
+        return None
+    if name == "priority":
+        return _out_of_range(text, -HIGHEST_PRIORITY, HIGHEST_PRIORITY, "0")
+    if choices.restart == "never":
+        return _needs_restarts(name)
+    most = MOST_RESTARTS if name == "restarts" else min(nodes or MOST_NODES, MOST_NODES)
+    instead = str(RESTARTS) if name == "restarts" else "all nodes"
+    return _out_of_range(text, 1, most, instead)
+
+
+def _out_of_range(text: str, low: int, high: int, default: str) -> Problem | None:
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
+    if is_number and low <= int(text) <= high:
+        return None
+    return Problem(
+        kind=Kind.BAD_SPEC,
+        cause=f"{text!r} is not a whole number from {low} to {high}",
+        fix=f"give one, or leave it empty for {default}",
+    )
+
+
+def _needs_restarts(name: str) -> Problem:
+    return Problem(
+        kind=Kind.BAD_SPEC,
+        cause=f"{OF_JOB[name]} requires restarts, but the job is never restarted",
+        fix="choose when to restart it, or leave this empty",
+    )
+
+
+def problems(fields: Sequence[FormField]) -> tuple[Problem, ...]:
+    """What is wrong, in the order of the fields."""
+    return tuple(one.problem for one in fields if one.problem is not None)

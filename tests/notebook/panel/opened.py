@@ -1,0 +1,48 @@
+"""Submit panels on a page."""
+
+from __future__ import annotations
+
+import threading
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from jupyter_mntrain.notebook.panel.panel import WidgetPanel
+from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.panel import Panel
+from tests.standin.cluster import StandInCluster
+from tests.standin.screen import make_context
+
+
+class Open:
+    """A panel on a page, and what was done with it."""
+
+    def __init__(self, cluster: StandInCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.jobs: list[Any] = []
+        self.form_threads: set[str] = set()
+        context = make_context(cluster, directory=directory, program="%mntrain")
+        memory = Memory(directory / "panel.json")
+        panel = Panel(
+            context, Namespace(cluster=None, agent=None), target="small.toml", memory=memory
+        )
+        self.panel = panel
+        form = panel.form
+        self.view = WidgetPanel(panel, self.jobs.append)
+
+        def noted() -> Any:
+            self.form_threads.add(threading.current_thread().name)
+            return form()
+
+        panel.form = noted  # type: ignore[method-assign]
+
+    @property
+    def why(self) -> str:
+        return str(self.view.launch_bar.why.value)
+
+    def row(self, name: str) -> Any:
+        return self.view.nodes.rows[name]
+
+    def click(self, button: Any) -> None:
+        assert not button.disabled
+        button.click()
