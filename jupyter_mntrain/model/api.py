@@ -15,6 +15,8 @@ PUT     /v1/jobs/{job}                             StartRequest of attempt 0 →
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
+GET     /v1/jobs/{job}/samples?points=             → NodeSamples: all steps thinned; also rank=,
+                                                     begin=, end=, by=step|time for a part of them
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Log-Size and
                                                      Mntrain-Log-Offset; offset < 0 counts from the
                                                      end
@@ -69,6 +71,7 @@ class Route(enum.StrEnum):
     ATTEMPT = "/v1/jobs/{job_id}/attempts/{attempt}"
     STOP = "/v1/jobs/{job_id}/stop"
     JOURNAL = "/v1/jobs/{job_id}/journal"
+    SAMPLES = "/v1/jobs/{job_id}/samples"
     LOG = "/v1/jobs/{job_id}/log"
     SAVE = "/v1/jobs/{job_id}/save"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"

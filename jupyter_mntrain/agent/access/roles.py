@@ -28,6 +28,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.ATTEMPT, "PUT"): _GANG,
     (Route.STOP, "POST"): _GANG,
     (Route.JOURNAL, "GET"): _WATCHING,
+    (Route.SAMPLES, "GET"): _WATCHING,
     (Route.LOG, "GET"): _WATCHING,
     (Route.KILL_RANK, "POST"): _DRIVERS,
     (Route.SAVE, "POST"): _DRIVERS,

@@ -30,6 +30,7 @@ from jupyter_mntrain.agent.http.node_routes import (
     NodeStreamHandler,
 )
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
+from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import Route
@@ -53,6 +54,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.ATTEMPT: AttemptsHandler,
     Route.STOP: JobStopHandler,
     Route.JOURNAL: JobJournalHandler,
+    Route.SAMPLES: JobSamplesHandler,
     Route.LOG: JobLogHandler,
     Route.SAVE: JobSaveHandler,
     Route.CHECKPOINTS: CheckpointsHandler,

@@ -118,7 +118,7 @@ class JobJournalHandler(AgentHandler):
             since = self.number("since", 0)
             follow = self.get_query_argument("follow", "0") == "1"
             job = self.node.jobs.get(self.job_id(job_id))
-            journal = job.journal
+            journal = job.samples.journal
             position = journal.position_after(since)
             self.set_header("Content-Type", "application/x-ndjson")
             while not self.has_hung_up:

@@ -287,8 +287,8 @@ class JobBook:
         record = self._record(request, placement, previous)
         refuse_second(record, (job.record for job in self.active()))
         directory = self.directory / request.job_id
-        journal = previous.journal if previous else None
-        job = LocalJob(directory, record, self.gpus, journal=journal, errors=self.errors)
+        samples = previous.samples if previous else None
+        job = LocalJob(directory, record, self.gpus, samples=samples, errors=self.errors)
         command = torchrun_command(
             request.spec,
             request.attempt,

@@ -20,9 +20,9 @@ from jupyter_mntrain.agent.failure.stacks import StackRequest
 from jupyter_mntrain.agent.failure.stall import Watchdog
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
-from jupyter_mntrain.agent.jobs.journal import Journal
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
+from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
@@ -69,7 +69,7 @@ class LocalJob:
         directory: the job's own.
         record: as it was last stored.
         gpus: tells, at the end, whether their memory is free again.
-        journal: that of the job's earlier attempt, if there was one: its numbers continue.
+        samples: those of the job's earlier attempt, if there was one: their numbers continue.
         errors: the agent's own.
     """
 
@@ -79,15 +79,15 @@ class LocalJob:
         record: JobRecord,
         gpus: GpuReader,
         *,
-        journal: Journal | None = None,
+        samples: Samples | None = None,
         errors: OwnErrors | None = None,
     ) -> None:
         self.directory = directory
         self.file = RecordFile(directory, record)
         number = record.attempt.number
         self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
-        if journal is not None:
-            self.journal = journal
+        if samples is not None:
+            self.samples = samples
         self._gpus = gpus
         self._end = AttemptEnd(self.attempt, gpus)
         self.gathering = Gathering(self.attempt, record, gpus, errors or OwnErrors())
@@ -98,13 +98,13 @@ class LocalJob:
         self._watchdog = Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
-    def journal(self) -> Journal:
-        """The journal, opened on first use: a starting agent need not read all ended jobs."""
-        return Journal(self.directory / "journal.ndjson")
+    def samples(self) -> Samples:
+        """The samples, opened on first use: a starting agent need not read all ended jobs."""
+        return Samples(self.directory)
 
     @cached_property
     def _tail(self) -> MetricsTail:
-        offsets = self.journal.offsets(self.attempt.number)
+        offsets = self.samples.journal.offsets(self.attempt.number)
         return MetricsTail(self.attempt.path / "metrics", offsets)
 
     @cached_property
@@ -278,8 +278,8 @@ class LocalJob:
         return [StackRequest(self.attempt.path, *one) for one in self.attempt.living_ranks()]
 
     def close(self) -> None:
-        if "journal" in self.__dict__:
-            self.journal.close()
+        if "samples" in self.__dict__:
+            self.samples.close()
 
     def _before_end(self, end: Exited) -> None:
         """Gather what the record must say, too: evidence, unless it ended well or was stopped."""
@@ -336,6 +336,6 @@ class LocalJob:
     def _journal(
         self, sample: Sample, *, source: str | None = None, offset: int | None = None
     ) -> None:
-        self.journal.append(
+        self.samples.append(
             sample, attempt=self.record.attempt.number, source=source, offset=offset
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -21,7 +22,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
-from jupyter_mntrain.model import api
+from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
@@ -29,7 +30,10 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.samples import NodeSamples
 from jupyter_mntrain.trust.certificates import Subject
+
+SAMPLES_S = tunables.seconds("connection.samples_timeout_s")
 
 T = TypeVar("T")
 
@@ -92,6 +96,30 @@ class AgentClient(AgentCalls):
                 known = self._decoded(read_journal_line, line)
                 if known is not None:
                     yield known
+
+    async def samples(
+        self,
+        job_id: JobId,
+        *,
+        points: int,
+        begin: int | None = None,
+        end: int | None = None,
+        by: Literal["step", "time"] = "step",
+    ) -> NodeSamples:
+        """The node's samples of a job, at most ``points`` blocks of each rank.
+
+        Args:
+            begin: first step, or Unix time, of the range; by default all steps, and the newest of
+                them one by one.
+            end: the last one.
+
+        Raises:
+            NodeError: also of an agent that is too old to answer it.
+        """
+        asked = {"points": points, "begin": begin, "end": end}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        path = f"{Route.SAMPLES.format(job_id=job_id)}?{query}&by={by}"
+        return await self._ask("GET", path, NodeSamples, extra_s=SAMPLES_S)
 
     def check(self, info: NodeInfo) -> None:
         """Check that the agent is the expected node and speaks our protocol.

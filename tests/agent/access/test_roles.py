@@ -37,6 +37,7 @@ VIEWERS = {
     (Route.JOBS, "GET"),
     (Route.JOB, "GET"),
     (Route.JOURNAL, "GET"),
+    (Route.SAMPLES, "GET"),
     (Route.LOG, "GET"),
     (Route.CHECKPOINTS, "GET"),
     (Route.TRUST, "GET"),

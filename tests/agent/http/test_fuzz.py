@@ -50,6 +50,7 @@ PATHS = st.one_of(
             "/v1/node", "/v1/jobs", "/v1/leases", "/v1/probe/listen", "/", "/v1", "//v1/node",
             "/v1/jobs/j-00000000/log?offset=-99999999999999999999&limit=1e3",
             "/v1/jobs/j-00000000/journal?since=99999999999999999999999&follow=0",
+            "/v1/jobs/j-00000000/samples?points=0&begin=-1&end=1e9&by=%00&rank=-1",
             "/v1/port/99999?interface=../../lo",
         ]
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
@@ -54,6 +55,20 @@ class _Gap(Record, frozen=True):
     sources: dict[str, int] = {}
 
 
+class JournalIndex(Record, frozen=True):
+    """What a journal was once found to hold: what reopening need not read again.
+
+    Args:
+        marks: as 64-bit integers.
+    """
+
+    seq: int = 0
+    size: int = 0
+    marks: bytes = b""
+    attempt: int = 0
+    sources: dict[str, int] = {}
+
+
 @dataclass
 class Journal:
     """Append-only NDJSON; the Nth line of the file has the number N.
@@ -62,6 +77,7 @@ class Journal:
 
     Args:
         path: the file; created if missing.
+        index: of what need not be read again.
         kept_bytes: most of the file that is kept, plus some slack; ``head_bytes`` of it are its
             beginning.
     """
@@ -70,6 +86,7 @@ class Journal:
     kept_bytes: int = KEPT_BYTES
     head_bytes: int = HEAD_BYTES
     slack_bytes: int = SLACK_BYTES
+    index: JournalIndex | None = None
 
     def __post_init__(self) -> None:
         path = self.path
@@ -78,7 +95,7 @@ class Journal:
         self._attempt = 0
         self._sources: dict[str, int] = {}
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, PRIVATE)
-        self._marks: list[int] = []
+        self._marks = array("q")
         """Offsets of lines 1, 1 + MARK_EVERY, 1 + 2 MARK_EVERY, …"""
         self.last_seq = 0
         self.size = 0
@@ -87,8 +104,8 @@ class Journal:
 
     def append(
         self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
-    ) -> None:
-        """Number a sample and store it.
+    ) -> JournalLine:
+        """Number a sample and store it. Returns its line.
 
         Raises:
             OSError: it could not be written completely; none of it is stored then.
@@ -106,6 +123,22 @@ class Journal:
         # Wake the waiting readers; the next wait gets a new event.
         self.grown.set()
         self.grown = asyncio.Event()
+        return line
+
+    def indexed(self) -> JournalIndex:
+        """What :attr:`index` may be when it is opened again."""
+        return JournalIndex(
+            seq=self.last_seq,
+            size=self.size,
+            marks=self._marks.tobytes(),
+            attempt=self._attempt,
+            sources=dict(self._sources),
+        )
+
+    def has(self, begin: int, end: int) -> bool:
+        """Whether no line between two offsets has been freed."""
+        gap = self._gap
+        return gap is None or end <= gap.begin or begin >= gap.end
 
     def position_after(self, seq: int) -> int:
         """Offset of the line after number ``seq``, which may not exist yet. If that line was
@@ -140,10 +173,15 @@ class Journal:
 
     def offsets(self, attempt: int) -> dict[str, int]:
         """Bytes already read of each source: a restarted agent continues from there."""
-        gap = self._gap
+        gap, known = self._gap, self.index or JournalIndex()
         self._attempt = attempt
-        self._sources = dict(gap.sources) if gap is not None and gap.attempt == attempt else {}
-        for block, _ in self.read():
+        for one in (known, gap):
+            if one is not None and one.attempt == attempt:
+                self._sources = dict(one.sources)
+                break
+        else:
+            self._sources = {}
+        for block, _ in self.read(known.size):
             for line in block.splitlines():
                 try:
                     entry = journal_decoder.decode(line)
@@ -200,10 +238,12 @@ class Journal:
             self._gap = msgspec.json.decode(self._gap_path.read_bytes(), type=_Gap)
         gap = self._gap
         with self.path.open("rb") as file:
+            self._trust_index()
+            file.seek(self.size)
             while line := file.readline():
                 if gap is not None and self.size == gap.begin:
                     # The offsets of its lines are no longer needed.
-                    self._marks += [gap.end] * (gap.last - len(self._marks))
+                    self._marks.extend([gap.end] * (gap.last - len(self._marks)))
                     self.last_seq, self.size = gap.last * MARK_EVERY, gap.end
                     file.seek(gap.end)
                     continue
@@ -211,3 +251,13 @@ class Journal:
                     os.truncate(self._file, self.size)
                     return
                 self._count(line)
+
+    def _trust_index(self) -> None:
+        """Begin after what the index knows, if the file still has that."""
+        index, gap = self.index, self._gap
+        freed = 0 if gap is None else gap.end
+        if index is None or not freed <= index.size <= self.path.stat().st_size:
+            self.index = None
+            return
+        self.last_seq, self.size = index.seq, index.size
+        self._marks.frombytes(index.marks)

@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.log_trimming import trim
 from jupyter_mntrain.agent.attempt.metrics_tail import READ_BYTES, MetricsTail
-from jupyter_mntrain.agent.jobs.journal import Journal
+from jupyter_mntrain.agent.jobs.samples.journal import Journal
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.metrics import (
@@ -107,7 +107,7 @@ LAST = 2_250
 @pytest.fixture
 def short(monkeypatch) -> Callable[[Path], Journal]:
     """Journals that are marked more often, and of which less is kept."""
-    monkeypatch.setattr("jupyter_mntrain.agent.jobs.journal.MARK_EVERY", MARK_EVERY)
+    monkeypatch.setattr("jupyter_mntrain.agent.jobs.samples.journal.MARK_EVERY", MARK_EVERY)
     return partial(Journal, kept_bytes=150_000, head_bytes=50_000, slack_bytes=25_000)
 
 
@@ -143,7 +143,7 @@ def test_a_source_that_was_last_heard_of_in_what_was_given_back_is_not_read_agai
 
 
 def test_a_crash_before_the_middle_was_given_back_loses_nothing_more(path, short, monkeypatch):
-    monkeypatch.setattr("jupyter_mntrain.agent.jobs.journal.give_back", lambda *_: False)
+    monkeypatch.setattr("jupyter_mntrain.agent.jobs.samples.journal.give_back", lambda *_: False)
     journal = short(path)
     fill(journal, 1, 2000)
     again = short(path)
@@ -158,7 +158,7 @@ def test_a_full_disk_puts_giving_back_off(path, short, monkeypatch):
 
     journal = short(path)
     with monkeypatch.context() as patch:
-        patch.setattr("jupyter_mntrain.agent.jobs.journal.write_atomically", full)
+        patch.setattr("jupyter_mntrain.agent.jobs.samples.journal.write_atomically", full)
         fill(journal, 1, 2000)
     assert numbers(journal) == list(range(1, 2001))
     fill(journal, 2001, 2001)

@@ -1,0 +1,101 @@
+"""Samples of a job on this node: the journal, and beside it the archive of all of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.jobs.samples.archive import Archive, KeptArchive
+from jupyter_mntrain.agent.jobs.samples.journal import Journal, JournalIndex
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.records.metrics import PartChange, Sample, journal_decoder
+
+LINES_PER_SAVE = tunables.count("journal.lines_per_save")
+
+MOST_REPLAYED = 8 * LINES_PER_SAVE
+"""Of a job whose archive is lost, no more lines are read at once: its journal is answered alone."""
+
+
+class _Saved(Record, frozen=True):
+    index: JournalIndex
+    archive: KeptArchive
+
+
+class Samples:
+    """Every line, numbered; and all of them thinned, in step with it.
+
+    Args:
+        directory: the job's own.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "samples" / "saved.msgpack"
+        saved = self._load()
+        path = directory / "journal.ndjson"
+        self.journal = Journal(path, index=saved.index if saved else None)
+        if self.journal.index is None:
+            saved = None
+        self._saved_seq = 0
+        self.archive = self._open(saved) or self._open(None)
+        """``None`` if it does not have all lines."""
+
+    def append(
+        self, body: Sample, *, attempt: int, source: str | None = None, offset: int | None = None
+    ) -> None:
+        """Number a sample and store it.
+
+        Raises:
+            OSError: it could not be written completely; none of it is stored then.
+        """
+        line = self.journal.append(body, attempt=attempt, source=source, offset=offset)
+        if self.archive is None:
+            return
+        self.archive.take(line, self.journal.size)
+        if line.seq - self._saved_seq >= LINES_PER_SAVE or _is_end(body):
+            self.save()
+
+    def save(self) -> None:
+        """Write the archive, so that the next agent goes on from here."""
+        if self.archive is None or self._saved_seq == self.journal.last_seq:
+            return
+        # Tried again so many lines later: the disk may be full.
+        self._saved_seq = self.journal.last_seq
+        with suppress(OSError):
+            archive = self.archive.save()
+            saved = _Saved(index=self.journal.indexed(), archive=archive)
+            write_atomically(self._path, msgspec.msgpack.encode(saved))
+
+    def close(self) -> None:
+        self.save()
+        self.journal.close()
+
+    def _open(self, saved: _Saved | None) -> Archive | None:
+        self._saved_seq = saved.index.seq if saved else 0
+        if self.journal.last_seq - self._saved_seq > MOST_REPLAYED:
+            return None
+        try:
+            archive = Archive(self._path.parent, saved.archive if saved else None)
+        except ValueError:
+            return None
+        for block, end in self.journal.read(saved.index.size if saved else 0):
+            begin = end - len(block)
+            for line in block.splitlines(keepends=True):
+                begin += len(line)
+                with suppress(msgspec.MsgspecError):
+                    archive.take(journal_decoder.decode(line), begin)
+        return archive
+
+    def _load(self) -> _Saved | None:
+        try:
+            return msgspec.msgpack.decode(self._path.read_bytes(), type=_Saved)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+
+def _is_end(body: Sample) -> bool:
+    return isinstance(body, PartChange) and body.part.state in TERMINAL
