@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
-from jupyter_mntrain.model.records.number import carried
-from jupyter_mntrain.model.records.samples import (
+from jupyter_mntrain.metrics.samples import (
     BLOCK,
     EXTREMES,
     FIRST,
@@ -26,6 +23,9 @@ from jupyter_mntrain.model.records.samples import (
     UNKNOWN,
     Blocks,
 )
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
+from jupyter_mntrain.model.records.number import carried
 from jupyter_mntrain.telemetry import formulas
 
 FACTOR = 4

@@ -22,6 +22,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
+from jupyter_mntrain.metrics.samples import NodeSamples
 from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
@@ -30,7 +31,6 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.samples import NodeSamples
 from jupyter_mntrain.trust.certificates import Subject
 
 SAMPLES_S = tunables.seconds("connection.samples_timeout_s")

@@ -13,9 +13,7 @@ from jupyter_mntrain.agent.jobs.samples.answer import NEWEST, Range, SamplesAnsw
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.metrics.blocks import AT, LINK_RULES, Row, from_bytes
-from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.metrics import LinkSample, RankEvaluation, RankStart, RankStep
-from jupyter_mntrain.model.records.samples import (
+from jupyter_mntrain.metrics.samples import (
     BLOCK,
     LINK_BLOCK,
     UNKNOWN,
@@ -23,6 +21,8 @@ from jupyter_mntrain.model.records.samples import (
     NodeSamples,
     RankSamples,
 )
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import LinkSample, RankEvaluation, RankStart, RankStep
 
 PEAK, DIP = 700, 901
 """Steps with the longest and the shortest duration."""
