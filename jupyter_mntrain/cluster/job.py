@@ -32,6 +32,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 
 
 class Job:
@@ -69,6 +70,12 @@ class Job:
             JobNotFoundError: every node has deleted it.
         """
         return self._driver.live.job(self.id)
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting of the job, with where it came from: default, recipe, panel, ``--set``, an
+        option of the launch, or chosen by mntrain (``auto``). Contacts no node.
+        """
+        return settings_of_job(self.view().spec)
 
     def watch(self) -> None:
         """Start reading the ranks' samples. Idempotent; returns at once."""

@@ -81,7 +81,7 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
     """
     return tuple(
         SettingChange(name=name, before=old, after=new, effect=_effect(name, before, after, step))
-        for (name, old), (_, new) in zip(_settings(before), _settings(after), strict=True)
+        for (name, old), (_, new) in zip(fields_of(before), fields_of(after), strict=True)
         if old != new
     )
 
@@ -95,7 +95,8 @@ def effect_of(name: str) -> Effect:
     return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
 
 
-def _settings(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """All fields as ``section.field`` and value, in the order of the sections."""
     for section in recipe.__struct_fields__:
         values = getattr(recipe, section)
         for field in values.__struct_fields__:

@@ -37,7 +37,7 @@ __all__ = [
 TOML_FIX = 'write tables as [section], text in quotes, and each key once: preset = "llama-8m"'
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>.*?)`")
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-_OVERRIDES = {
+SHAPE_FIELDS = {
     "layers": "num_hidden_layers",
     "hidden_size": "hidden_size",
     "intermediate_size": "intermediate_size",
@@ -132,7 +132,7 @@ def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
 def preset_config(section: ModelSection) -> dict[str, int | str | bool]:
     """Return the Hugging Face config fields of a preset, with the recipe's overrides."""
     config: dict[str, int | str | bool] = {**PRESETS[section.preset or DEFAULT_PRESET]}
-    for ours, theirs in _OVERRIDES.items():
+    for ours, theirs in SHAPE_FIELDS.items():
         value = getattr(section, ours)
         if value is not None:
             config[theirs] = value
@@ -143,7 +143,7 @@ def _check_model(model: ModelSection) -> None:
     if model.preset is not None and model.path is not None:
         raise RecipeError("model.preset and model.path are both given", fix="remove one of them")
     if model.path is not None:
-        changed = [name for name in _OVERRIDES if getattr(model, name) is not None]
+        changed = [name for name in SHAPE_FIELDS if getattr(model, name) is not None]
         if changed:
             cause = f"model.{changed[0]}: the model directory defines this"
             raise RecipeError(cause, fix=f"remove {changed[0]} or use a preset")

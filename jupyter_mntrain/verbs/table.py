@@ -13,6 +13,7 @@ from jupyter_mntrain.verbs.launching.dry_run import DryRunVerb
 from jupyter_mntrain.verbs.launching.export import ExportVerb
 from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import LaunchVerb
+from jupyter_mntrain.verbs.launching.recipe import RecipeVerb
 from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
 from jupyter_mntrain.verbs.launching.resume import ResumeVerb
 from jupyter_mntrain.verbs.membership.driver import DriverVerb
@@ -31,6 +32,7 @@ from jupyter_mntrain.verbs.watching.jobs import JobsVerb
 from jupyter_mntrain.verbs.watching.logs import LogsVerb
 from jupyter_mntrain.verbs.watching.plot import PlotVerb
 from jupyter_mntrain.verbs.watching.report import ReportVerb
+from jupyter_mntrain.verbs.watching.settings import SettingsVerb
 from jupyter_mntrain.verbs.watching.stacks import StacksVerb
 from jupyter_mntrain.verbs.watching.status import StatusVerb
 from jupyter_mntrain.verbs.watching.tensorboard import TensorBoardVerb
@@ -47,11 +49,13 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     MeasureVerb,
     OpenPanelVerb,
     RecipesVerb,
+    RecipeVerb,
     DryRunVerb,
     LaunchVerb,
     ResumeVerb,
     JobsVerb,
     StatusVerb,
+    SettingsVerb,
     AttachVerb,
     PlotVerb,
     TensorBoardVerb,

@@ -16,11 +16,12 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
+from jupyter_mntrain.recipe.settings import Setting, setting_of, settings_of_recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET, overrides_of
 
 CELL_SCRIPT = "cell.py"
@@ -32,6 +33,7 @@ class Workload(Record, frozen=True):
     Args:
         took: what it was recognized as, for people.
         recipe: checked; ``None`` for a script.
+        set_in: where its settings were chosen, if not by ``--set``.
     """
 
     entry: tuple[str, ...]
@@ -39,6 +41,14 @@ class Workload(Record, frozen=True):
     name: str
     took: str
     recipe: Recipe | None = None
+    set_in: dict[str, SetIn] = {}
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting of the recipe, with where it comes from; empty for a script."""
+        overrides = self.entry[4::2]
+        if self.recipe is None:
+            return ()
+        return settings_of_recipe(self.files[RECIPE_FILE], overrides, set_in=self.set_in)
 
     def check(self, world_size: int) -> None:
         """Refuse a recipe that cannot run on ``world_size`` ranks.
@@ -134,7 +144,11 @@ def from_spec(
         _refuse_arguments(arguments)
         every, recipe = [*before, *overrides], spec.files[RECIPE_FILE]
         made = _recipe(recipe, every, name=RECIPE_FILE, directory=directory, job=spec.name)
-        return msgspec.structs.replace(made, files=spec.files, name=spec.name, took=took)
+        changed = {setting_of(override) for override in overrides}
+        kept = {name: where for name, where in spec.set_in.items() if name not in changed}
+        return msgspec.structs.replace(
+            made, files=spec.files, name=spec.name, took=took, set_in={**made.set_in, **kept}
+        )
     if overrides:
         raise SpecError(
             f"--set {overrides[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
@@ -145,7 +159,9 @@ def from_spec(
         if script.endswith(".py") and script in spec.files:
             compile_script(spec.files[script], script)
     entry = (*program, *arguments) if arguments else spec.entry
-    return Workload(entry=entry, files=spec.files, name=spec.name, took=took)
+    return Workload(
+        entry=entry, files=spec.files, name=spec.name, took=took, set_in=dict(spec.set_in)
+    )
 
 
 def compile_script(source: str, name: str) -> None:
@@ -205,7 +221,9 @@ def _recipe(
     text: str, overrides: Sequence[str], *, name: str, directory: Path, job: str | None
 ) -> Workload:
     recipe = parse_recipe(text, overrides, name=name)
-    every = [*overrides, *_absolute(recipe, directory)]
+    chosen = set(map(setting_of, overrides))
+    spelled_out = _absolute(recipe, directory)
+    every = [*overrides, *spelled_out]
     recipe = parse_recipe(text, every, name=name)
     model = Path(recipe.model.path).name if recipe.model.path else recipe.model.preset
     return Workload(
@@ -214,6 +232,7 @@ def _recipe(
         name=job or model or "recipe",
         took="the recipe in the cell" if name == "cell" else f"recipe {name}",
         recipe=recipe,
+        set_in=dict.fromkeys(set(map(setting_of, spelled_out)) - chosen, "recipe"),
     )
 
 

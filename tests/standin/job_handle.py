@@ -11,6 +11,7 @@ from jupyter_mntrain.cluster.job import placements_with
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
+from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 from tests.standin.jobs import MACHINE
 from tests.standin.resuming import ResumableJob
 from tests.standin.training import Sample
@@ -39,6 +40,9 @@ class StandInJob(ResumableJob):
 
     def view(self) -> JobView:
         return self._sample.history.view
+
+    def settings(self) -> tuple[Setting, ...]:
+        return settings_of_job(self.view().spec)
 
     def watch(self) -> None:
         self.calls.append(("watch", None))

@@ -45,6 +45,10 @@ class Participant(UserRecord, frozen=True):
     interface: str | None = None
 
 
+SetIn = Literal["recipe", "panel", "option"]
+"""Where a setting was chosen, if not by ``--set``; ``recipe``: there, and only spelled out."""
+
+
 class JobSpec(UserRecord, frozen=True):
     """Job spec: everything needed to start a job, on any cluster. Immutable and versioned.
 
@@ -72,6 +76,8 @@ class JobSpec(UserRecord, frozen=True):
             both halves of a partitioned network could continue.
         mixed_versions: start even if versions of torch and the like differ between nodes.
         origin: what a resumed job goes on from; ``None`` = it starts over, in a run of its own.
+        set_in: where its settings were chosen, by ``section.field``; of those in ``entry`` the rest
+            was chosen by ``--set``.
     """
 
     entry: tuple[str, ...]
@@ -90,6 +96,7 @@ class JobSpec(UserRecord, frozen=True):
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
     mixed_versions: bool = False
     origin: Origin | None = None
+    set_in: dict[str, SetIn] = {}
     version: int = SPEC_VERSION
 
     @property

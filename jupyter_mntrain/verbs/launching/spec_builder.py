@@ -13,10 +13,11 @@ from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant, SetIn
 from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
+from jupyter_mntrain.recipe.settings import OPTIONS
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
@@ -78,11 +79,22 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         mixed_versions=args.mixed_versions or before.mixed_versions,
         priority=before.priority if args.priority is None else args.priority,
     )
+    spec = msgspec.structs.replace(spec, set_in=_set_in(workload, before, spec))
     spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
     left_out = _left_out(cluster, participants) if is_everywhere else ()
     return Built(cluster, spec, workload, left_out, saved.starts_over if saved else None)
+
+
+def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, SetIn]:
+    """Where settings were chosen; an option given now was not chosen where it was before."""
+    fields = {f"launch.{option}": field for option, field in OPTIONS.items()}
+    return {
+        name: where
+        for name, where in workload.set_in.items()
+        if name not in fields or getattr(before, fields[name]) == getattr(spec, fields[name])
+    }
 
 
 def _variables(

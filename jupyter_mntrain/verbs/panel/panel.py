@@ -20,6 +20,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.recipe.settings import set_in_panel
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -235,7 +236,8 @@ class Panel:
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )
         context = dataclasses.replace(self._context, cell=self.target.cell)
-        return build_spec(context, parser.parse(self._words(form, self.choices), own))
+        built = build_spec(context, parser.parse(self._words(form, self.choices), own))
+        return built._replace(spec=set_in_panel(built.spec, overrides(self.choices)))
 
     def _day(self, time_s: float) -> str:
         then, now = time.localtime(time_s), time.localtime(self._context.clock())

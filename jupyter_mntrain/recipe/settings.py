@@ -1,0 +1,179 @@
+"""Settings of a run, each with where it came from. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.job import JobSpec, SetIn
+from jupyter_mntrain.model.records.secrets import shown_words
+from jupyter_mntrain.recipe.exactness import fields_of
+from jupyter_mntrain.recipe.memory import fitting_loss
+from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
+from jupyter_mntrain.recipe.presets import DEFAULT_PRESET
+from jupyter_mntrain.recipe.rank_memory import model_config
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+
+Origin = Literal["default", "recipe", "panel", "--set", "option", "auto"]
+"""Where a setting came from: ``auto`` = nobody set it, and mntrain chooses; ``option`` = an option
+of the launch, like ``--restarts``."""
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "name": "name",
+    "restarts": "max_restarts",
+    "min_nodes": "min_nodes",
+    "priority": "priority",
+    "port": "port",
+    "on_stall": "on_stall",
+    "on_nan": "on_nan",
+    "link_capacity": "link_capacity_bytes_per_s",
+    "mixed_versions": "mixed_versions",
+    "torchrun": "torchrun_arguments",
+}
+"""Options of a launch, and the fields of :class:`JobSpec` that hold them."""
+
+
+_CHOSEN: Final = frozenset(
+    {
+        *("model.preset", *(f"model.{field}" for field in SHAPE_FIELDS)),
+        *("pipeline.stages_per_rank", "optimizer.warmup_steps"),
+        *("checkpoint.directory", "output.directory"),
+        *("report.to", "report.project", "report.run_name"),
+    }
+)
+"""Settings for which mntrain chooses a value if they have none."""
+
+
+class Setting(Record, frozen=True, omit_defaults=False):
+    """One setting.
+
+    Args:
+        name: ``section.field``; options of the launch are in the section ``launch``.
+        value: as written, or the default.
+        origin: where the value came from.
+        chosen: what is used in place of ``auto`` or of no value; ``None`` if that is the same, or
+            is decided when the job starts.
+    """
+
+    name: str
+    value: Any
+    origin: Origin
+    chosen: Any = None
+
+    @property
+    def in_effect(self) -> Any:
+        return self.value if self.chosen is None else self.chosen
+
+
+def settings_of_job(spec: JobSpec) -> tuple[Setting, ...]:
+    """The settings of a job, before or after it ran; of a script only the launch's.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    overrides = overrides_of(spec)
+    found: tuple[Setting, ...] = ()
+    if overrides is not None:
+        found = settings_of_recipe(spec.files[RECIPE_FILE], overrides, set_in=spec.set_in)
+    return (*found, *_options(spec))
+
+
+def settings_of_recipe(
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    set_in: Mapping[str, SetIn] | None = None,
+    name: str = RECIPE_FILE,
+) -> tuple[Setting, ...]:
+    """The settings of a recipe, in the order of its sections.
+
+    Args:
+        text: TOML.
+        overrides: ``section.field=value``; the last one wins.
+        set_in: where an override came from, if not from ``--set``, by setting.
+
+    Raises:
+        RecipeError: as for :func:`parse_recipe`.
+    """
+    recipe = parse_recipe(text, overrides, name=name)
+    written = tomllib.loads(text)
+    changed = {setting_of(override) for override in overrides}
+    resolved = dict(_resolved(recipe))
+    return tuple(
+        Setting(name=key, value=value, origin=origin, chosen=chosen)
+        for key, value in fields_of(recipe)
+        for chosen in [_other(resolved.get(key), value)]
+        for origin in [_origin(key, written, changed, set_in or {}, value)]
+    )
+
+
+def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
+    """The same job, with these overrides and all options that differ from the default noted as
+    chosen in the panel.
+    """
+    chosen = {setting_of(override) for override in overrides}
+    chosen |= {one.name for one in _options(spec) if one.origin == "option"}
+    set_in: dict[str, SetIn] = {**spec.set_in, **dict.fromkeys(chosen, "panel")}
+    return msgspec.structs.replace(spec, set_in=set_in)
+
+
+def setting_of(override: str) -> str:
+    """The ``section.field`` that ``section.field=value`` changes."""
+    section, _, field = override.partition("=")[0].strip().partition(".")
+    return f"{section}.{field}"
+
+
+def _origin(
+    name: str,
+    written: Mapping[str, Any],
+    changed: set[str],
+    set_in: Mapping[str, SetIn],
+    value: Any,
+) -> Origin:
+    section, _, field = name.partition(".")
+    if name in changed:
+        return set_in.get(name, "--set")
+    if field in written.get(section, {}):
+        return "recipe"
+    is_chosen = value == "auto" or (value is None and name in _CHOSEN)
+    return "auto" if is_chosen else "default"
+
+
+def _resolved(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """What ``auto`` or no value means, where that is known before the start."""
+    if recipe.model.path is None:
+        shape = preset_config(recipe.model)
+        yield "model.preset", recipe.model.preset or DEFAULT_PRESET
+        yield from ((f"model.{ours}", shape.get(theirs)) for ours, theirs in SHAPE_FIELDS.items())
+    yield "pipeline.stages_per_rank", recipe.stages_per_rank
+    yield "optimizer.warmup_steps", recipe.warmup_steps
+    yield "optimizer.precision", recipe.precision
+    if recipe.data.packing == "auto":
+        yield "data.packing", "wrapped" if recipe.data.is_wrapped else "best-fit"
+    config = model_config(recipe)
+    if config is not None and fitting_loss(recipe, config["vocab_size"]) == "plain":
+        yield "memory.loss", "plain"  # a GPU with Liger would use that in place of chunked
+
+
+def _other(resolved: Any, value: Any) -> Any:
+    return None if resolved == value else resolved
+
+
+def _options(spec: JobSpec) -> Iterator[Setting]:
+    usual = JobSpec(entry=(), participants=())
+    for option, field in OPTIONS.items():
+        name, value = f"launch.{option}", getattr(spec, field)
+        origin: Origin = "default"
+        if name in spec.set_in:
+            origin = spec.set_in[name]
+        elif value != getattr(usual, field) and option != "name":
+            origin = "option"
+        elif value is None:
+            origin = "auto"
+        shown = shown_words(value) if option == "torchrun" else value
+        yield Setting(name=name, value=msgspec.to_builtins(shown), origin=origin)

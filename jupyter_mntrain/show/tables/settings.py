@@ -1,0 +1,38 @@
+"""Settings table: every setting of a run, its value, and where that came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.recipe.settings import Setting
+from jupyter_mntrain.show.tables._plain import plain_table
+
+
+def settings_table(settings: Iterable[Setting]) -> RenderableType:
+    """One row per setting; what somebody chose is bold."""
+    table = plain_table("setting", "value", "from")
+    for one in settings:
+        style = "" if one.origin in ("default", "auto") else "bold"
+        table.add_row(
+            Text(one.name, style=style), Text(setting_words(one), style=style), Text(one.origin)
+        )
+    return table
+
+
+def setting_words(one: Setting) -> str:
+    """A setting's value, and what is used in its place."""
+    if one.value is None and one.chosen is None:
+        return "auto" if one.origin == "auto" else "not set"
+    if one.value is None or one.chosen is None:
+        return value_words(one.in_effect)
+    return f"{value_words(one.value)}: {value_words(one.chosen)}"
+
+
+def value_words(value: Any) -> str:
+    """A value as in a recipe; text without quotes."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

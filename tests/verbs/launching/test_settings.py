@@ -1,0 +1,77 @@
+"""``recipe show`` and ``settings``, and where settings of a real spec come from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.cli import main
+from jupyter_mntrain.recipe.settings import settings_of_job
+from jupyter_mntrain.verbs.panel.panel import Panel
+from jupyter_mntrain.workload.workload import from_path, from_spec
+from tests.standin.cluster import StandInCluster, node
+from tests.verbs.panel.opened import RECIPE, choose, open_panel
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(RECIPE + '[data]\nsource = "texts"\n')
+    return path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, Any]]:
+    assert main(["recipe", "show", *words, "--json"]) == 0
+    return {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+
+
+def test_a_recipe_is_shown_before_it_runs(file: Path, capsys) -> None:
+    found = shown(capsys, str(file), "--set", "train.steps=50")
+    assert found["train.steps"] == {
+        "name": "train.steps", "value": 50, "origin": "--set", "chosen": None,
+    }  # fmt: skip
+    assert found["train.batch_size"]["origin"] == "recipe"
+    # The absolute path is the recipe's: nobody set it.
+    assert found["data.source"]["origin"] == "recipe"
+    assert found["data.source"]["value"] == str(file.parent / "texts")
+    assert set(shown(capsys, str(file), "--changed")) == {
+        "model.preset", "pipeline.microbatches", "train.batch_size", "data.source",
+    }  # fmt: skip
+    assert shown(capsys, "quick-check")["model.preset"]["value"] == "llama-8m"
+
+
+@pytest.mark.parametrize("words", [("gone.toml",), ("script.py",), ("small.toml", "--set", "x=1")])
+def test_what_is_no_recipe_is_refused(
+    words: tuple[str, ...], file: Path, capsys, monkeypatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    assert main(["recipe", "show", *words, "--json"]) != 0
+    assert json.loads(capsys.readouterr().err)["fix"]
+
+
+def origins(panel: Panel, form: Any) -> dict[str, str]:
+    return {one.name: one.origin for one in settings_of_job(panel._built(form).spec)}
+
+
+def test_a_launch_again_keeps_origins_and_names_what_is_changed_now(tmp_path, file) -> None:
+    panel = open_panel(StandInCluster([node("a", 1)]), tmp_path, "small.toml")
+    form = choose(panel, steps="7", priority="4", changes="train.seed=3")
+    assert {
+        name: origin
+        for name, origin in origins(panel, form).items()
+        if origin not in ("default", "auto", "recipe")
+    } == {"train.steps": "panel", "train.seed": "panel", "launch.priority": "panel"}
+    before = panel._built(form).spec
+    again = from_spec(before, took="", directory=tmp_path, overrides=["train.steps=9"])
+    found = {one.name: one.origin for one in again.settings()}
+    assert (found["train.steps"], found["train.seed"]) == ("--set", "panel")
+    assert found["data.source"] == "recipe"
+
+
+def test_a_relative_path_that_was_set_is_not_the_recipes(file: Path) -> None:
+    found = {one.name: one for one in from_path(file, overrides=["data.source=other"]).settings()}
+    assert found["data.source"].origin == "--set"
+    assert found["data.source"].value == str(file.parent / "other")
