@@ -22,7 +22,7 @@ number of steps, so the beginning of a long job is drawn as finely as its middle
 DIGITS = 5
 """Significant ones that go to a page: a picture shows fewer."""
 
-KEEP_LAST = frozenset({"time_s", "step"})
+KEEP_LAST = frozenset({"time_s", "step", "tokens"})
 """Where rows are joined these take the last value, all others the mean."""
 
 UNKNOWN = -sys.float_info.max

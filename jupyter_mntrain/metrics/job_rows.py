@@ -11,9 +11,9 @@ from jupyter_mntrain.metrics.history import JobHistory, RankSeries
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.telemetry import formulas
 
-COLUMNS = ("time_s", "step", "step_s", "tokens_per_s", "flops_per_s", "bubble", "loss")
+COLUMNS = ("time_s", "step", "step_s", "tokens", "tokens_per_s", "flops_per_s", "bubble", "loss")
 
-OF_ALL_RANKS = ("tokens_per_s", "flops_per_s", "bubble")
+OF_ALL_RANKS = ("tokens", "tokens_per_s", "flops_per_s", "bubble")
 """Not known while a rank writes nothing: it may be a replica with tokens of its own."""
 
 SILENT_AFTER_STEPS = 3
@@ -35,6 +35,7 @@ class JobRows:
         self.not_finite = 0
         self.first_not_finite_step: int | None = None
         self._taken = 0
+        self._tokens: float | None = None
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take the steps that every rank has finished; returns the number of the last row."""
@@ -48,12 +49,23 @@ class JobRows:
         for index in range(self._taken, ready):
             seq += 1
             row = _row(writing, index)
+            row["tokens"] = self._count(row["tokens"], row["step"])
             if not history.is_whole:
                 row |= dict.fromkeys(OF_ALL_RANKS)
             self.table.append(seq, row)
             self._see(row["loss"], [one.steps[index].grad_norm for one in writing], row["step"])
         self._taken = max(self._taken, ready)
         return seq
+
+    def _count(self, tokens: float | None, step: float | None) -> float | None:
+        """Tokens up to the end of this step. The steps before the first one that an attempt makes
+        are taken to have had as many each; once a step does not say, the sum is not known.
+        """
+        if not len(self.table) and tokens is not None and step is not None:
+            self._tokens = tokens * (step - 1)
+        if self._tokens is not None:
+            self._tokens = None if tokens is None else self._tokens + tokens
+        return self._tokens
 
     def _see(
         self, loss: float | None, norms: Sequence[float | str | None], step: float | None
@@ -92,6 +104,7 @@ def _row(ranks: Sequence[RankSeries], index: int) -> dict[str, float | None]:
         "time_s": max(step.time_s for step in steps),
         "step": steps[0].step,
         "step_s": step_s,
+        "tokens": min(known) if known else None,
         "tokens_per_s": formulas.throughput(min(known), step_s) if known else None,
         "flops_per_s": sum(flops) / step_s if is_told else None,
         "bubble": fmean(bubbles) if len(bubbles) == len(steps) else None,

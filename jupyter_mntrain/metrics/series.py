@@ -44,6 +44,9 @@ class JobColumns(Record, frozen=True):
     time_s: Column = ()
     step: Column = ()
     step_s: Column = ()
+    tokens: Column = ()
+    """From step 1 to the end of this one. Steps of earlier attempts are taken to have had as many
+    tokens as this attempt's first one."""
     tokens_per_s: Column = ()
     mfu: Column = ()
     bubble: Column = ()

@@ -96,6 +96,32 @@ export function shortCount(value: number, step: number): string {
     : `${plain(value / 1000, step / 1000)}${NARROW}k`;
 }
 
+const AMOUNTS = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e3, 'k']
+] as const;
+
+/** A large number with a decimal prefix and one decimal: 41.3 M. */
+export function amount(value: Maybe): string {
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  const found = AMOUNTS.find(([size]) => value >= size && size > 1e3);
+  return found
+    ? `${fixed(value / found[0], 1)}${NARROW}${found[1]}`
+    : fixed(value, 0);
+}
+
+/** For an axis: 40 M, with the decimals that tell values `step` apart. */
+export function shortAmount(value: number, step: number): string {
+  const found = AMOUNTS.find(([size]) => value >= size);
+  return found
+    ? `${plain(value / found[0], step / found[0])}${NARROW}${found[1]}`
+    : plain(value, step);
+}
+
 export function seconds(value: Maybe): string {
   if (!isNumber(value)) {
     return ABSENT;

@@ -1337,6 +1337,7 @@ export interface JobColumns {
   time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   step?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   step_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  tokens?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   tokens_per_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   mfu?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];

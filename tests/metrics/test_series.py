@@ -148,6 +148,26 @@ def test_replicas_add_up_and_the_longest_step_counts() -> None:
     }
     job = taken(history(view("running", "running"), samples)).whole().job
     assert job.tokens_per_s == (256.0, 256.0)
+    assert job.tokens == (1024.0, 2048.0)
+
+
+def test_tokens_add_up_over_earlier_attempts_and_are_not_known_once_a_step_does_not_say() -> None:
+    def tokens(*told: int | None) -> tuple[object, ...]:
+        ranks = {
+            f"node{rank + 1}": [
+                start(rank),
+                *(
+                    step(rank, number, time_s=2.0 * number, step_s=2.0, tokens=one)
+                    for number, one in enumerate(told, 6)
+                ),
+            ]
+            for rank in (0, 1)
+        }
+        return taken(history(view("running", "running"), ranks)).whole().job.tokens
+
+    assert tokens(512, 512, 500) == (6 * 512.0, 7 * 512.0, 7 * 512.0 + 500)
+    assert tokens(512, None, 512) == (6 * 512.0, None, None)
+    assert tokens(None, 512) == ()
 
 
 def test_no_row_of_the_job_before_all_ranks_have_begun_but_a_silent_one_is_not_waited_for() -> None:

@@ -45,7 +45,7 @@ describe('a loss that is not finite', () => {
 
   it('is what the label says where the pointer is', () => {
     const loss = [4, 'NaN', 3, 'Infinity', 2];
-    expect([0, 1, 2, 3, 4].map(row => label(loss, row))).toEqual([
+    expect([0, 1, 2, 3, 4].map(row => label(loss, 1000 + row))).toEqual([
       '4.000',
       'NaN',
       '3.000',

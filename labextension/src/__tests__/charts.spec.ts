@@ -155,11 +155,15 @@ describe('the label of a line', () => {
   };
 
   it('says the recent figure, and is at the end of its line', () => {
-    expect(reading(20)).toEqual({ value: 20, height: 30, broken: null });
+    expect(reading(20)).toMatchObject({ value: 20, height: 30, broken: null });
   });
 
   it('is there also where the recent figure is not known', () => {
-    expect(reading(null)).toEqual({ value: NaN, height: 30, broken: null });
+    expect(reading(null)).toMatchObject({
+      value: NaN,
+      height: 30,
+      broken: null
+    });
   });
 });
 

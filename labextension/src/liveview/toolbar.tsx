@@ -4,6 +4,9 @@ import * as React from 'react';
 
 import { Button, Select } from '../controls';
 import type { SeriesStore } from '../series/store';
+import { type AxisKind, hasTokens } from './axis/axis';
+import type { IZoom } from './axis/range';
+import { axisNames } from './axis/ticks';
 import type { IChoice } from './charts/chart';
 import type { Scale } from './charts/scale';
 import { trans } from '../trans';
@@ -12,6 +15,9 @@ import { trans } from '../trans';
 export interface ILook {
   /** Seconds shown, up to now; `null` = all. */
   range: number | null;
+  /** Chosen range; `null` = as `range` says. */
+  zoom: IZoom | null;
+  axis: AxisKind;
   scale: Scale;
   choice: IChoice;
   isTable: boolean;
@@ -19,6 +25,8 @@ export interface ILook {
 
 export const FIRST_LOOK: ILook = {
   range: null,
+  zoom: null,
+  axis: 'time',
   scale: 'auto',
   choice: { rank: null, node: null },
   isTable: false
@@ -35,12 +43,12 @@ export interface IToolbarProps {
   change: (look: Partial<ILook>) => void;
   isPaused: boolean;
   pause: (isPaused: boolean) => void;
+  goToNow: () => void;
   copyCsv: () => void;
 }
 
 export function Toolbar(props: IToolbarProps): JSX.Element {
-  const { store, look, change, isPaused, pause, copyCsv } = props;
-  const { choice } = look;
+  const { store, look, change, isPaused, pause, goToNow, copyCsv } = props;
   return (
     <div
       className="mnt-controls"
@@ -52,11 +60,49 @@ export function Toolbar(props: IToolbarProps): JSX.Element {
           <Button
             key={label}
             label={label}
-            isPressed={look.range === range}
-            run={() => change({ range })}
+            isPressed={!look.zoom && look.range === range}
+            run={() => change({ range, zoom: null })}
           />
         ))}
       </span>
+      <Choices {...{ store, look, change }} />
+      <span className="sp" />
+      {isPaused || (look.zoom && !look.zoom.follows) ? (
+        <Button icon="resume" label={trans.__('Go to now')} run={goToNow} />
+      ) : (
+        <Button
+          icon="pause"
+          label={trans.__('Pause')}
+          run={() => pause(true)}
+        />
+      )}
+      <Button
+        icon="table"
+        label={trans.__('Table')}
+        isPressed={look.isTable}
+        run={() => change({ isTable: !look.isTable })}
+      />
+      <Button label={trans.__('Copy CSV')} run={copyCsv} />
+    </div>
+  );
+}
+
+/** What the charts show, and how. */
+function Choices(
+  props: Pick<IToolbarProps, 'store' | 'look' | 'change'>
+): JSX.Element {
+  const { store, look, change } = props;
+  const { choice } = look;
+  return (
+    <>
+      <Select<AxisKind>
+        label={trans.__('Axis')}
+        value={look.axis}
+        options={(['step', 'tokens', 'time'] as const)
+          .filter(kind => kind !== 'tokens' || hasTokens(store))
+          .map(kind => [kind, axisNames()[kind]])}
+        pick={axis => change({ axis, zoom: null })}
+      />
       <Select<Scale>
         label={trans.__('Scale')}
         value={look.scale}
@@ -78,20 +124,6 @@ export function Toolbar(props: IToolbarProps): JSX.Element {
           pick={node => change({ choice: { ...choice, node } })}
         />
       )}
-      <span className="sp" />
-      <Button
-        icon={isPaused ? 'resume' : 'pause'}
-        label={isPaused ? trans.__('Resume') : trans.__('Pause')}
-        isPressed={isPaused}
-        run={() => pause(!isPaused)}
-      />
-      <Button
-        icon="table"
-        label={trans.__('Table')}
-        isPressed={look.isTable}
-        run={() => change({ isTable: !look.isTable })}
-      />
-      <Button label={trans.__('Copy CSV')} run={copyCsv} />
-    </div>
+    </>
   );
 }

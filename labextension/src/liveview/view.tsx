@@ -4,11 +4,11 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
-import { Charts } from './chart_stack';
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
 import { usePage } from './page';
 import type { IViewProps } from './props';
+import { recall, remember } from './remembered';
 import { Samples } from './samples';
 import { PartNotes } from '../part_notes';
 import { FailureCard } from './status/failure';
@@ -18,12 +18,13 @@ import { StallCard } from './status/stall';
 import { Starting } from './status/starting';
 import { StillLine } from './status/still';
 import { WarningsCard } from './status/warnings';
+import { Charts } from './stack/stack';
 import { PaceStrip } from './strips/pace';
 import { PipelineStrip } from './strips/pipeline';
 import { csv } from './tables/csv';
 import { LinkTable } from './tables/links';
 import { RankTable } from './tables/ranks';
-import { FIRST_LOOK, Toolbar } from './toolbar';
+import { FIRST_LOOK, type ILook, Toolbar } from './toolbar';
 
 export interface ILiveViewProps {
   controller: LiveController;
@@ -77,8 +78,6 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
   );
 }
 
-let views = 0;
-
 /** Strips, and charts or tables. */
 function Measurements(
   props: IViewProps & {
@@ -89,21 +88,21 @@ function Measurements(
   }
 ): JSX.Element {
   const { isPaused, pause, job, store, theme, width } = props;
-  const [look, setLook] = React.useState(FIRST_LOOK);
-  const [syncKey] = React.useState(() => `mnt-${(views += 1)}`);
+  const [look, setLook] = React.useState(() => recall(FIRST_LOOK));
+  const change = (changed: Partial<ILook>) =>
+    setLook(before => remember({ ...before, ...changed }));
   const { choice } = look;
-  const pick = (rank: number | null) =>
-    setLook({ ...look, choice: { ...choice, rank } });
+  const pick = (rank: number | null) => change({ choice: { ...choice, rank } });
+  const goToNow = () => {
+    pause(false);
+    change({ zoom: look.zoom && { ...look.zoom, follows: true } });
+  };
   return (
     <>
       <PaceStrip {...{ store, theme, choice, pick }} />
       <PipelineStrip {...{ store, theme, choice, pick }} />
       <Toolbar
-        store={store}
-        look={look}
-        change={changed => setLook({ ...look, ...changed })}
-        isPaused={isPaused}
-        pause={pause}
+        {...{ store, look, change, isPaused, pause, goToNow }}
         copyCsv={() => void copy(csv(store))}
       />
       {look.isTable && (
@@ -113,7 +112,7 @@ function Measurements(
         </div>
       )}
       {!look.isTable && width > 0 && (
-        <Charts {...{ store, job, theme, choice, look, width, syncKey }} />
+        <Charts {...{ store, job, theme, choice, look, change, width }} />
       )}
     </>
   );

@@ -2,6 +2,8 @@
 
 export interface IBand {
   x: Float64Array;
+  /** Of the points; absent if the lines have none. */
+  steps?: Float64Array;
   low: Float64Array;
   middle: Float64Array;
   high: Float64Array;
@@ -9,10 +11,14 @@ export interface IBand {
 
 /** Minimum, median and maximum of several lines, on the time axis of the longest. */
 export function band(
-  lines: ReadonlyArray<{ x: Float64Array; y: Float64Array }>
+  lines: ReadonlyArray<{
+    x: Float64Array;
+    y: Float64Array;
+    steps?: Float64Array;
+  }>
 ): IBand {
   const longest = lines.reduce((a, b) => (b.x.length > a.x.length ? b : a));
-  const { x } = longest;
+  const { x, steps } = longest;
   const at = lines.map(() => 0);
   const [low, middle, high] = [0, 1, 2].map(() => new Float64Array(x.length));
   for (let row = 0; row < x.length; row++) {
@@ -31,7 +37,7 @@ export function band(
     middle[row] = median(values);
     high[row] = values.length ? values[values.length - 1] : NaN;
   }
-  return { x, low, middle, high };
+  return { x, steps, low, middle, high };
 }
 
 function median(sorted: number[]): number {

@@ -29,6 +29,7 @@ export const RANK_COLUMNS = [
 export const JOB_COLUMNS = [
   'time_s',
   'step',
+  'tokens',
   'tokens_per_s',
   'mfu',
   'bubble',

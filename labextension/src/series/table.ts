@@ -6,7 +6,7 @@ import { type NonFinite, nonFinite } from '../formats';
 export const MOST_ROWS = 1200;
 
 /** Columns whose joined rows keep the last value; others keep the mean. */
-const KEEP_LAST = new Set(['time_s', 'step']);
+const KEEP_LAST = new Set(['time_s', 'step', 'tokens']);
 
 /** Number of breaks kept, the newest. */
 const MOST_BREAKS = 1000;

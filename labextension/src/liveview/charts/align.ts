@@ -2,6 +2,7 @@
 
 import uPlot from 'uplot';
 
+import { before } from '../axis/range';
 import type { IChart, ILine } from './chart';
 
 /** Join lines on one time axis: ranks finish steps at different times. */
@@ -16,8 +17,13 @@ export function align(lines: ReadonlyArray<ILine>): uPlot.AlignedData {
   );
 }
 
+/** Less than any two samples are apart. */
+const ROUNDING = 1e-6;
+
 /** Value and position of a line's label. */
 export interface IReading {
+  /** Where the value is on the horizontal axis; NaN if nothing is drawn. */
+  at: number;
   /** The value at the pointer, else the recent figure; NaN if unknown. */
   value: number;
   /** The line's own value there, for the position; NaN if nothing is drawn. */
@@ -26,30 +32,28 @@ export interface IReading {
   broken: string | null;
 }
 
+/** The reading at `pointed` on the horizontal axis; `null` = the newest. */
 export function readingAt(
   chart: Pick<IChart, 'lines' | 'breaks'>,
   line: ILine,
   data: uPlot.AlignedData,
   pointed: number | null
 ): IReading {
-  const times = data[0];
+  const places = data[0];
   const values = data[1 + chart.lines.indexOf(line)];
-  const last = values.length - 1;
-  const from = Math.min(pointed ?? last, last);
-  let at = from;
+  let at =
+    pointed === null ? values.length - 1 : before(places, pointed + ROUNDING);
   while (at >= 0 && typeof values[at] !== 'number') {
     at -= 1;
   }
-  const [begin, end] = [
-    at >= 0 ? times[at] : -Infinity,
-    pointed === null ? Infinity : times[from]
-  ];
+  const [begin, end] = [at >= 0 ? places[at] : -Infinity, pointed ?? Infinity];
   const broken = (chart.breaks ?? []).filter(
     one => one.line === line.key && one.time > begin && one.time <= end
   );
   const isNow = pointed === null && line.now !== undefined;
   const height = at >= 0 ? (values[at] as number) : NaN;
   return {
+    at: at >= 0 ? places[at] : NaN,
     value: isNow ? (line.now ?? NaN) : height,
     height,
     broken: broken.length ? broken[broken.length - 1].label : null

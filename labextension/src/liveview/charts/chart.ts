@@ -11,6 +11,8 @@ export interface ILine {
   label: string;
   x: Float64Array;
   y: Float64Array;
+  /** Steps of the points, where they are steps. */
+  steps?: Float64Array;
   /** The recent figure, for the label while nothing is pointed at. */
   now?: number | null;
   color: string;
@@ -86,15 +88,16 @@ export function absentNote(store: SeriesStore, figure: string): string {
 
 /** A column of a table as a line. NaN and infinity are its breaks, not its recent figure. */
 export function tableLine<Name extends string>(
-  table: Table<Name | 'time_s'>,
+  table: Table<Name | 'time_s' | 'step'>,
   column: Name,
   now: Maybe | NonFinite,
-  style: Omit<ILine, 'x' | 'y' | 'now'>
+  style: Omit<ILine, 'x' | 'y' | 'steps' | 'now'>
 ): ILine {
   return {
     ...style,
     x: table.column('time_s'),
     y: table.column(column),
+    steps: table.column('step'),
     now: typeof now === 'string' ? undefined : now
   };
 }

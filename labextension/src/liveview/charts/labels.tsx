@@ -38,7 +38,9 @@ export function Labels(props: ILabelsProps): JSX.Element {
       .map(one => ({ ...one, at: one.reading.height, name: one.line.label })),
     ...(chart.levels ?? []).map(({ at, label }) => ({ at, name: label }))
   ];
-  const wanted = labels.map(({ at }) => heightOf(at, props));
+  const wanted = labels.map(({ at }) =>
+    heightOf(at, chart, props.plot, height)
+  );
   const placed = spread(wanted, LABEL_GAP, 6, chart.height - 2);
   return (
     <svg
@@ -82,8 +84,12 @@ function Dash({ line, y }: { line: ILine; y: number }): JSX.Element {
 }
 
 /** Position of a value in pixels from the top; the middle until uPlot has scaled its axis. */
-function heightOf(value: number, props: ILabelsProps): number {
-  const { chart, plot, height } = props;
+export function heightOf(
+  value: number,
+  chart: IChart,
+  plot: uPlot | null,
+  height: number
+): number {
   if (!plot || plot.scales.y?.min === undefined) {
     return height / 2;
   }

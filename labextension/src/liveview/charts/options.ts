@@ -2,8 +2,9 @@
 
 import uPlot from 'uplot';
 
-import { clock } from '../../formats';
-import { SHORT_RUN_S } from '../../schema';
+import type { AxisKind } from '../axis/axis';
+import type { Range } from '../axis/range';
+import { atLeastOne, axisTicks } from '../axis/ticks';
 import type { IChart, ILine } from './chart';
 import { drawBreaks, drawEvents, drawLevels, drawOutside } from './marks';
 import { logTicks, type Scale, valueRange } from './scale';
@@ -13,68 +14,40 @@ export interface IPlotProps {
   chart: IChart;
   theme: ITheme;
   scale: Scale;
-  /** Both ends of the time axis that all charts share. */
-  span: [number, number];
-  /** Charts with one key move one pointer. */
-  syncKey: string;
-  showsTime: boolean;
+  axis: AxisKind;
+  /** Both ends of the horizontal axis that all charts share. */
+  span: Range;
+  showsAxis: boolean;
 }
 
-export interface IPlotEvents {
-  /** The row at the pointer; `null` when it leaves. */
-  pointed: (index: number | null) => void;
-  /** The value axis has changed. */
-  scaled: (axis: string) => void;
-}
-
-const LEFT = 52;
+/** Pixels to the left of every chart, for the texts of its value axis. */
+export const LEFT = 52;
 
 /** Canvas to the right of the chart, for half of the last time label, its date included. */
 export const OVERHANG = 64;
-
-/** Distances between times on the axis. */
-const INCREMENTS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600,
-  43200, 86400, 172800, 604800
-];
-
-export function showsSeconds([first, last]: [number, number]): boolean {
-  return last - first < SHORT_RUN_S;
-}
 
 /** Options of a plot; `props` returns the latest props. */
 export function options(
   props: () => IPlotProps,
   size: { width: number; height: number },
-  events: IPlotEvents
+  scaled: (axis: string) => void
 ): uPlot.Options {
-  const { chart, theme, syncKey, showsTime } = props();
+  const { chart, theme, showsAxis } = props();
   return {
     ...size,
-    padding: [6, OVERHANG, showsTime ? 0 : 4, 0],
+    padding: [6, OVERHANG, showsAxis ? 0 : 4, 0],
     legend: { show: false },
-    cursor: {
-      sync: { key: syncKey, setSeries: false },
-      drag: { x: false, y: false },
-      points: { show: false },
-      y: false
-    },
+    cursor: { show: false },
     scales: scales(props),
-    axes: [timeAxis(props), valueAxis(props)],
+    axes: [sharedAxis(props), valueAxis(props)],
     series: [{}, ...chart.lines.map(series)],
     bands: bands(chart, theme),
     hooks: {
-      setCursor: [
-        plot =>
-          events.pointed(
-            plot.cursor.left! >= 0 ? (plot.cursor.idx ?? null) : null
-          )
-      ],
       draw: [
         plot => {
           const { y } = plot.scales;
           const { top, height } = plot.bbox;
-          events.scaled([y.min, y.max, top, height].join(' '));
+          scaled([y.min, y.max, top, height].join(' '));
           drawOutside(plot, props().chart);
           drawBreaks(plot, props().chart, theme);
           drawEvents(plot, props().chart, theme);
@@ -92,11 +65,8 @@ function isLog({ chart, scale }: IPlotProps): boolean {
 function scales(props: () => IPlotProps): uPlot.Scales {
   return {
     x: {
-      time: true,
-      range: () => {
-        const [begin, end] = props().span;
-        return [begin, Math.max(end, begin + 1)];
-      }
+      time: props().axis === 'time',
+      range: () => atLeastOne(props().span)
     },
     y: {
       distr: isLog(props()) ? 3 : 1,
@@ -108,17 +78,14 @@ function scales(props: () => IPlotProps): uPlot.Scales {
   };
 }
 
-function timeAxis(props: () => IPlotProps): uPlot.Axis {
-  const { theme, showsTime, span } = props();
-  const withSeconds = showsSeconds(span);
+function sharedAxis(props: () => IPlotProps): uPlot.Axis {
+  const { axis, theme, showsAxis, span } = props();
   return {
-    show: showsTime,
+    show: showsAxis,
     size: 20,
-    space: 20 + 8 * clock(span[0], withSeconds).length,
-    incrs: INCREMENTS,
     ...look(theme),
     gap: 4,
-    values: (_, splits) => splits.map(split => clock(split, withSeconds))
+    ...axisTicks(axis, span)
   };
 }
 

@@ -1,49 +1,76 @@
-/** Plot of one chart: uPlot draws axes and lines; we add the labels. */
+/** Plot of one chart: uPlot draws axes and lines; we add the labels and the pointer. */
 
 import * as React from 'react';
 import uPlot from 'uplot';
 
-import { align, readingAt } from './align';
-import { Labels, written } from './labels';
-import { type IPlotProps, options, OVERHANG, showsSeconds } from './options';
+import { Overlay } from '../stack/overlay';
+import { showsSeconds } from '../axis/ticks';
+import type { Range } from '../axis/range';
+import { align, type IReading, readingAt } from './align';
+import type { IChart, ILine } from './chart';
+import { heightOf, Labels, written } from './labels';
+import { type IPlotProps, LEFT, options, OVERHANG } from './options';
 
 /** Below this many pixels the labels have less room. */
 const NARROW = 720;
 
-/** Height below a chart, with and without a time axis. */
-const [TIME_AXIS, NO_AXIS] = [24, 4];
+/** Height below a chart, with and without a horizontal axis. */
+const [WITH_AXIS, NO_AXIS] = [24, 4];
 
-export function Plot(props: IPlotProps & { width: number }): JSX.Element {
-  const { chart, width, showsTime } = props;
-  const room = width < NARROW ? 132 : 152;
+/** Pixels to the right of a chart, for its labels. */
+export function labelRoom(width: number): number {
+  return width < NARROW ? 132 : 152;
+}
+
+/** Left edge and width of what every chart plots, in a view of `width` pixels. */
+export function plotArea(width: number): { left: number; width: number } {
+  return { left: LEFT, width: Math.max(1, width - labelRoom(width) - LEFT) };
+}
+
+export function Plot(
+  props: IPlotProps & {
+    width: number;
+    /** The sample pointed at, on the horizontal axis. */
+    pointed: number | null;
+    /** What the labels tell if nothing is pointed at; `null` = the newest. */
+    readAt: number | null;
+    selection: Range | null;
+  }
+): JSX.Element {
+  const { chart, width, showsAxis, pointed, readAt, selection, span } = props;
+  const [room, area] = [labelRoom(width), plotArea(width)];
   const size = {
     width: width - room + OVERHANG,
-    height: chart.height + (showsTime ? TIME_AXIS : NO_AXIS)
+    height: chart.height + (showsAxis ? WITH_AXIS : NO_AXIS)
   };
   const data = React.useMemo(() => align(chart.lines), [chart]);
-  const { host, plot, pointed } = usePlot(props, size, data);
+  const { host, plot } = usePlot(props, size, data);
   const labeled = chart.lines.filter(line => !line.isQuiet);
-  const readings = labeled.map(line => readingAt(chart, line, data, pointed));
-  const words = labeled.map(
-    (line, i) => `${line.label} ${written(chart, readings[i])}`
+  const readings = labeled.map(line =>
+    readingAt(chart, line, data, pointed ?? readAt)
   );
-  const said = [...(chart.alarm ? [chart.alarm] : []), ...words];
   return (
     <div
       className="mnt-chart"
       role="img"
-      aria-label={`${chart.title}: ${chart.note ?? said.join(', ')}`}
+      aria-label={said(chart, labeled, readings)}
     >
-      <div className="mnt-chart-title">
-        <span className="b">{chart.title}</span>{' '}
-        <span className="m s">{chart.subtitle}</span>
-        {chart.alarm && <span className="mnt-alarm s"> {chart.alarm}</span>}
-      </div>
+      <Title chart={chart} />
       {chart.note ? (
         <p className="m s mnt-chart-note">{chart.note}</p>
       ) : (
         <div className="mnt-chart-body" style={{ height: size.height }}>
           <div ref={host} />
+          <Overlay
+            {...{ area, span, pointed, selection }}
+            height={chart.height}
+            dots={labeled.map((line, i) => ({
+              key: line.key,
+              color: line.color,
+              x: readings[i].at,
+              y: heightOf(readings[i].height, chart, plot, size.height)
+            }))}
+          />
           <Labels
             chart={chart}
             lines={labeled}
@@ -59,23 +86,42 @@ export function Plot(props: IPlotProps & { width: number }): JSX.Element {
   );
 }
 
+/** The chart in words: its alarm, and the value of each line. */
+function said(chart: IChart, lines: ILine[], readings: IReading[]): string {
+  const words = lines.map(
+    (line, i) => `${line.label} ${written(chart, readings[i])}`
+  );
+  const all = [...(chart.alarm ? [chart.alarm] : []), ...words];
+  return `${chart.title}: ${chart.note ?? all.join(', ')}`;
+}
+
+function Title({ chart }: { chart: IChart }): JSX.Element {
+  return (
+    <div className="mnt-chart-title">
+      <span className="b">{chart.title}</span>{' '}
+      <span className="m s">{chart.subtitle}</span>
+      {chart.alarm && <span className="mnt-alarm s"> {chart.alarm}</span>}
+    </div>
+  );
+}
+
 /** The plot in `host`: recreated when lines or styles change, else updated. */
 function usePlot(
   props: IPlotProps,
   size: { width: number; height: number },
   data: uPlot.AlignedData
 ) {
-  const { chart, scale, showsTime, span, theme } = props;
+  const { axis, chart, scale, showsAxis, span, theme } = props;
   const host = React.useRef<HTMLDivElement>(null);
   const plot = React.useRef<uPlot | null>(null);
   const latest = React.useRef(props);
   latest.current = props;
-  const [pointed, setPointed] = React.useState<number | null>(null);
   // uPlot scales its axis later, when it draws; labels are placed then.
   const [, setScaled] = React.useState('');
   const shape = JSON.stringify([
     chart.lines.map(line => [line.key, line.color, line.dash, line.fillTo]),
-    [scale, showsTime, theme, chart.isMirrored, showsSeconds(span)]
+    [scale, showsAxis, theme, chart.isMirrored, axis],
+    axis === 'time' && showsSeconds(span)
   ]);
 
   React.useLayoutEffect(() => {
@@ -83,10 +129,7 @@ function usePlot(
       return;
     }
     const made = new uPlot(
-      options(() => latest.current, size, {
-        pointed: setPointed,
-        scaled: setScaled
-      }),
+      options(() => latest.current, size, setScaled),
       data,
       host.current
     );
@@ -97,6 +140,7 @@ function usePlot(
     };
   }, [shape, chart.note === undefined]);
 
+  // Not when the pointer moves: that would draw all lines again.
   React.useLayoutEffect(() => {
     const made = plot.current;
     if (made) {
@@ -105,6 +149,6 @@ function usePlot(
       }
       made.setData(data, true);
     }
-  }, [props]);
-  return { host, plot: plot.current, pointed };
+  }, [chart, data, span[0], span[1], size.width, size.height, shape]);
+  return { host, plot: plot.current };
 }

@@ -33,6 +33,7 @@ export function rankLines(input: IChartInput, name: RankFigure): ILine[] {
     label: `r${rows.who.rank}`,
     x: rows.table.column('time_s'),
     y: rows.table.column(name),
+    steps: rows.table.column('step'),
     now: rows.who[name] ?? null,
     width: 1.5,
     color: theme.ranks[rows.who.rank % 4],
@@ -59,9 +60,9 @@ function bandLines(
   { store, theme }: IChartInput,
   name: RankFigure
 ): ILine[] {
-  const { x, low, middle, high } = band(lines);
+  const { x, steps, low, middle, high } = band(lines);
   const now = store.summary?.spreads?.[name];
-  const base = { x, width: 1, dash: [], color: theme.ranks[0] };
+  const base = { x, steps, width: 1, dash: [], color: theme.ranks[0] };
   const line = (key: string, label: string, y: Float64Array, now?: number) => ({
     ...base,
     key,

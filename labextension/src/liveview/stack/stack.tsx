@@ -1,0 +1,147 @@
+/** Chart stack: all charts of a job on one horizontal axis, with one pointer. */
+
+import * as React from 'react';
+
+import { Button } from '../../controls';
+import { trans } from '../../trans';
+import { Axis, type AxisKind } from '../axis/axis';
+import { before, type IZoom, type Range, shownRange } from '../axis/range';
+import { rangeText, sampleText } from '../axis/ticks';
+import type { IChart, IChartInput } from '../charts/chart';
+import { charts } from '../charts/charts';
+import { Plot, plotArea } from '../charts/plot';
+import type { Scale } from '../charts/scale';
+import type { ITheme } from '../charts/theme';
+import type { ILook } from '../toolbar';
+import { Flag } from './flag';
+import { Overview } from './overview';
+import { usePointing } from './pointing';
+
+export function Charts(
+  props: IChartInput & {
+    look: ILook;
+    change: (look: Partial<ILook>) => void;
+    width: number;
+  }
+): JSX.Element {
+  const { store, theme, look, change, width } = props;
+  const axis = Axis.of(store, look.axis);
+  const shown = charts(props).map(chart => axis.place(chart));
+  const whole = wholeRange(axis, shown);
+  const since =
+    look.range === null
+      ? whole[0]
+      : axis.ofTime(axis.timeOf(whole[1]) - look.range);
+  return (
+    <Stack
+      {...{ axis, shown, whole, theme, width }}
+      span={shownRange(look.zoom, whole, since)}
+      kind={axis.kind}
+      scale={look.scale}
+      zoomed={look.zoom}
+      zoom={zoom => change(zoom ? { zoom } : { zoom, range: null })}
+    />
+  );
+}
+
+/** From the first step or evaluation on; link samples start earlier. */
+function wholeRange(axis: Axis, shown: IChart[]): Range {
+  const ends = shown
+    .filter(chart => chart.key !== 'links')
+    .flatMap(chart => chart.lines.map(line => line.x))
+    .concat([axis.xs])
+    .filter(xs => xs.length > 0);
+  return ends.reduce<Range>(
+    ([from, to], xs) => [
+      Math.min(from, xs[0]),
+      Math.max(to, xs[xs.length - 1])
+    ],
+    [Infinity, -Infinity]
+  );
+}
+
+interface IStackProps {
+  axis: Axis;
+  shown: IChart[];
+  whole: Range;
+  span: Range;
+  kind: AxisKind;
+  theme: ITheme;
+  scale: Scale;
+  width: number;
+  zoomed: IZoom | null;
+  zoom: (zoom: IZoom | null) => void;
+}
+
+function Stack(props: IStackProps): JSX.Element {
+  const { axis, shown, whole, span, theme, scale, width, zoomed, zoom } = props;
+  const area = plotArea(width);
+  const isZoomed = zoomed !== null;
+  const { pointed, selection, handlers } = usePointing({
+    ...{ axis, span, whole, area, isZoomed, zoom }
+  });
+  const last = shown.filter(chart => !chart.note).pop();
+  const keys = React.useId();
+  return (
+    <>
+      {isZoomed && <ZoomLine {...{ axis, span, zoom }} />}
+      <div
+        className="mnt-charts"
+        role="group"
+        tabIndex={0}
+        aria-label={trans.__('Charts')}
+        aria-describedby={keys}
+        data-lm-suppress-shortcuts="true"
+        data-from={span[0]}
+        data-to={span[1]}
+        {...handlers}
+      >
+        <span id={keys} className="mnt-visually-hidden">
+          {trans.__(
+            'Arrow keys move the pointer by a step, with Shift they select. Enter zooms to the selection, 0 shows all steps.'
+          )}
+        </span>
+        <Flag
+          area={area}
+          width={width}
+          span={span}
+          x={pointed?.x ?? null}
+          text={pointed ? sampleText(pointed) : ''}
+        />
+        {shown.map(chart => (
+          <Plot
+            key={chart.key}
+            {...{ chart, theme, scale, span, width, selection }}
+            axis={props.kind}
+            pointed={pointed?.x ?? null}
+            readAt={zoomed && !zoomed.follows ? span[1] : null}
+            showsAxis={chart === last}
+          />
+        ))}
+      </div>
+      {isZoomed && <Overview {...{ axis, shown, whole, span, area, zoom }} />}
+    </>
+  );
+}
+
+/** What is shown while zoomed, and the way back. */
+function ZoomLine(props: {
+  axis: Axis;
+  span: Range;
+  zoom: (zoom: IZoom | null) => void;
+}): JSX.Element {
+  const { axis, span, zoom } = props;
+  const first = Math.min(before(axis.xs, span[0] - 1e-9) + 1, axis.length - 1);
+  const last = Math.max(before(axis.xs, span[1] + 1e-9), 0);
+  return (
+    <div className="mnt-zoom-line">
+      <span className="b">
+        {axis.length > 0 && rangeText(axis.sample(first), axis.sample(last))}
+      </span>
+      <Button label={trans.__('All steps')} run={() => zoom(null)} />
+      <span className="m s">
+        {trans.__('Shift and drag moves the range; Esc ends a selection')}
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,195 @@
+/** Pointing at the charts of a live view: zoom, pan, pointer, axes, by mouse and by keys. */
+
+import { expect, test } from '@jupyterlab/galata';
+import type { Locator, Page } from '@playwright/test';
+
+import { execute, expectAccessible, reload, shot } from './helpers';
+
+const port = Number(process.env.UI_PORT);
+const recorded = `http://127.0.0.1:${port + 5}`;
+const replay = `http://127.0.0.1:${port + 4}`;
+
+/** The view of one of a server's jobs, as a tab. */
+async function open(
+  page: Page,
+  base: string,
+  name?: string
+): Promise<Locator> {
+  const all = await (await page.request.get(`${base}/mntrain/v1/jobs`)).json();
+  const found = all.find((one: any) => !name || one.name === name);
+  await execute(page, 'mntrain:attach', { jobId: found.job_id });
+  const view = page.locator('.mnt-live').filter({ hasText: found.job_id });
+  await expect(view.locator('.mnt-chart-labels tspan').last()).toBeAttached();
+  return view;
+}
+
+async function span(view: Locator): Promise<[number, number]> {
+  return view
+    .locator('.mnt-charts')
+    .evaluate(node => [
+      Number((node as HTMLElement).dataset.from),
+      Number((node as HTMLElement).dataset.to)
+    ]);
+}
+
+/** Page coordinates of a share, 0..1, of what a chart plots. */
+async function at(view: Locator, chart: number, share: number) {
+  const body = view.locator('.mnt-chart-body').nth(chart);
+  await body.scrollIntoViewIfNeeded();
+  const box = (await body.locator('.u-over').boundingBox())!;
+  return { x: box.x + share * box.width, y: box.y + box.height / 2 };
+}
+
+async function drag(
+  page: Page,
+  view: Locator,
+  chart: number,
+  shares: [number, number]
+): Promise<void> {
+  const [from, to] = [
+    await at(view, chart, shares[0]),
+    await at(view, chart, shares[1])
+  ];
+  await page.mouse.move(from.x, from.y);
+  await page.mouse.down();
+  await page.mouse.move((from.x + to.x) / 2, from.y);
+  await page.mouse.move(to.x, to.y);
+}
+
+/** Where each chart draws the pointer. */
+async function pointers(view: Locator): Promise<number[]> {
+  return view
+    .locator('.mnt-pointer')
+    .evaluateAll(all => all.map(one => Number((one as SVGElement).dataset.x)));
+}
+
+test.describe('of a recorded job', () => {
+  test.use({ baseURL: recorded });
+
+  test('a drag over any chart zooms all of them, and back', async ({
+    page
+  }) => {
+    await page.setViewportSize({ width: 1440, height: 1200 });
+    const view = await open(page, recorded, 'many');
+    const whole = await span(view);
+    const within = async (share: number) =>
+      whole[0] + share * (whole[1] - whole[0]);
+
+    await drag(page, view, 2, [0.7, 0.3]);
+    await expect(view.locator('.mnt-chart-body .mnt-selected')).toHaveCount(
+      await view.locator('.mnt-chart-body').count()
+    );
+    await page.keyboard.press('Escape');
+    await page.mouse.up();
+    expect(await span(view)).toEqual(whole);
+
+    await drag(page, view, 2, [0.7, 0.3]);
+    await page.mouse.up();
+    const tolerance = 0.01 * (whole[1] - whole[0]);
+    const zoomed = await span(view);
+    expect(Math.abs(zoomed[0] - (await within(0.3)))).toBeLessThan(tolerance);
+    expect(Math.abs(zoomed[1] - (await within(0.7)))).toBeLessThan(tolerance);
+    await page.mouse.move(5, 5);
+    await expectAccessible(page, '.mnt-live');
+    await shot(view, 'charts-zoomed-1440-light');
+
+    const start = view.getByRole('slider', { name: /Start/ });
+    await start.focus();
+    await page.keyboard.press('ArrowRight');
+    const narrower = await span(view);
+    expect(narrower[0]).toBeGreaterThan(zoomed[0]);
+    expect(narrower[1]).toBe(zoomed[1]);
+    await page.keyboard.down('Shift');
+    await drag(page, view, 0, [0.6, 0.4]);
+    await page.mouse.up();
+    await page.keyboard.up('Shift');
+    const panned = await span(view);
+    expect(panned[0]).toBeGreaterThan(narrower[0]);
+    expect(panned[1] - panned[0]).toBeCloseTo(narrower[1] - narrower[0], 3);
+
+    const middle = await at(view, 0, 0.5);
+    await page.mouse.dblclick(middle.x, middle.y);
+    expect(await span(view)).toEqual(whole);
+    await expect(view.getByRole('slider')).toHaveCount(0);
+  });
+
+  test('keys point, select, zoom and reset; the axis is remembered', async ({
+    page
+  }) => {
+    await page.setViewportSize({ width: 1000, height: 1200 });
+    let view = await open(page, recorded, 'many');
+    await view.getByLabel('Axis').selectOption('step');
+    const whole = await span(view);
+    await view.locator('.mnt-charts').focus();
+    await page.keyboard.press('Home');
+    for (let i = 0; i < 3; i++) {
+      await page.keyboard.press('ArrowRight');
+    }
+    const flag = view.locator('.mnt-flag');
+    await expect(flag).toContainText(`step ${whole[0] + 3}`);
+    expect(new Set(await pointers(view))).toEqual(new Set([whole[0] + 3]));
+    await page.keyboard.press('Shift+ArrowRight');
+    await page.keyboard.press('Shift+ArrowRight');
+    await page.keyboard.press('Enter');
+    expect(await span(view)).toEqual([whole[0] + 3, whole[0] + 5]);
+    await page.keyboard.press('0');
+    expect(await span(view)).toEqual(whole);
+
+    await view.getByLabel('Axis').selectOption('tokens');
+    const tokens = await span(view);
+    expect(tokens[1] / tokens[0]).toBeCloseTo(whole[1] / whole[0], 6);
+    await reload(page as any);
+    view = await open(page, recorded, 'many');
+    await expect(view.getByLabel('Axis')).toHaveValue('tokens');
+    expect(await span(view)).toEqual(tokens);
+    await view.getByLabel('Axis').selectOption('time');
+  });
+});
+
+test.describe('of a running job', () => {
+  test.use({ baseURL: replay });
+
+  test('the pointers stay together, and a zoomed view stays, as rows arrive', async ({
+    page
+  }) => {
+    const view = await open(page, replay);
+    const step = async () => Number(await view.getAttribute('data-mnt-step'));
+    const dots = view.locator('.mnt-dot');
+    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(8);
+    const place = await at(view, 1, 0.5);
+    await page.mouse.move(place.x, place.y);
+    const flag = view.locator('.mnt-flag');
+    await expect(flag).toBeVisible();
+    const pointed = await flag.textContent();
+    const [before] = await pointers(view);
+    const seen = await step();
+    await expect.poll(step).toBeGreaterThan(seen + 2);
+    const after = await pointers(view);
+    expect(after).toHaveLength(await view.locator('.mnt-chart-body').count());
+    expect(new Set(after)).toEqual(new Set([before]));
+    expect(await flag.textContent()).toBe(pointed);
+    // A dot is where the chart draws the line at that sample.
+    const places = await dots.evaluateAll(all =>
+      all.map(one => (one as SVGCircleElement).cx.baseVal.value)
+    );
+    expect(Math.max(...places) - Math.min(...places)).toBeLessThan(60);
+    await page.theme.setDarkTheme();
+    await page.mouse.move(place.x + 1, place.y);
+    await shot(view, 'charts-pointer-dark');
+
+    await drag(page, view, 0, [0.2, 0.6]);
+    await page.mouse.up();
+    const zoomed = await span(view);
+    const then = await step();
+    await expect.poll(step).toBeGreaterThan(then + 2);
+    expect(await span(view)).toEqual(zoomed);
+    await view.getByRole('button', { name: 'Go to now' }).click();
+    await expect.poll(async () => (await span(view))[1]).toBeGreaterThan(
+      zoomed[1]
+    );
+    const now = await span(view);
+    expect(now[1] - now[0]).toBeCloseTo(zoomed[1] - zoomed[0], 1);
+    await view.getByRole('button', { name: 'All steps' }).click();
+    await page.theme.setLightTheme();
+  });
+});
